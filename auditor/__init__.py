@@ -14,7 +14,7 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-from auditor import presented
+from auditor import presented, version
 
 # As in `typing`, whose import would take more time than the rest of this file.
 TYPE_CHECKING = False
@@ -53,6 +53,8 @@ __all__ = [
     "examine",
     "explain",
 ]
+
+__version__ = version.VERSION
 
 # The module of each name, imported at the first use, because the command line must set up signal
 # handling before slow imports.

@@ -55,6 +55,11 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "sarif": Format(
             module="as_sarif", endings=(".sarif",), meaning="for pages of code-scanning results"
         ),
+        "github": Format(
+            module="as_github",
+            endings=(".github",),
+            meaning="annotations of files in GitHub Actions",
+        ),
         "csv": Format(module="as_csv", meaning="a folder of tables, whose modules.csv is printed"),
     }
 )

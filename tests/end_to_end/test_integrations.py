@@ -128,7 +128,11 @@ def test_commands_of_the_workflow_go_on_after_an_audit_that_is_stopped(tmp_path,
 
 def test_the_action_ends_as_the_audit_does(checkpoint, tmp_path, hub_env):
     (checkpoint / "model.safetensors").write_bytes(b"no weights")
-    assert step(tmp_path, hub_env, models="model")[0].returncode == 1
+    failed, _ = step(tmp_path, hub_env, models="model")
+    assert failed.returncode == 1
+    *_, annotation, verdict = failed.stdout.splitlines()
+    assert annotation.startswith("::error file=model/model.safetensors,title=audit model::")
+    assert verdict.startswith("::notice title=audit model::ERROR: ")
     run, _ = step(tmp_path, hub_env, models="model", options="--fail-on never")
     assert run.returncode == 0
     assert step(tmp_path, hub_env, models="absent/folder/of/many")[0].returncode == 2

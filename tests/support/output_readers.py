@@ -138,10 +138,22 @@ def read_latex(text: str) -> None:
     ]
 
 
+WORKFLOW_COMMAND = re.compile(r"::(error|warning|notice) ((?:file|title)=[^:,]*,?)+::(.*)")
+
+
+def read_workflow_commands(text: str) -> None:
+    """Assert that each line is one command, whose text is no other command."""
+    for line in text.splitlines():
+        command = WORKFLOW_COMMAND.fullmatch(line)
+        assert command, line
+        assert_harmless_text(f"{command[2]} {command[3]}\n")
+
+
 READERS: Mapping[str, Callable[[str], object]] = {
     "terminal": assert_harmless_text,
     "json": read_json,
     "sarif": read_json,
+    "github": read_workflow_commands,
     "html": read_html,
     "svg": read_svg,
     "markdown": read_markdown,
