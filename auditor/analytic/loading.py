@@ -76,7 +76,7 @@ def renamed_by(
 ) -> dict[str, ChangedName]:
     """Map each name that the rules change to its new name; rules apply one after the other.
 
-    If `in_turn`, a paired rule applies only from the first name on that matches its first source.
+    If `in_turn`, a paired rule applies only after one of the names has matched its first source.
     """
     words = _words_of(rules)
     seen: set[Rule] = set()
@@ -190,7 +190,7 @@ def _filled(target: str, match: re.Match[str], rule: Rule) -> str:
 
 @lru_cache(maxsize=64)
 def _words_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
-    """Return words, at least one of which is in every name that a rule changes."""
+    """Return words such that every name that a rule changes contains one of them."""
     return tuple(dict.fromkeys(word for rule in rules for word in _compiled(rule.sources)[1]))
 
 

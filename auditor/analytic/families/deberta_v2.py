@@ -121,7 +121,7 @@ def _words(c: Config, key: str) -> tuple[str, ...]:
 
 
 def language_modelling(c: Config) -> Module:
-    """Return the head that the key `legacy` selects: version 3 has a discriminator, too."""
+    """Return the head that the key `legacy` selects, and extra heads that some files store."""
     D, V, legacy = c.dim("hidden_size"), c.dim("vocab_size"), c.flag("legacy")
     old = module(predictions=predictions(c, prefix=DEBERTA_V2.prefix, width=width(c)))
     normed = {"dense": Linear(D, D), "LayerNorm": LayerNorm(D)}
