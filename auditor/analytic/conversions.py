@@ -280,7 +280,7 @@ def _joined(shapes: Iterable[Shape], axis: int) -> Shape:
 
 
 def _alike(shapes: Sequence[Shape], *, but: int | None = None) -> Shape:
-    """Return the first shape; raise ConversionError if shapes differ on an axis except `but`."""
+    """Return the first shape; raise ConversionError if any axis except `but` differs."""
     if not shapes:
         raise ConversionError("no tensor is stored to make it of")
     first = shapes[0]

@@ -187,7 +187,7 @@ def _deepseek2(facts: Facts) -> Values:
 
 
 def _drafters(facts: Facts) -> Values:
-    """Return layer counts: unlike num_hidden_layers, block_count includes drafting layers."""
+    """Return the layer counts; drafting layers are subtracted from GGUF's block_count."""
     drafting, blocks = facts.number("nextn_predict_layers") or 0, facts.number("block_count")
     return {
         "num_nextn_predict_layers": drafting,

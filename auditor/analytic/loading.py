@@ -244,7 +244,7 @@ class Memory(NamedTuple):
 
 
 class UnknownName(NamedTuple):
-    """The treatment, in loading, of a stored name that the class does not have."""
+    """The way in which loading treats a stored name that the class does not have."""
 
     silent: bool  # it is skipped and not reported
     buffer: bool  # it is the name of a tensor that is not learned

@@ -111,7 +111,7 @@ def prompt_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
 
 
 def prefix_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
-    """Yield each layer's key and value prefixes: (tokens, num_layers * 2 * token_dim)."""
+    """Yield one tensor, all layers' keys and values: (tokens, num_layers * 2 * token_dim)."""
     width = settings.count("num_layers") * 2 * settings.count("token_dim")
     yield expected_tensor(_EMBEDDINGS, settings.count("num_virtual_tokens"), width)
 
