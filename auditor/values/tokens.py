@@ -26,7 +26,7 @@ class Tokens(Struct, frozen=True, kw_only=True):
     unchecked: tuple[str, ...] = ()  # why more ids may have a token
 
     def has(self, number: int) -> bool:
-        """Whether the embedding row with this number certainly has a token."""
+        """Return whether the embedding row with this number certainly has a token."""
         return 0 <= number < self.complete_below or number in self.others
 
     @property
