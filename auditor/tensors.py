@@ -59,7 +59,7 @@ def dtype_as_stored(spelt: str) -> str:
 
 
 class Span(NamedTuple):
-    """A span of a file's bytes: from `start` up to, and without, `stop`."""
+    """A span of a file's bytes: from `start` to `stop`, without the byte at `stop`."""
 
     start: int
     stop: int

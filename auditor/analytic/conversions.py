@@ -181,7 +181,7 @@ def _fuse_experts(operation: Operation, shapes: Collected, conversion: Conversio
 
 
 def _dequantized(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
-    """Return the dequantized shape (experts, rows, columns); an amax means two numbers a byte."""
+    """Return the dequantized shape (experts, rows, columns); with an amax, 2 numbers per byte."""
     del operation
     target, sources = conversion.rule.targets[0], conversion.rule.sources
     if len(shapes) == ONE:

@@ -124,7 +124,7 @@ def choose(
 
 
 def _spelled(name: str, config: Config, classes: Classes) -> str:
-    """Return the known class whose name differs from `name` only in case: Phimoe for PhiMoE.
+    """Return the known class that equals `name` except in case (Phimoe for PhiMoE), else `name`.
 
     transformers builds the class of the model type, however the config spells it.
     """

@@ -92,7 +92,7 @@ def explanations(
 
 
 def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Slip, ...]]:
-    """Choose the explanations to show: first those that differ in their kinds of slips."""
+    """Choose the explanations to show; explanations with new kinds of slips come first."""
     first: dict[tuple[str, ...], tuple[Slip, ...]] = {}
     for slips in ranked:
         first.setdefault(tuple(slip.slip for slip in slips), slips)

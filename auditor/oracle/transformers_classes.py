@@ -95,7 +95,7 @@ def auto_mappings(source: str) -> Mapping[str, Mapping[str, str]]:
 
 @lru_cache(maxsize=1)
 def _mappings(source: str) -> _Mappings:
-    """Return the tables of class names in a source."""
+    """Return the tables of class names in Python source code."""
     tables: dict[str, Mapping[str, tuple[str, ...]]] = {}
     for statement in ast.parse(source).body:
         match statement:

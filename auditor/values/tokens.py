@@ -18,7 +18,7 @@ from auditor.values.name_patterns import EMBEDDING
 
 
 class Tokens(Struct, frozen=True, kw_only=True):
-    """The ids that have a token by the companion files, and the ids of padding tokens."""
+    """The ids that have a token according to the companion files, and ids of padding tokens."""
 
     complete_below: int = 0  # every id below this number has a token
     others: frozenset[int] = frozenset()

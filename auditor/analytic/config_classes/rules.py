@@ -250,7 +250,7 @@ _PACKED = ("quantization_config", "quantization", "compression_config")
 
 
 def _has_layers(config: CompletedConfig) -> bool:
-    """Return whether the model has layers: without layers, their settings cannot fail."""
+    """Return whether the model has layers; if it has none, settings of layers are not checked."""
     depths = config.get("depths")
     depths = depths if isinstance(depths, list) else [config.get("num_hidden_layers")]
     return any(not isinstance(each, int) or each > 0 for each in depths)

@@ -91,9 +91,9 @@ def all_zero(evidence: Evidence) -> Iterator[AllZero]:
 
 
 def is_all_zero(evidence: Evidence, name: str) -> bool:
-    """Return whether all numbers read are zero; a sample of fewer than 1,024 numbers shows nothing.
+    """Return whether all numbers read are zero; False for a sample of fewer than 1,024 numbers.
 
-    The last rows of a vocabulary are not a sample: they may pad it.
+    A sample of only the last rows of an embedding or head does not count: they may be padding.
     """
     if not evidence.seems_zero(name, _LEAST):
         return False
