@@ -247,7 +247,7 @@ def _contradiction(config: Config, known_class: str, classes: Classes) -> str | 
 
 
 def _as_namesake(config: Config, known_class: str, classes: Classes) -> str | None:
-    """Return a sentence if the declared class does not belong to the model_type, else None."""
+    """Return a sentence if the declared class was replaced by the model_type's class, else None."""
     declared = config.architectures[0] if config.architectures else known_class
     if declared == known_class or classes.current(declared) == known_class:
         return None

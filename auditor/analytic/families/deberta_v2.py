@@ -135,7 +135,7 @@ def language_modelling(c: Config) -> Module:
 
 
 def pooled(head: Head) -> Head:
-    """Return the head after a pooler, whose width has its own config key."""
+    """Return a builder of a pooler, whose width has its own config key, and of the head."""
 
     def behind(c: Config) -> Module:
         D = c.optional("pooler_hidden_size") or c.dim("hidden_size")

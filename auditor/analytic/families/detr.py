@@ -127,7 +127,7 @@ def detr_model(c: Config) -> Module:
     tree, channels = backbone(c)
     if not channels:
         key = f"{c.path}backbone_config.out_features"
-        raise CheckpointError(f"{key} hands on no stage, expected one or more", key)
+        raise CheckpointError(f"{key} selects no stage, expected one or more", key)
     return module(
         backbone=module(conv_encoder=module(model=tree)),
         position_embedding=positions(c),
@@ -206,7 +206,7 @@ def mask_head(c: Config) -> Module:
     stages = backbone(c)[1][:_MASK_STAGES]
     if len(stages) < _MASK_STAGES:
         key = f"{c.path}backbone_config.out_features"
-        count = f"{key} hands on {len(stages)} stages"
+        count = f"{key} selects {len(stages)} stages"
         raise CheckpointError(f"{count}, expected {_MASK_STAGES}", key)
     widths = [seen, seen, D.floor(2), D.floor(4), D.floor(8), D.floor(16)]
     children: dict[str, Module] = {}

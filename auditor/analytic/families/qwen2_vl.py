@@ -92,7 +92,7 @@ def register(family: Family, text: Family, vision: Family, visual: Builder) -> N
 
 
 def text_model(c: Config) -> Module:
-    """Return a Qwen 2 whose heads divide the width."""
+    """Return a Qwen 2 whose number of heads has to divide the width."""
     return decoder(c, partial(text_block, c))
 
 
