@@ -137,7 +137,7 @@ class Comparison(Presented, Struct, frozen=True, kw_only=True):
         return not (any(tensors) or self.keys or self.renamed)
 
     def __repr__(self) -> str:
-        """Return one line of counts: a comparison names every tensor that differs."""
+        """Return one line of counts, because the fields name every tensor that differs."""
         words = [quoted(model) for model in self.models]
         words += [f"lost {one.what or quoted(one.module)}" for one in self.lost[:_MOST_LOST]]
         changes = {
@@ -206,7 +206,7 @@ def _text(value: object) -> str:
 def _renamed(
     before: Mapping[str, SideTensor], after: Mapping[str, SideTensor]
 ) -> tuple[str, str] | None:
-    """Return (old, new) if replacing the prefix `old` by `new` turns most names into the others.
+    """Return (old, new) if replacing prefix `old` by `new` turns most removed into added names.
 
     An example is ("", "model."), if `bert.encoder...` became `model.bert.encoder...`. Return None
     if there is no such prefix.
@@ -250,7 +250,7 @@ _KNOWN_MODULES = (
 
 
 def _lost(tensors: Mapping[str, SideTensor], other: Mapping[str, SideTensor]) -> Iterator[Lost]:
-    """Yield the modules without tensors on the other side, but not the modules inside them."""
+    """Yield the outermost modules that have no tensors on the other side."""
     other_modules = {module for name in other for module in _modules_around(name)}
     names_by_module: dict[str, list[str]] = {}
     for name in tensors:

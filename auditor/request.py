@@ -31,5 +31,5 @@ class AuditRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def reads_values(self) -> bool:
-        """Whether an option asks for numbers."""
+        """Whether an option requires that the checkpoint's numbers are read."""
         return self.values or self.statistics or self.values_budget is not None

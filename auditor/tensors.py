@@ -59,7 +59,7 @@ def dtype_as_stored(spelt: str) -> str:
 
 
 class Span(NamedTuple):
-    """A span of a file's bytes: from `start` up to, and without, `stop`."""
+    """A span of a file's bytes: from `start` to `stop`, without the byte at `stop`."""
 
     start: int
     stop: int
@@ -70,7 +70,7 @@ class Span(NamedTuple):
 
     @property
     def http_range(self) -> str:
-        """The value of a Range header, in which the last byte is included: `bytes=0-7` is eight."""
+        """The value of a Range header, which includes the last byte: `bytes=0-7` is eight bytes."""
         return f"bytes={self.start}-{self.stop - 1}"
 
 
@@ -93,7 +93,7 @@ _FLOATS = ("F", "BF", "C")  # prefixes of the floating-point dtypes of safetenso
 
 
 def is_float(dtype: str) -> bool:
-    """Whether a dtype is float or complex, so that its numbers may come from training."""
+    """Return whether a dtype is float or complex, so that its numbers may come from training."""
     return dtype.startswith(_FLOATS)
 
 
@@ -153,7 +153,7 @@ class Depth(NamedTuple):
     layers: int | None = None
 
     def cut(self, prefix: str) -> str:
-        """Return a listed module's prefix; for another, the deepest listed module around it."""
+        """Return the prefix if it is listed, else that of the closest listed module around it."""
         parts = prefix.split(".", self.most)[: self.most]
         if self.layers is not None:
             for place in range(self.layers, len(parts)):
@@ -162,7 +162,7 @@ class Depth(NamedTuple):
         return ".".join(parts)
 
     def lists(self, prefix: str) -> bool:
-        """Whether the module with this prefix is listed."""
+        """Return whether the module with this prefix is listed."""
         return self.cut(prefix) == prefix
 
     def at_most(self, most: int) -> "Depth":

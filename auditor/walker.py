@@ -193,7 +193,7 @@ def depth_within(names: Iterable[str], most: int) -> int | None:
 
 
 def _fits(names: Iterable[str], depth: int, room: int) -> bool:
-    """Whether the names of modules down to that depth have at most `room` characters in all.
+    """Return whether the names of modules down to that depth have at most `room` characters in all.
 
     Only the deepest modules are counted, times the depth: higher levels have no more modules, and
     no longer names.

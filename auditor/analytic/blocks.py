@@ -67,7 +67,7 @@ class Module(Struct, frozen=True):
 
 
 class Submodel(Struct, frozen=True):
-    """A complete model inside another; the names in its `Tied` are relative to it."""
+    """A complete model inside another model; names in its `Tied` blocks are relative to it."""
 
     body: Module
 
@@ -163,7 +163,7 @@ def ConvTranspose(inputs: Dim | int, outputs: Dim | int, kernel: Sequence[Dim | 
 
 
 def FrozenBatchNorm(width: Dim | int) -> Module:
-    """Return the BatchNorm of detectors, whose tensors are all buffers, under the usual names."""
+    """Return the frozen BatchNorm of detectors: all its tensors are buffers."""
     return module(
         weight=Buffer((width,)),
         bias=Buffer((width,)),

@@ -57,7 +57,7 @@ __all__ = [
 
 
 class Builder(Protocol):
-    """A function that builds a model from a config; further parameters have defaults."""
+    """A function that builds a model from a config; its other parameters have defaults."""
 
     def __call__(self, c: Config, /) -> Module: ...
 
@@ -242,7 +242,7 @@ def expect(config: Config, target: str) -> Expectation:
 
 
 class _Written(NamedTuple):
-    """The fields of an expectation that depend on nothing but the tree of blocks."""
+    """The fields of an expectation that depend only on the tree of blocks."""
 
     inventory: Inventory
     total: ModuleFormula
@@ -362,7 +362,7 @@ def _faults(config: Config) -> tuple[ConfigFault, ...]:
 
 
 def _require_even_layers(config: Config) -> None:
-    """Raise SourceError if layers differ by a `per_layer_config` that the family does not read."""
+    """Raise SourceError if `per_layer_config` changes layers and the family does not read it."""
     for part in config.completed.uneven if config.completed else ():
         model_type = part.kind.model_type
         if not siblings(model_type) or PER_LAYER not in family(model_type).defaults:
@@ -387,7 +387,7 @@ def _with_faults(faults: tuple[ConfigFault, ...], target: str) -> Iterator[None]
 
 
 def completed_config(config: Config, otherwise: str) -> Config:
-    """Return a nested config as the config class of its own model type completes it.
+    """Return a nested config with the defaults of its own model type's config class.
 
     `otherwise` is the model type of a config that does not state one.
     """

@@ -117,7 +117,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return value
 
     def of(self, family: Family) -> Self:
-        """Return this config as the family's config class completes it."""
+        """Return this config with the defaults of the family's config class."""
         return replace(self, family=family, _defaulted=self._defaulted if self.path else set())
 
     @property
@@ -210,10 +210,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return None if type(value) is int and value < 1 else self.dim(key)
 
     def dims(self, key: str, *, most: int | None = None) -> tuple[Dim, ...]:
-        """Return the first sizes in a list, at most `most`, each as a symbol of its own.
-
-        Such a symbol is `hidden_sizes[0]`.
-        """
+        """Return a list's sizes, at most `most`, each with its own symbol: `hidden_sizes[0]`."""
         entry = self._find(key)
         sizes = (self._integer(entry._replace(value=item)) for item in _items(entry)[:most])
         return tuple(
@@ -260,7 +257,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return tuple(texts)
 
     def nested(self, key: str, family: Family | None = None) -> Self:
-        """Return a nested config, completed by the family; all defaults if null or absent."""
+        """Return a nested config with the family's defaults; only defaults if null or absent."""
         name = self._name(key)
         default = self.family.defaults.get(name) if self.family else None
         stated = self.values.get(name)

@@ -163,7 +163,7 @@ def _check_heads(shape: Shape, heads: int | None) -> None:
 
 
 def _fuse_experts(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
-    """Fuse experts by target: the first half are the experts of text, the rest those of vision."""
+    """Fuse experts by target: of two targets, text has the first half, vision the rest."""
     targets = conversion.rule.targets
     parts: dict[str, list[Shape]] = {target: [] for target in targets}
     for source in conversion.rule.sources:
@@ -181,7 +181,7 @@ def _fuse_experts(operation: Operation, shapes: Collected, conversion: Conversio
 
 
 def _dequantized(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
-    """Return dequantized weights (experts, rows, columns); with an amax, a byte is two numbers."""
+    """Return the dequantized shape (experts, rows, columns); with an amax, 2 numbers per byte."""
     del operation
     target, sources = conversion.rule.targets[0], conversion.rule.sources
     if len(shapes) == ONE:
@@ -194,11 +194,11 @@ def _dequantized(operation: Operation, shapes: Collected, conversion: Conversion
 
 
 def _merged_queries(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
-    """Merge two tensors (2 * layers, width) into one (layers, 4, width)."""
+    """Merge two tensors of shape (2 * layers, width) into one of (layers, 4, width)."""
     del operation
     first, *others = (_first(shapes[one]) for one in conversion.rule.sources if one in shapes)
     if others != [first]:
-        raise ConversionError(f"{first} is not beside one of the same shape")
+        raise ConversionError(f"merges the shapes {[first, *others]}, expected two equal shapes")
     layers, odd = divmod(_length(first, 0), 2)
     if odd:
         raise ConversionError(f"{first} is not even at axis 0")
@@ -280,7 +280,7 @@ def _joined(shapes: Iterable[Shape], axis: int) -> Shape:
 
 
 def _alike(shapes: Sequence[Shape], *, but: int | None = None) -> Shape:
-    """Return the first shape; raise ConversionError if shapes differ on an axis except `but`."""
+    """Return the first shape; raise ConversionError if any axis except `but` differs."""
     if not shapes:
         raise ConversionError("no tensor is stored to make it of")
     first = shapes[0]
@@ -309,7 +309,7 @@ class ConvertedGroup(NamedTuple):
 
 
 def class_memory(expectation: Expectation) -> Memory:
-    """Return a class's tensors in memory: from the oracle's answer, else by loading rules."""
+    """Return a class's tensors in memory: the oracle's answer, else computed by loading rules."""
     loading = expectation.loading
     if loading.memory is not None:
         return loading.memory

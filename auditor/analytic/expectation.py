@@ -94,7 +94,7 @@ class Listed(Protocol):
     def shapes_of(
         self, names: Iterable[str], otherwise: tuple[int, ...], /
     ) -> Iterator[tuple[int, ...]]:
-        """Yield the shape of each named parameter; `otherwise` for names of no parameter."""
+        """Yield the shape of each named parameter; `otherwise` if no parameter has the name."""
 
     @property
     def others(self) -> tuple[ExpectedTensor, ...]:
@@ -110,7 +110,7 @@ class Listed(Protocol):
 
 
 class Written(Struct, frozen=True, kw_only=True, dict=True):
-    """A listing of tensors and modules in plain lists, without marks of equal layers."""
+    """A listing as plain lists of tensors and modules; equal layers are not grouped."""
 
     tensors: tuple[ExpectedTensor, ...]
     modules: Mapping[str, ModuleFormula]
@@ -234,7 +234,7 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(tensor for tensor in self.tensors if tensor.role not in _OPTIONAL)
 
     def loaded_of(self, tensors: Iterable[ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
-        """Return those of the tensors that the class loads, including its legacy buffers."""
+        """Return the given tensors that the class loads, including its legacy buffers."""
         takes = self.loading.takes
         return tuple(
             one

@@ -21,7 +21,7 @@ class Facts(NamedTuple):
     shapes: Mapping[str, tuple[int, ...]]  # of all tensors, including those of other shards
 
     def number(self, key: str) -> int | None:
-        """Return an integer of the metadata, the largest of a list by layer; None if absent."""
+        """Return an integer of the metadata, the largest if each layer has one; None if absent."""
         value = self.header.metadata.get(f"{self.arch}.{key}")
         if isinstance(value, tuple) and value:
             numbers = [item for item in value if type(item) is int]
@@ -40,7 +40,7 @@ class Facts(NamedTuple):
         return any(tensor.endswith(endings) for tensor in self.shapes)
 
     def width(self, name: str, axis: int) -> int | None:
-        """Return the length of an axis of the first block's tensor `name`; None without one."""
+        """Return the length of an axis of the first block's tensor `name`; None if absent."""
         for tensor, shape in self.shapes.items():
             if tensor.endswith(f".{name}") and len(shape) >= -axis:
                 return shape[axis]
@@ -165,7 +165,7 @@ def _routed(facts: Facts) -> Values:
 
 
 def _deepseek2(facts: Facts) -> Values:
-    """Return DeepSeek's keys: V3 has a routing bias; head widths are those before absorption."""
+    """Return DeepSeek's keys; only V3 has a routing bias or sigmoid gates."""
     is_v3 = facts.has("exp_probs_b.bias", "exp_probs_b") or facts.number("expert_gating_func") == 2  # noqa: PLR2004 - sigmoid
     rotated = facts.number("rope.dimension_count")
     keys, values = (
@@ -187,7 +187,7 @@ def _deepseek2(facts: Facts) -> Values:
 
 
 def _drafters(facts: Facts) -> Values:
-    """Return layer counts: unlike num_hidden_layers, block_count includes drafting layers."""
+    """Return the layer counts; drafting layers are subtracted from GGUF's block_count."""
     drafting, blocks = facts.number("nextn_predict_layers") or 0, facts.number("block_count")
     return {
         "num_nextn_predict_layers": drafting,

@@ -22,7 +22,7 @@ _EXPERTS = re.compile(r"(moe_)?(num|n)_(\w+_)?experts")  # keys for the number o
 
 
 def kept_in_f32(config: Mapping[str, Any]) -> re.Pattern[str]:
-    """Return a pattern that is found in the names of the parameters that stay in float32.
+    """Return a pattern for `search` that matches the names of parameters that stay in float32.
 
     The parameters depend on the config's model type and the types of its nested configs.
     `tools/rebuild_kept_in_f32.py` reads the parts of names from transformers' classes.

@@ -79,7 +79,7 @@ class LayerKind:
 
     @cached_property
     def _columns(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-        """The names of the tensors, and their other fields, each field as a column."""
+        """The tensors' names, and one column (a tuple) for each other field of the tensors."""
         names, *columns = tuple(zip(*every_tensor(self._listed[0]), strict=True)) or ((),)
         return tuple(map(".".__add__, names)), columns
 

@@ -138,7 +138,7 @@ class BlockListing:
         self.tensors.append(ExpectedTensor(name, sizes, elements, role))
 
     def module(self, block: Module | Repeat | Stack, name: str) -> BlockSize:
-        """List a block of blocks; the block is a module, too, unless all tensors are optional."""
+        """List a block that contains blocks, as a module unless all its tensors are optional."""
         first, place = len(self.tensors), len(self.modules)
         self.modules.append(ListedModule(name, ModuleFormula(0, "")))  # before its children
         match block:

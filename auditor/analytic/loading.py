@@ -74,9 +74,9 @@ class ChangedName(NamedTuple):
 def renamed_by(
     rules: tuple[Rule, ...], names: Iterable[str], *, in_turn: bool = False
 ) -> dict[str, ChangedName]:
-    """Map each name that the rules change to its new name; rules apply one after the other.
+    """Map old name -> new name for the names that rules change; all rules apply in order.
 
-    If `in_turn`, a paired rule applies only from the first name on that matches its first source.
+    If `in_turn`, a paired rule applies only after one of the names has matched its first source.
     """
     words = _words_of(rules)
     seen: set[Rule] = set()
@@ -103,7 +103,7 @@ def renamed_by(
 
 
 def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, Rewritten]:
-    """Map each name to which a conversion applies to the result of the first such conversion."""
+    """Map each convertible name -> the result of the first conversion that applies to it."""
     taken: dict[str, Rewritten] = {}
     for name in names:
         for rule in rules:
@@ -190,7 +190,7 @@ def _filled(target: str, match: re.Match[str], rule: Rule) -> str:
 
 @lru_cache(maxsize=64)
 def _words_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
-    """Return words, at least one of which is in every name that a rule changes."""
+    """Return words such that every name that a rule changes contains one of them."""
     return tuple(dict.fromkeys(word for rule in rules for word in _compiled(rule.sources)[1]))
 
 
@@ -244,7 +244,7 @@ class Memory(NamedTuple):
 
 
 class UnknownName(NamedTuple):
-    """The treatment, in loading, of a stored name that the class does not have."""
+    """The way in which loading treats a stored name that the class does not have."""
 
     silent: bool  # it is skipped and not reported
     buffer: bool  # it is the name of a tensor that is not learned
@@ -272,7 +272,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return [changed[name].name if name in changed else name for name in names]
 
     def renamed_by_legacy(self, names: Iterable[str]) -> dict[str, ChangedName]:
-        """Map each name that the rules common to all classes change to its new name."""
+        """Map old name -> new name for the names that the rules of all classes change."""
         return renamed_by(self.legacy, names)
 
     def looked_for(self, names: Collection[str]) -> list[str]:
@@ -282,11 +282,11 @@ class Loading(Struct, frozen=True, kw_only=True):
         return [changed[name].name if name in changed else name for name in renamed]
 
     def conversions(self, names: Iterable[str]) -> dict[str, Rewritten]:
-        """Map each (renamed) name that a conversion rewrites to the rewritten name."""
+        """Map renamed name -> rewritten name for the names that a conversion rewrites."""
         return conversions_by(self.converters, names) if self.converters else {}
 
     def converted(self, names: Collection[str]) -> list[tuple[str, ...]]:
-        """Return the names in memory that conversion makes of each (renamed) name."""
+        """Return, for each renamed name, its names in memory after conversion."""
         taken = self.conversions(names)
         return [taken[name].made if name in taken else (name,) for name in names]
 
@@ -308,7 +308,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return replace(self, renames=tuple(rule for rule in self.renames if rule not in asleep))
 
     def unknown(self, stored: Collection[str]) -> list[UnknownName]:
-        """Return the treatment of each stored name in case the class does not have the name."""
+        """Return, for each stored name, how loading treats it if the class does not have it."""
         return [
             UnknownName(
                 silent=all(_any(self.silent, name) or _any(self.buffers, name) for name in names),

@@ -62,7 +62,7 @@ class TargetChoice(NamedTuple):
 
     @property
     def related_types(self) -> tuple[TypeAndConfig, ...]:
-        """The model types whose classes may use tensors that the target ignores, its own first."""
+        """The model types whose classes may use tensors that the target ignores, target's first."""
         return (self.kind,) if self.kind == self.around else (self.kind, self.around)
 
 
@@ -124,7 +124,7 @@ def choose(
 
 
 def _spelled(name: str, config: Config, classes: Classes) -> str:
-    """Return the known class whose name differs from `name` only in case: Phimoe for PhiMoE.
+    """Return the known class that equals `name` except in case (Phimoe for PhiMoE), else `name`.
 
     transformers builds the class of the model type, however the config spells it.
     """
@@ -135,7 +135,7 @@ def _spelled(name: str, config: Config, classes: Classes) -> str:
 
 
 def _requested(name: str | None, config: Config, classes: Classes) -> str | Refusal | None:
-    """Return the requested class, or the class that a requested auto class builds, if any."""
+    """Return the requested class; an auto class is replaced by the class that it builds."""
     if name is None or not is_auto(name):
         return name
     model_type = _stated(config, classes)
@@ -184,7 +184,7 @@ def _declared(
 
 
 def _within(config: Config, having: tuple[str, ...], classes: Classes) -> TypeAndConfig | None:
-    """Return the last nested config whose model type is in `having`; None without one."""
+    """Return the last nested config whose model type is in `having`, else None."""
     default_types = classes.inside(_stated(config, classes) or "")
     last: TypeAndConfig | None = None
     for key, value in config.values.items():
@@ -203,7 +203,7 @@ def _language_model(model_type: str, classes: Classes) -> str:
 
 
 def _namesake(declared: str, model_type: str, classes: Classes) -> str | None:
-    """Return the class of the model type for the same task as `declared`; None without one."""
+    """Return the class of the model type for the same task as `declared`, else None."""
     task = _TASK.search(declared)
     names = classes.siblings(model_type) if task else ()
     return next((name for name in names if task and _TASK.findall(name) == [task[0]]), None)
@@ -231,7 +231,7 @@ def _notes(config: Config, known_class: str, chosen: TypeAndConfig, classes: Cla
 
 
 def _contradiction(config: Config, known_class: str, classes: Classes) -> str | None:
-    """Return a sentence on a multimodal class with its text model's model_type, else None."""
+    """Return a sentence if a multimodal class has its text model's model_type, else None."""
     declared = config.architectures[0] if config.architectures else known_class
     model_types = classes.types(declared)
     if not model_types or classes.current(declared) == known_class:
@@ -247,7 +247,7 @@ def _contradiction(config: Config, known_class: str, classes: Classes) -> str | 
 
 
 def _as_namesake(config: Config, known_class: str, classes: Classes) -> str | None:
-    """Return a sentence on a declared class that is not of the model_type, else None."""
+    """Return a sentence if the declared class was replaced by the model_type's class, else None."""
     declared = config.architectures[0] if config.architectures else known_class
     if declared == known_class or classes.current(declared) == known_class:
         return None
@@ -275,7 +275,7 @@ _LONGEST = 256  # most characters of a reference: "org/name--modeling_file.Class
 
 
 def custom_class(config: Config, requested: str | None) -> str | None:
-    """Return the class that trust_remote_code=True imports from the repository; None without one.
+    """Return the class that trust_remote_code=True imports from the repository, else None.
 
     `requested` is the class or auto class that the loader requests. If auto_map lacks it,
     AutoModel's entry is used, else the first entry; architectures does not matter.

@@ -136,7 +136,7 @@ def lfs_fault(subject: str, prefix: bytes) -> str | None:
 
 
 def _decoded(content: bytes, subject: str, most: int) -> str:
-    """Decode UTF-8 text that may be JSON: not empty, no Git LFS pointer, no byte order mark."""
+    """Decode UTF-8; raise CheckpointError if it is empty, an LFS pointer, or has a BOM."""
     if len(content) > most:
         raise CheckpointError(f"{subject} has {len(content):,} bytes, expected at most {most:,}")
     if not content.strip():
@@ -293,7 +293,7 @@ def decoded(content: bytes, type_: type[_T], subject: str = "it") -> _T:
 
 
 def _type_fault(error: str, subject: str, value: object = UNSET) -> str:
-    """Return msgspec's sentence in this program's words, with the value if it is known."""
+    """Reword an error of msgspec as `X is Y, expected Z`, with the value if it is known."""
     error, _, place = error.partition(" - at `$")
     place = printable(place.removesuffix("`").removeprefix("."))
     where = subject if not place else place if subject == "it" else f"{subject}: {place}"

@@ -231,7 +231,7 @@ class _Parser:
 
 
 class _State(Struct, eq=False):
-    """The places from which the rest of a name matches, and a cache of the states before."""
+    """The places (nodes) from which the rest of a name matches, and a cache of earlier states."""
 
     places: frozenset[int]
     before: dict[tuple[str, bool], "_State"] = field(default_factory=dict)
@@ -247,7 +247,7 @@ class _Lookahead(Struct, frozen=True, eq=False):
 
 
 class _Automaton:
-    """Thompson's automaton, run backwards: it stores, for each place, the places before it."""
+    """Thompson's automaton, run backwards: for each place (node), the places before it."""
 
     def __init__(self, root: _Node) -> None:
         self._readers: list[list[tuple[int, _One]]] = []
@@ -289,9 +289,8 @@ class _Automaton:
     def _state(self, places: set[int], previous: str, following: str) -> _State:
         """Add the places that lead to `places` without reading a character.
 
-        Edge conditions are tested between `previous` and `following`.
-
-        A lookahead's body is complete when all inner lookaheads are, so each is decided in turn.
+        Edge conditions are tested between `previous` and `following`. Lookaheads are decided from
+        the innermost outwards.
         """
         closed = set(self._closed)
         self._follow(places, [*places, self._anywhere], closed, previous, following)

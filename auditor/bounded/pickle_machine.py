@@ -133,7 +133,7 @@ class _Machine:
         return _NotFollowedError(f"uses the opcode {name}")
 
     def check_frame(self, at: int) -> None:
-        """Leave the frame at its end; raise if an opcode crosses it, where unpicklers differ."""
+        """End a frame; raise if an opcode crosses the frame's end, where unpicklers differ."""
         if self.frame and at >= self.frame:
             if at > self.frame:
                 raise _NotFollowedError("has a frame that ends inside an opcode")
@@ -173,7 +173,7 @@ class _Machine:
     # --- containers ---
 
     def filled(self) -> object:
-        """Return the container on top of the stack; raise if it has been used already."""
+        """Return the container on top of the stack; raise if it was used before it is filled."""
         target = self.stack[-1]
         if id(target) in self.used:
             raise _NotFollowedError(f"fills {kind(target)} that was used before")

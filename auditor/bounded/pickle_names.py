@@ -163,7 +163,7 @@ def _octets(args: list[object]) -> bytes:
 
 
 def new_object(name: Global, args: tuple[object, ...]) -> Call | None:
-    """Return the record of `name.__new__(*args)`; None if the class is not a plain class."""
+    """Return the record of `name.__new__(*args)`; None if the class is not a known plain class."""
     return Call(name, args) if name.path in _PLAIN_OBJECTS and not args else None
 
 

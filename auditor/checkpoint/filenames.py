@@ -103,7 +103,7 @@ def variants(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def variant_of(path: str) -> str | None:
-    """Return a path's variant, `fp16` for `unet/model.fp16.safetensors`; None without one."""
+    """Return a path's variant, `fp16` for `unet/model.fp16.safetensors`, else None."""
     match = _VARIANT.fullmatch(file_name(path))
     return match and (match["file"] or match["shard"] or match["index"])
 
@@ -233,7 +233,7 @@ def only_gguf_set(names: Iterable[str], where: str) -> Files:
 
 
 def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
-    """Return the GGUF model with a tag: a file name, or a part of only one name, such as Q4_K_M."""
+    """Return the GGUF model that a tag names: a file, or a word in only one name (Q4_K_M)."""
     sets = gguf_sets(names)
     if not sets:
         detail = f"{where} has no GGUF model, expected {quoted(tag)}"

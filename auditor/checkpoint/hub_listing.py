@@ -86,7 +86,7 @@ def _repo_file(file: _File) -> RepoFile:
 
 
 def id_fault(model_id: str) -> str | None:
-    """Return what is wrong with a Hub id; None if and only if `validate_repo_id` accepts it."""
+    """Return the fault of a Hub id; None if and only if `validate_repo_id` accepts the id."""
     parts = model_id.split("/")
     if len(parts) > 2:  # noqa: PLR2004 - namespace and name
         return f"an id has one '/' at most (namespace/name), this one has {len(parts) - 1}"

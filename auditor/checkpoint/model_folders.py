@@ -43,7 +43,7 @@ def models(names: Iterable[str], variant: str | None) -> tuple[SelectedComponent
 
 
 def folder_weights(names: set[str], variant: str | None) -> FoundWeights | None:
-    """Return a folder's weights: the requested variant, else no variant, else the only variant."""
+    """Return a folder's weights: of the variant, else without variant, else the only variant."""
     weights = standard_weights(names, variant) or standard_weights(names)
     if weights is None and len(only := variants(names)) == 1:
         return standard_weights(names, only[0])
@@ -51,7 +51,7 @@ def folder_weights(names: set[str], variant: str | None) -> FoundWeights | None:
 
 
 def torch_copies_in(names: Iterable[str], weights: FoundWeights) -> tuple[str, ...]:
-    """Return the torch files that repeat a folder's safetensors; () for other audited weights."""
+    """Return the torch files that repeat a folder's safetensors; () if `weights` are others."""
     name = weights.weights or weights.index or ""
     return torch_model_files(names) if re.fullmatch(_SAFE, name) else ()
 

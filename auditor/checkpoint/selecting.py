@@ -309,7 +309,7 @@ _INDEX = ".index.json"
 def select_place(names: Collection[str], where: str, place: str) -> FileSelection:
     """Select a weight file, a folder's model, or the model to which another file belongs.
 
-    A shard belongs to the model of all its shards. Raise SourceError if the place does not exist.
+    For a shard, its complete model is selected. Raise SourceError if the place does not exist.
     """
     place = place.rstrip("/")
     if place not in names:

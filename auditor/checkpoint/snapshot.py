@@ -49,7 +49,7 @@ class RepoFile(Observation, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The state of a local file: equal at two moments if the file was not replaced or changed.
 
-    A journal omits the last two fields, because a second name of a file changes them, too.
+    The journal of `audit fix` omits the last two fields, because a second hard link changes them.
     """
 
     inode: int
@@ -175,7 +175,7 @@ class Fetched(Struct, frozen=True, kw_only=True):
 
 
 class Component(Struct, frozen=True, kw_only=True):
-    """The files of one model in a repository of several; the fields are those of a Snapshot."""
+    """The files of one model in a repository of several models, under the fields of a Snapshot."""
 
     folder: str
     config: TextFile | None = None

@@ -73,7 +73,7 @@ class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
         return sum(cell.count() for cell in self.cells)
 
     def value(self, chosen: Iterable[PossibleSlip]) -> int:
-        """Return the count that a person gets who makes all of these slips."""
+        """Return the count that results from all of these slips together."""
         masks: dict[int, int] = defaultdict(int)
         for slip in chosen:
             for number, mask in slip.masks:
@@ -116,7 +116,7 @@ class _Scopes:
         return ".".join(parts[0] for parts in shared)
 
     def module(self, scope: str, numbers: Sequence[int]) -> str:
-        """Return the scope; if not all of it is counted, the narrowest module with the cells."""
+        """Return the scope; if it reaches outside the part, the narrowest module with `numbers`."""
         begin = f"{scope}."
         later_cells = self.cells[self.inside.stop :]
         outside = any(cell.name.startswith(begin) for cell in later_cells)
@@ -214,7 +214,7 @@ def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _rarity_of_part(module: str, scopes: _Scopes, learned: Sequence[int]) -> float:
-    """Return how rare it is to omit a module: poolers least, then heads, then others."""
+    """Return the rarity of omitting a module: lowest for poolers, then heads, then others."""
     below = module.removeprefix(scopes.prefix).strip(".")
     depth = below.count(".")
     cells = [scopes.cells[number] for number in learned]
@@ -227,7 +227,7 @@ def _rarity_of_part(module: str, scopes: _Scopes, learned: Sequence[int]) -> flo
 
 
 def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
-    """Yield slips that leave out biases or norms, of all modules or of one."""
+    """Yield slips that leave out the biases or the norms of all modules or of one module."""
     cells = scopes.cells
     tests: tuple[tuple[str, Callable[[FoldedTensor], bool], float], ...] = (
         ("no-bias", lambda cell: cell.kind is CellKind.BIAS, 1.0),
@@ -253,7 +253,7 @@ def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _rarity_of_scope(scopes: _Scopes, chosen: Sequence[int]) -> float:
-    """Return what a scope adds to the rarity: little for all layers, much for one tensor."""
+    """Return the rarity that a scope adds: least for all layers, most for a single tensor."""
     cells = [scopes.cells[number] for number in chosen]
     if len(cells) == 1:
         return 2.0

@@ -114,7 +114,7 @@ def total_of(cells: Iterable[FoldedTensor]) -> int:
 
 
 def cells_of_tree(tree: Module, heads: Mapping[str, int] | None = None) -> tuple[FoldedTensor, ...]:
-    """Return the cells of a tree of blocks; `heads` are attention heads by their config key."""
+    """Return the cells of a tree of blocks; `heads` has the numbers of attention heads: q, kv."""
     return _with_ties(_cells(tree, "", (), ""), heads or {})
 
 
@@ -259,7 +259,7 @@ _BIAS = re.compile(r"(^|_)bias$|^b$")
 
 
 def kind_of(name: str, shape: tuple[int, ...]) -> CellKind:
-    """Return whether a tensor is part of a norm, a bias or a weight, by its name and shape."""
+    """Return whether a tensor belongs to a norm, or is a bias or a weight, by name and shape."""
     return _kind_by_name(name, len(shape))
 
 

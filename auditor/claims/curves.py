@@ -1,9 +1,9 @@
 """Compute the count for other values of one config key, without building a model for each value.
 
 A count is a polynomial of degree two at most in each key: V*D + N*(12*D^2 + 13*D). Three models
-determine it, with and without slips. For a key that is rounded or selects a structure, the count is
-not a polynomial, so each value that a curve yields is built and counted before it is reported.
-Only values that published models have are tried.
+determine the polynomial, with and without slips. For a key that is rounded or selects a structure,
+the count is not a polynomial, so each value that a curve yields is built and counted before it is
+reported. Only values that published models have are tried.
 """
 
 import re
@@ -20,7 +20,7 @@ Build = Callable[[int], CountedCells | None]
 
 
 class ValueHit(Struct, frozen=True, kw_only=True):
-    """A value of the key with which the count is the claimed one, with at most one slip."""
+    """A value of the key for which the count, with at most one slip, is the claimed count."""
 
     value: int
     counted: CountedCells
@@ -39,7 +39,7 @@ class Curve:
         self._value = value
 
     def measure(self, likely: Sequence[int]) -> bool:
-        """Count models with two other values; return False if no two have the same cells."""
+        """Count models with two other values; return False unless two have the same cells."""
         own = self._value
         alike = {own * 2, own * 4, own // 2, own // 4}  # heads divide these values, too
         near = sorted(likely, key=lambda other: (other not in alike, abs(other - own)))

@@ -44,17 +44,15 @@ class Question(Struct, frozen=True, kw_only=True):
         )
 
     def counted_in(self, of: Counterpart) -> CountedCells | None:
-        """Return the cells of the claimed part in another class or config; None if it has none."""
+        """Return the cells of the claimed part in another class or config; None if absent there."""
         part_readings = readings(self.part, of.cells, of.prefix)
         return self.counted(of, part_readings[0]) if part_readings else None
 
 
 class _Base(Struct, frozen=True, kw_only=True, dict=True):
-    """A count to which slips are applied: of the audited class, or of another after `step`.
+    """A count to which slips are applied: of the audited class, or of another class or config.
 
-    `step` is the slip of counting another class or another config.
-
-    Slips in the count of cells are searched on top of it.
+    `step` is the slip of counting that other class or config; None for the audited class.
     """
 
     counted: CountedCells
@@ -76,7 +74,7 @@ _Found = tuple[_Base, tuple[PossibleSlip, ...]]
 def explanations(
     question: Question,
 ) -> tuple[Explanation, ...]:
-    """Return explanations with the fewest slips, the most common first; () without any."""
+    """Return the explanations with the fewest slips, the most common first; may be ()."""
     bases = _Bases(question)
     rank_by_slips: dict[tuple[Slip, ...], tuple[int, float]] = {}
     figure = question.figure
@@ -94,7 +92,7 @@ def explanations(
 
 
 def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Slip, ...]]:
-    """Choose the explanations to show: first those that differ in their kinds of slips."""
+    """Choose the explanations to show; explanations with new kinds of slips come first."""
     first: dict[tuple[str, ...], tuple[Slip, ...]] = {}
     for slips in ranked:
         first.setdefault(tuple(slip.slip for slip in slips), slips)
@@ -104,7 +102,7 @@ def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Sl
 
 
 def _of_stored(question: Question) -> Iterator[tuple[Slip, ...]]:
-    """Yield the explanation that stored elements were counted, each with several parameters."""
+    """Yield the explanation that packed elements, each of several parameters, were counted."""
     stored, figure = question.subject.stored, question.figure
     if stored is None or not stored.packed or question.part or figure.unit == "bytes":
         return
@@ -152,7 +150,7 @@ class _Bases:
         self._own = _Base(counted=question.counted(question.whose, question.reading))
 
     def of_length(self, slips: int, way: Way, *, alone: bool) -> Iterator[_Found]:
-        """Yield the combinations of `slips` slips; `alone`: no explanation has been found yet."""
+        """Yield the combinations of `slips` slips; `alone`: no explanation is known yet."""
         low, high = way.low, way.high
         if slips == 0:
             if way.slips and low <= self._own.counted.total <= high:
@@ -209,7 +207,7 @@ class _Bases:
         return curves
 
     def _counted_with(self, key: str, value: Any) -> CountedCells | None:
-        """Return the cells of the part with another value of one key; None if that cannot be."""
+        """Return the part's cells with another value of one key; None if it cannot be built."""
         model = self._subject.with_value(key, value, self._question.whose.target)
         return self._question.counted_in(model) if model else None
 

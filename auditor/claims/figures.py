@@ -211,7 +211,7 @@ class Misreading(NamedTuple):
 class Way(Struct, frozen=True, kw_only=True):
     """A way to read the written number: the range of parameter counts that it means.
 
-    A count of parameters times `bits / 8`, changed by the misreadings `last`, is the number.
+    The number is a parameter count times `bits / 8`, changed by the misreadings `last`.
     """
 
     low: int

@@ -70,7 +70,7 @@ class _Reader:
                 value = _bounded(value * factor)
 
     def _follows(self) -> bool:
-        """Whether a factor follows without a multiplication sign, as in 12 D."""
+        """Return whether a factor follows without a multiplication sign, as in 12 D."""
         if self._at >= len(self._tokens):
             return False
         number, name, sign = self._tokens[self._at]

@@ -125,7 +125,7 @@ def _keys(subject: Subject, config: Config) -> Iterator[tuple[str, str, str]]:
 
 
 def _changes(subject: Subject, key: str, value: object) -> bool:
-    """Whether a model with another value of the key has another count, or cannot be built."""
+    """Return whether another value of the key changes the count or cannot be built."""
     if isinstance(value, bool):
         changed = subject.with_value(key, not value)
     elif isinstance(value, int):

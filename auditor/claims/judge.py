@@ -32,7 +32,7 @@ def judge(subject: Subject, text: str, part: str = "") -> Verdict:
 
 
 def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verdict, ...]:
-    """Judge the claims of one text; a module may be missing in one and included in another."""
+    """Judge the claims of one text; a module missing in one may be included in another claim."""
     verdicts = [judge(subject, text, part) for text, part in claims]
     moved = {
         dict(slip.fields).get("module"): slip

@@ -34,7 +34,7 @@ def is_attention(cell: FoldedTensor) -> bool:
 
 
 def is_feed_forward(cell: FoldedTensor) -> bool:
-    """Whether a cell is in a layer and is not attention, a norm or another mixer of tokens."""
+    """Return whether a cell is in a layer and is not attention, a norm or another token mixer."""
     if "*" not in cell.name or cell.kind is CellKind.NORM or is_embedding(cell):
         return False
     return not (_has(cell, _ATTENTION) or _has(cell, _MIXER))
@@ -49,7 +49,7 @@ def is_pooler(cell: FoldedTensor) -> bool:
 
 
 def is_head(cell: FoldedTensor, prefix: str) -> bool:
-    """Whether a cell is outside the base model with this prefix."""
+    """Return whether a cell is outside the base model with this prefix."""
     return bool(prefix) and not cell.name.startswith(f"{prefix}.")
 
 
@@ -178,7 +178,7 @@ def _term(term: str, cells: Cells, prefix: str) -> Iterator[tuple[str, Cells]]:
 def _people(
     meaning: str, term: str, cells: Cells, prefix: str, stored: Cells
 ) -> Iterator[tuple[str, Cells]]:
-    """Yield the readings of a common name, such as `attention`, that contain any cells."""
+    """Yield the non-empty readings of a common name such as `attention`: label and cells."""
     learned = tuple(cell for cell in cells if not cell.optional)
     for label, chosen_cells in _people_choices(meaning, term, learned, prefix, stored):
         if chosen_cells:

@@ -60,7 +60,7 @@ def refusals(config: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
     return () if _fails(config) else _check_settings(config)
 
 
-def stumble(config: Mapping[str, Any]) -> str | None:
+def setting_that_stops_loading(config: Mapping[str, Any]) -> str | None:
     """Return the setting that makes loading fail, because transformers cannot compare its type.
 
     Return "" if no single setting makes loading fail, but several together do; None if loading

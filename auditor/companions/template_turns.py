@@ -71,7 +71,7 @@ class _Reader(NamedTuple):
     last: bool
 
     def of_all(self, children: Iterable[Any]) -> _Outcome:
-        """Return what the last (or first) node that writes anything may write."""
+        """Return the texts that the last (or first) node with any text may write."""
         ordered = [*children]
         outcome: _Outcome = frozenset((_PASSES,))
         for node in reversed(ordered) if self.last else ordered:
@@ -93,7 +93,7 @@ class _Reader(NamedTuple):
         return self._of_leaf(node) if parts is None else self.of_all(parts)
 
     def _parts(self, node: Any) -> Iterable[Any] | None:
-        """Return the nodes that a node writes one after the other; None if it has no parts."""
+        """Return the child nodes that a node writes in order; None if the node is a leaf."""
         nodes = self.nodes
         match node:
             case nodes.Output() | nodes.Concat():
@@ -120,7 +120,7 @@ class _Reader(NamedTuple):
         return frozenset((_PASSES,))  # a statement without output
 
     def _of_branches(self, branches: Iterable[tuple[Any, Iterable[Any]]]) -> _Outcome:
-        """Return what the possible branches may write; the last branch has no test."""
+        """Return the texts that the branches may write; the last branch has no test."""
         outcome: _Outcome = frozenset()
         for test, body in branches:
             holds = True if test is None else self._holds(test)

@@ -158,14 +158,14 @@ def _build(model_class: Any, config: dict[str, Any]) -> Any:
 
 
 def _refuses(error: Exception) -> bool:
-    """Whether the error is about the config; other errors may be faults of the library."""
+    """Return whether the error is about the config; other errors may be faults of the library."""
     from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415 - as transformers has
 
     return isinstance(error, ValueError | StrictDataclassError)
 
 
 def own_config(config_class: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a composite config that is the class's, as from_pretrained does."""
+    """Return the nested config for this class in a composite config, as from_pretrained does."""
     part = config.get(config_class.base_config_key)
     if isinstance(part, dict):
         return part
@@ -225,7 +225,7 @@ def _younger(name: str) -> str:
 
 
 def _by_module(tensors: tuple[ExpectedTensor, ...]) -> dict[str, int]:
-    """Count the parameters below each prefix with required tensors; "" is the complete model."""
+    """Count the parameters of each module that has required tensors; "" is the complete model."""
     counts: defaultdict[str, int] = defaultdict(int, {"": 0})
     for tensor in tensors:
         if tensor.role.optional:

@@ -29,7 +29,7 @@ _WRITERS = frozenset({"_name_or_path", "architectures"})
 
 
 class Oracle:
-    """The expectations by transformers, with the same interface as `catalogue` (closed forms)."""
+    """A source of expectations from transformers, with the interface of `catalogue`."""
 
     def __init__(self, library: InstalledLibrary, folder: Path, process: "Process") -> None:
         self.name = library.name
@@ -44,7 +44,7 @@ class Oracle:
         return self._library.types(name)
 
     def class_names(self) -> tuple[str, ...]:
-        """The classes that an auto class builds, unsorted."""
+        """The classes that auto classes build, unsorted."""
         return tuple(name for listed in self._library.listed.values() for name in listed)
 
     def siblings(self, model_type: str, /) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class Oracle:
 
 
 def _code() -> str:
-    """Return a digest of the source files that decide an answer: the oracle and its records."""
+    """Return a digest of the source files on which answers depend: the oracle and its records."""
     digest = sha256()
     own = sorted(Path(oracle.__file__).parent.glob("*.py"))
     written = (expectation, loading)
@@ -109,7 +109,7 @@ def _code() -> str:
 
 @lru_cache(maxsize=1)
 def available_oracle() -> Oracle | None:
-    """Return the oracle, without importing its libraries; None without the `oracle` extra."""
+    """Return the oracle; None if the `oracle` extra is not installed. Import no library."""
     library = installed_library()
     if library is None:
         return None
@@ -140,7 +140,7 @@ class Process:
         self._turn = Lock()  # one question at a time
 
     def ask(self, question: str, target: str) -> object:
-        """Send a question, a line of JSON, and return the answer; raise SourceError without one."""
+        """Send a question, a line of JSON, and return the answer, or raise SourceError."""
         with self._turn:
             line = self._answered(question)
             if not line:

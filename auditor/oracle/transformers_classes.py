@@ -30,9 +30,9 @@ class InstalledLibrary(Struct, frozen=True):
     autos: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def types(self, name: str) -> tuple[str, ...]:
-        """Return a class's model types: those that list the class, then those of its folder.
+        """Return the model types that list a class, then those of the folder that defines it.
 
-        The folder is used because a checkpoint of CLIP may declare CLIP's text model, for example.
+        The folder counts because a checkpoint of CLIP may declare CLIP's text model, for example.
         """
         if not _CLASS.fullmatch(name) or name.endswith(_ABSTRACT):
             return ()
@@ -84,7 +84,7 @@ def classes_by_model_type(source: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def auto_mappings(source: str) -> Mapping[str, Mapping[str, str]]:
-    """Map each auto class and model type to the class that is built, the first of several."""
+    """Map auto class -> model type -> the class that is built, the first of several."""
     mappings = _mappings(source)
     return {
         auto: {model_type: found[0] for model_type, found in mappings[f"{name}_NAMES"].items()}
@@ -95,7 +95,7 @@ def auto_mappings(source: str) -> Mapping[str, Mapping[str, str]]:
 
 @lru_cache(maxsize=1)
 def _mappings(source: str) -> _Mappings:
-    """Return the tables of class names in a source."""
+    """Return the tables of class names in Python source code."""
     tables: dict[str, Mapping[str, tuple[str, ...]]] = {}
     for statement in ast.parse(source).body:
         match statement:

@@ -49,7 +49,7 @@ def with_more_findings(
 def _moved(
     diagnosis: Diagnosis, old: Sequence[tuple[Finding, ...]], place_by_id: Mapping[int, int]
 ) -> Diagnosis | None:
-    """Return the cause with new indices of its findings; None if all its findings are harmless.
+    """Return the cause with its findings' new indices; None if all of them are harmless.
 
     If a finding about a tied copy was replaced, the advice of the new finding is the fix.
     """

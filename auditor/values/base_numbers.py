@@ -34,12 +34,12 @@ from auditor.values.plan import (
     SampleBudget,
     merged_spans,
     plan_spans,
-    telling_slices,
+    valuable_slices,
 )
 
 
 class BaseNumbers(Struct, frozen=True, kw_only=True):
-    """The tensors of the base, and access to the bytes that were read of them."""
+    """The tensors of the base, and the bytes that were read of them."""
 
     model: str
     commit: str | None
@@ -120,12 +120,12 @@ class BaseNumbersReader:
     def _planned(
         self, evidence: Evidence, placed: Sequence[Placed], by_name: Mapping[str, Placed]
     ) -> tuple[PlannedSpan, ...]:
-        """Plan the spans to read of the base: those of the audited model's sample, if any."""
+        """Plan the spans of the base to read: the same as in the audited model's sample, if any."""
         budget = self._budget
         if self._snapshot and self._snapshot.fetched.redirects:
             budget = SampleBudget(requests=budget.requests // 2, bytes=budget.bytes)
         if not evidence.sampled:
-            return plan_spans(placed, telling_slices(placed, Interest()), budget)
+            return plan_spans(placed, valuable_slices(placed, Interest()), budget)
         spans = sorted(
             merged_spans(_same_places(evidence, by_name)), key=lambda one: -one.span.length
         )
@@ -146,7 +146,7 @@ _SHOWN = 12  # kinds of modules in a note
 
 
 def compared_with(evidence: Evidence, base: BaseNumbers) -> tuple[BaseComparison, bool]:
-    """Return the counts of (un)changed tensors, and whether all bytes of both were compared."""
+    """Return the counts of changed tensors, and whether all bytes of both models were compared."""
     results_by_kind: dict[str, list[bool]] = {}  # whether each tensor is unchanged
     is_complete = evidence.placed.keys() == base.placed.keys()
     for name, placed in evidence.placed.items():

@@ -100,14 +100,14 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return self.placed[name].tensor
 
     def is_zero(self, name: str) -> bool | None:
-        """Whether all numbers are zero; None if only a sample was read and all of it is zero."""
+        """Return whether all numbers are zero; None if only a sample was read, which is zero."""
         read = self.values.get(name)
         if read is None or not read.numbers:
             return None
         return False if read.nonzero else True if read.is_complete else None
 
     def seems_zero(self, name: str, least: int) -> bool:
-        """Whether all numbers read are zero, if at least `least` numbers (or all) were read."""
+        """Return whether the numbers read are zero, and are all numbers or at least `least`."""
         read = self.values.get(name)
         if read is None or read.nonzero or not read.read:
             return False
@@ -121,7 +121,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
                 yield Span(start, stop)
 
     def sample(self, name: str, most: int = SAMPLE) -> np.ndarray[Any, Any] | None:
-        """Return the first numbers read of a tensor, up to `most` bytes; None without any."""
+        """Return the first numbers read of a tensor, up to `most` bytes, else None."""
         placed = self.placed[name]
         form = FORMATS.get(placed.dtype or "")
         if form is None:
@@ -142,7 +142,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return float(numbers[0])
 
     def same(self, name: str, other: str) -> bool | None:
-        """Whether two tensors have the same bytes.
+        """Return whether two tensors have the same bytes.
 
         Return None if the bytes that were read are equal but not complete, or if the dtypes or
         sizes differ.
@@ -150,7 +150,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return self._same(self.placed[name], self.placed[other])
 
     def same_in_all_files(self, name: str) -> bool | None:
-        """Whether the tensor has the same bytes in all files that store it; None if unknown."""
+        """Return whether all files with the tensor store the same bytes of it; None if unknown."""
         first, *others = self.copies.get(name, (self.placed[name],))
         results = {self._same(first, other) for other in others}
         return False if False in results else True if results == {True} else None
@@ -194,7 +194,7 @@ def common_runs(runs: Iterable[Span], other_runs: Iterable[Span]) -> Iterator[Sp
 
 
 def is_matrix(tensor: StoredTensor) -> bool:
-    """Whether at least two dimensions are larger than 1."""
+    """Return whether at least two dimensions are larger than 1."""
     return sum(size > 1 for size in tensor.shape or ()) > 1
 
 

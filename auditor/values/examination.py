@@ -23,7 +23,7 @@ from auditor.tensors import StoredTensor
 from auditor.values.adding import without_headers_alone
 from auditor.values.base_files import BaseReader
 from auditor.values.placing import Placed, open_files, place_tensors
-from auditor.values.plan import Interest, SampleBudget, parse_budget, plan_spans, telling_slices
+from auditor.values.plan import Interest, SampleBudget, parse_budget, plan_spans, valuable_slices
 from auditor.values.tokens import Tokens, known_tokens, unchecked_rows
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class NumbersOfModels:
         from auditor.values.evidence import fetch_sample, sampled_values  # noqa: PLC0415 - needs numpy
 
         placed, gaps = place_tensors(snapshot, Path())
-        slices = telling_slices(placed, _interest(outcome, known_tokens(snapshot.companions)))
+        slices = valuable_slices(placed, _interest(outcome, known_tokens(snapshot.companions)))
         planned = plan_spans(placed, slices, self._share(cost))
         if not planned:
             why = "values: not sampled: no readable tensors, or the budget is zero"

@@ -103,7 +103,7 @@ class NumbersReader:
     def _count_runs(
         self, numbered_runs: Iterator[tuple[int, _Run]], tallies: list[NumberTally]
     ) -> None:
-        """Count one run after another, through one block of memory, until no run is left."""
+        """Count runs until all are counted, each in pieces that fit one block of memory."""
         try:
             block = np.empty(BLOCK, np.uint8)
             while not self._over.is_set():

@@ -188,7 +188,7 @@ def merged_spans(spans: Iterable[PlannedSpan]) -> tuple[PlannedSpan, ...]:
 def _grown(
     spans: Sequence[PlannedSpan], data: dict[Path, Span], left: int
 ) -> Iterator[PlannedSpan]:
-    """Extend all spans evenly by `left` bytes: forwards, or backwards at the end of a file."""
+    """Share `left` bytes evenly among the spans: extend forwards, or backwards at a file's end."""
     for at, (path, span) in enumerate(spans):
         share = left // (len(spans) - at)
         forth = min(share, data[path].stop - span.stop)
@@ -201,7 +201,7 @@ def _grown(
 
 
 class Interest(NamedTuple):
-    """The names of tensors whose numbers are worth reading, by the audit of the headers."""
+    """The tensors whose numbers are worth reading, according to the audit of the headers."""
 
     pairs: tuple[tuple[str, str], ...] = ()  # a copy, and what it is tied to
     # Added biases: only their numbers show whether they matter.
@@ -209,10 +209,10 @@ class Interest(NamedTuple):
     tokens: int | None = None  # the number of embedding rows with a token; None: unknown
 
 
-def telling_slices(placed: Sequence[Placed], interest: Interest) -> Iterator[Slice]:
+def valuable_slices(placed: Sequence[Placed], interest: Interest) -> Iterator[Slice]:
     """Yield the slices that are worth reading; tied tensors have slices at equal offsets.
 
-    The choice of tensors does not depend on their order.
+    The slices do not depend on the order of `placed`.
     """
     members_by_kind: dict[str, list[Placed]] = {}
     for tensor in placed:
@@ -253,7 +253,7 @@ def _worth_of_tensor(name: str, doubted: Container[str]) -> float:
 
 
 def _last_rows(placed: Placed, tokens: int | None) -> Span:
-    """Return the span of the last embedding rows with a token: four rows, or more in 16 KiB."""
+    """Return the span of the last embedding rows with a token: 16 KiB, but at least four rows."""
     rows = (placed.tensor.shape or (1,))[0] or 1
     size = max(1, placed.span.length // rows)  # bytes of a row
     last = min(rows, tokens or rows)

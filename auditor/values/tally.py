@@ -199,7 +199,7 @@ class ScaleCounter:
 
 
 def absolute_maximum(dtype: str, tally: NumberTally) -> float | None:
-    """Return the largest magnitude of the finite numbers read; None without finite numbers."""
+    """Return the largest magnitude of the finite numbers read; None if no number is finite."""
     if tally.read == tally.nan + tally.inf:
         return None
     form = FORMATS[BLOCKS[dtype].fields[0][1] if dtype in BLOCKS else dtype]

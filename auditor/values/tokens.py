@@ -18,7 +18,7 @@ from auditor.values.name_patterns import EMBEDDING
 
 
 class Tokens(Struct, frozen=True, kw_only=True):
-    """The ids that have a token by the companion files, and the ids of padding tokens."""
+    """The ids that have a token according to the companion files, and ids of padding tokens."""
 
     complete_below: int = 0  # every id below this number has a token
     others: frozenset[int] = frozenset()
@@ -26,7 +26,7 @@ class Tokens(Struct, frozen=True, kw_only=True):
     unchecked: tuple[str, ...] = ()  # why more ids may have a token
 
     def has(self, number: int) -> bool:
-        """Whether the embedding row with this number certainly has a token."""
+        """Return whether the embedding row with this number certainly has a token."""
         return 0 <= number < self.complete_below or number in self.others
 
     @property

@@ -178,7 +178,7 @@ def _fault(
 
 
 def _noted_file(folder: Path, file: RepoFile) -> RepoFile | None:
-    """Return a file with the digest in the ETag that huggingface_hub stored; None without one.
+    """Return the file with the digest in the ETag that huggingface_hub stored, else None.
 
     In the cache a file is a link to blobs/ETAG. For a download into a folder, a metadata file of
     three lines has the commit, the ETag and the time.

@@ -111,7 +111,7 @@ def require_known(settings: AdapterSettings) -> None:
 
 
 def is_prompt(settings: AdapterSettings) -> bool:
-    """Return whether the adapter is a learned prompt, whose shapes do not depend on layers."""
+    """Return whether the adapter is a learned prompt: its shapes follow from the settings alone."""
     return settings.method in _PROMPTS
 
 
@@ -151,7 +151,7 @@ def expect_adapter(
 def shapes_of_saved_modules(
     settings: AdapterSettings, base: AdaptedModel
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return the shapes of the tensors, by name, in modules that are stored whole, e.g. a head."""
+    """Return the tensor shapes, by name, of modules that the adapter stores completely."""
     prefix = OUTSIDE_BASE if is_prompt(settings) else IN_BASE
     return {
         tensor.name: tensor.shape
@@ -195,7 +195,7 @@ def _formula(parts: _Parts, total: int) -> tuple[str, tuple[Symbol, ...]]:
 
 
 def _modules(tensors: Iterable[ExpectedTensor]) -> dict[str, ModuleFormula]:
-    """Return the number of parameters below each prefix; "" is the complete adapter."""
+    """Return each module's number of parameters by prefix; "" is the complete adapter."""
     counts: dict[str, int] = {"": 0}
     for tensor in tensors:
         if tensor.role.optional:

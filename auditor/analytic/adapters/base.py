@@ -109,7 +109,7 @@ class AdaptedModel(Struct, frozen=True, dict=True):
 
     @cached_property
     def embeddings(self) -> tuple[AdaptedModule, ...]:
-        """The word embedding and the modules with as many rows, which are resized together."""
+        """The word embedding and the modules with the same number of rows: resized together."""
         tables = (
             part.tensors["weight"].shape[0]
             for part in self.parts.values()
@@ -223,11 +223,11 @@ def _merged(path: str, experts: Iterable[AdaptedModule]) -> Iterator[tuple[str, 
 
 
 def name_ends_in(path: str, ends: frozenset[str]) -> bool:
-    """Return whether `ends` contains the path or its last segments."""
+    """Return whether `ends` contains one of the path's `suffixes`."""
     return not ends.isdisjoint(suffixes(path))
 
 
 def suffixes(name: str) -> tuple[str, ...]:
-    """Return `a.b.c`, `b.c` and `c` for `a.b.c`: the entries of settings that choose the module."""
+    """Return `a.b.c`, `b.c` and `c` for `a.b.c`; settings choose a module by any of these."""
     parts = name.split(".")
     return tuple(".".join(parts[first:]) for first in range(len(parts)))

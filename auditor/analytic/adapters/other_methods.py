@@ -26,7 +26,7 @@ from auditor.messages import quoted
 
 
 def loha(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """Yield the tensors of LoHa, https://arxiv.org/abs/2108.06098: two low-rank pairs a layer."""
+    """Yield the tensors of LoHa, https://arxiv.org/abs/2108.06098: two pairs per layer."""
     ranks = Ranks(settings, base.paths, settings.rank())
     for part, size in _linear(settings, base):
         rank = ranks.of(part.path)
@@ -36,10 +36,10 @@ def loha(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTens
 
 
 def vera(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """Yield VeRA's tensors, https://arxiv.org/abs/2310.11454: two vectors a layer, one random pair.
+    """Yield VeRA's tensors, https://arxiv.org/abs/2310.11454: two vectors per layer, one pair.
 
-    The pair, which all layers share, fits the largest layer, is not learned, and need not be
-    stored.
+    All layers share the pair of random matrices, which fits the largest layer, is not learned, and
+    need not be stored.
     """
     rank, linear_parts = settings.rank(), tuple(_linear(settings, base))
     for part, size in linear_parts:
@@ -111,7 +111,7 @@ def prompt_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
 
 
 def prefix_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
-    """Yield each layer's key and value prefixes: (tokens, num_layers * 2 * token_dim)."""
+    """Yield one tensor, all layers' keys and values: (tokens, num_layers * 2 * token_dim)."""
     width = settings.count("num_layers") * 2 * settings.count("token_dim")
     yield expected_tensor(_EMBEDDINGS, settings.count("num_virtual_tokens"), width)
 
@@ -126,7 +126,7 @@ def multitask_prompt_tuning(settings: AdapterSettings) -> Iterator[ExpectedTenso
 
 
 def _tokens(settings: AdapterSettings) -> int:
-    """Return the number of virtual tokens, with those of an encoder and a decoder added up."""
+    """Return the number of virtual tokens, summed over an encoder and a decoder."""
     towers = 2 if settings.task == _TOWERS else 1
     if settings.config.present("num_transformer_submodules"):
         towers = settings.count("num_transformer_submodules")

@@ -142,7 +142,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         return tuple(names)
 
     def ranks(self) -> Mapping[str, int]:
-        """Return rank_pattern in its order: expression for the ends of module names -> rank."""
+        """Return rank_pattern in its order: expression for endings of module names -> rank."""
         ranks = self.table("rank_pattern")
         for name, value in ranks.items():
             if type(value) is not int or not 1 <= value <= _HIGHEST:

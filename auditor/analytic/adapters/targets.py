@@ -32,7 +32,7 @@ class Targets:
 
     @cached_property
     def chosen(self) -> tuple[str, ...]:
-        """Return the chosen paths in the model's order; raise CheckpointError if there are none."""
+        """The chosen paths in the model's order; raise CheckpointError if no module matches."""
         names = self._settings.names("target_modules")
         if names is None:
             if self._settings.config.present("target_parameters"):
@@ -129,7 +129,7 @@ class Targets:
 
 
 class Ranks:
-    """A lookup of module ranks: that of the first matching key of rank_pattern, else `r`."""
+    """A lookup of a module's rank: the value of rank_pattern's first matching key, else `r`."""
 
     def __init__(self, settings: AdapterSettings, paths: Iterable[str], default: int) -> None:
         self._default = default

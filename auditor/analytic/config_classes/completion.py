@@ -127,7 +127,7 @@ def complete(
     path: str = "",
     outer: CompletedConfig | None = None,
 ) -> CompletedConfig:
-    """Return the config as its class completes it; values of a wrong type become faults."""
+    """Return the values with the class's defaults added; values of a wrong type become faults."""
     config = CompletedConfig(kind, path, outer)
     for key, field in kind.fields.items():
         config.values[key] = field.default
@@ -152,7 +152,7 @@ def complete(
 def completed_part(
     outer: CompletedConfig, key: str, part: SubConfig, value: Any
 ) -> CompletedConfig | Any:
-    """Return the nested config under a key, completed unless its class is unknown."""
+    """Return a nested config with its class's defaults; unchanged if its class is unknown."""
     if value is not None and not isinstance(value, Mapping):
         observed = f"{outer.named(key)} is {described(value)}"
         outer.add_fault(f"{observed}, expected an object", key)
@@ -165,7 +165,7 @@ def completed_part(
 def completed_beside(
     outer: CompletedConfig, key: str, values: Mapping[str, Any]
 ) -> CompletedConfig | Any:
-    """Return the completed nested config whose keys are mixed with the keys of `outer`."""
+    """Complete a nested config whose `values` the file states among the keys of `outer`."""
     kind = _class_of_part(outer.kind.parts[key], values)
     return values if kind is None else complete(kind, values, outer.path, outer)
 

@@ -89,7 +89,7 @@ def of_model_type(model_type: str) -> ConfigClass | None:
 
 
 def of_family(model_type: str) -> ConfigClass | None:
-    """Return the config class of a type, also of a type that is only nested: blip_text_model."""
+    """Return the config class of a model type; the type may be only nested: blip_text_model."""
     stated = f'"model_type": "{model_type}"'
     inside = (line for line in _lines()[1:] if model_type and line.split(", ", 2)[1] == stated)
     return of_model_type(model_type) or next(

@@ -33,7 +33,7 @@ def is_of_kind(kind: Kind, value: object) -> bool:  # noqa: PLR0911 - one for ea
 
 
 def _both_or_no_bool(value: object, allowed: object) -> bool:
-    """Return whether both values are bools or neither is: true and 1 are equal in Python."""
+    """Return whether both values are bools or neither is; Python's == takes true for 1."""
     return isinstance(value, bool) is isinstance(allowed, bool)
 
 

@@ -147,10 +147,10 @@ _WITHOUT_PADDING = (
 
 
 def undivided_width(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """Yield a fault if a width is not a multiple of the number of heads, and has to be.
+    """Yield a fault if a width must be a multiple of the number of heads and is not.
 
-    Example: hidden_size 768 with num_attention_heads 10. Other models round the width of a head
-    down, or have a key for it.
+    Example: hidden_size 768 with num_attention_heads 10. Models that round the width of a
+    head down, or have a key for it, are not checked.
     """
     width, heads = config.get("hidden_size"), config.get("num_attention_heads")
     if config.kind.model_type not in _EVEN_HEADS.split() or not _has_layers(config):
@@ -250,7 +250,7 @@ _PACKED = ("quantization_config", "quantization", "compression_config")
 
 
 def _has_layers(config: CompletedConfig) -> bool:
-    """Return whether the model has layers; faults of layers do not matter without any."""
+    """Return whether the model has layers; if it has none, settings of layers are not checked."""
     depths = config.get("depths")
     depths = depths if isinstance(depths, list) else [config.get("num_hidden_layers")]
     return any(not isinstance(each, int) or each > 0 for each in depths)

@@ -138,7 +138,7 @@ def attention_adapter(c: Config) -> Module:
 
 
 def ctc(c: Config) -> Module:
-    """Return the CTC head; its input is as wide as an adapter's output, even without an adapter."""
+    """Return the CTC head; `add_adapter` sets its width, even in models without an adapter."""
     width = c.dim("output_hidden_size" if c.truth("add_adapter") else "hidden_size")
     return module(lm_head=Linear(width, c.dim("vocab_size")))
 

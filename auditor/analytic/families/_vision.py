@@ -46,7 +46,7 @@ def by_stage(c: Config, key: str, stages: int = 1, *, most: int | None = None) -
     return sizes
 
 
-def handed_on(c: Config, stages: int) -> dict[str, int]:
+def output_stages(c: Config, stages: int) -> dict[str, int]:
     """Return the names and numbers of the stages that a backbone outputs; the stem is number 0.
 
     `out_features` decides, else `out_indices`, which may count from the end; else the last stage.

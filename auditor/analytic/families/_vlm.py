@@ -28,7 +28,7 @@ def llava(
 
 
 def llava_head(text: Config, model: Module, *, tied: bool) -> Module:
-    """Return the language model's head, tied only if the embeddings have Llama's name."""
+    """Return the language model's head; raise CheckpointError if tied without `embed_tokens`."""
     if tied and "embed_tokens" not in dict(model.children):
         raise CheckpointError(
             f"tie_word_embeddings is true, but the model of {text.path.rstrip('.')} has no "

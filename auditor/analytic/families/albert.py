@@ -59,7 +59,7 @@ def layer(c: Config) -> Module:
 
 
 def attention(c: Config) -> Module:
-    """Return attention; if heads do not divide the width, they are narrower than the model."""
+    """Return attention, of H * floor(D/H) features: fewer than D if H does not divide D."""
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
     width = H * D.floor(H)
     return module(

@@ -115,7 +115,7 @@ def vision_layer(c: Config) -> Module:
 
 
 def text_model(c: Config, vision: Config, *, pooler: bool = False) -> Module:
-    """Return a BERT without token types, whose layers also attend to the image."""
+    """Return a BERT without token types; as a decoder, its layers also attend to the image."""
     across = vision.dim("hidden_size")
     layer = partial(bert.encoder_layer, c, crosses=c.flag("is_decoder"), across=across)
     return module(

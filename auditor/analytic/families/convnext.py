@@ -17,7 +17,7 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._vision import by_stage, classifier, handed_on, projection
+from auditor.analytic.families._vision import by_stage, classifier, output_stages, projection
 
 CONVNEXT = Family(
     model_type="convnext",
@@ -86,7 +86,7 @@ def convnext_backbone(c: Config) -> Module:
     widths = by_stage(c, "hidden_sizes", count)
     handed = {
         name: LayerNorm(widths[max(number - 1, 0)])  # the stem is as wide as the first stage
-        for name, number in handed_on(c, count).items()
+        for name, number in output_stages(c, count).items()
     }
     return module(
         embeddings=embeddings(c),

@@ -121,7 +121,7 @@ def _words(c: Config, key: str) -> tuple[str, ...]:
 
 
 def language_modelling(c: Config) -> Module:
-    """Return the head that the key `legacy` selects: version 3 has a discriminator, too."""
+    """Return the head that the key `legacy` selects, and extra heads that some files store."""
     D, V, legacy = c.dim("hidden_size"), c.dim("vocab_size"), c.flag("legacy")
     old = module(predictions=predictions(c, prefix=DEBERTA_V2.prefix, width=width(c)))
     normed = {"dense": Linear(D, D), "LayerNorm": LayerNorm(D)}
@@ -135,7 +135,7 @@ def language_modelling(c: Config) -> Module:
 
 
 def pooled(head: Head) -> Head:
-    """Return the head after a pooler, whose width has its own config key."""
+    """Return a builder of a pooler, whose width has its own config key, and of the head."""
 
     def behind(c: Config) -> Module:
         D = c.optional("pooler_hidden_size") or c.dim("hidden_size")

@@ -23,7 +23,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._seq2seq import Side, Style, layer, learned_positions
-from auditor.analytic.families._vision import by_stage, handed_on
+from auditor.analytic.families._vision import by_stage, output_stages
 from auditor.analytic.families.resnet import RESNET, resnet_model
 from auditor.analytic.family import LoadingFacts, Renames, loads
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -127,7 +127,7 @@ def detr_model(c: Config) -> Module:
     tree, channels = backbone(c)
     if not channels:
         key = f"{c.path}backbone_config.out_features"
-        raise CheckpointError(f"{key} hands on no stage, expected one or more", key)
+        raise CheckpointError(f"{key} selects no stage, expected one or more", key)
     return module(
         backbone=module(conv_encoder=module(model=tree)),
         position_embedding=positions(c),
@@ -151,7 +151,7 @@ def backbone(c: Config) -> tuple[Module, tuple[Dim, ...]]:
             return frozen_resnet(c.nested("backbone_config", TIMM))
         case "resnet":
             widths = (inner.dim("embedding_size"), *by_stage(inner, "hidden_sizes"))
-            stages = handed_on(inner, len(by_stage(inner, "depths"))).values()
+            stages = output_stages(inner, len(by_stage(inner, "depths"))).values()
             if max(stages, default=0) >= len(widths) or len(inner.dims("depths")) >= len(widths):
                 key = f"{inner.path}hidden_sizes"
                 raise CheckpointError(f"{key} has {len(widths) - 1} items, fewer than depths", key)
@@ -206,7 +206,7 @@ def mask_head(c: Config) -> Module:
     stages = backbone(c)[1][:_MASK_STAGES]
     if len(stages) < _MASK_STAGES:
         key = f"{c.path}backbone_config.out_features"
-        count = f"{key} hands on {len(stages)} stages"
+        count = f"{key} selects {len(stages)} stages"
         raise CheckpointError(f"{count}, expected {_MASK_STAGES}", key)
     widths = [seen, seen, D.floor(2), D.floor(4), D.floor(8), D.floor(16)]
     children: dict[str, Module] = {}

@@ -1,4 +1,4 @@
-"""Falcon, https://arxiv.org/abs/2311.16867: 7B and 1B, and from 40B on the "new" decoder."""
+"""Falcon, https://arxiv.org/abs/2311.16867: 1B and 7B, and the "new" decoder of 40B and 180B."""
 
 from functools import partial
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""GLM 4 of 2025: a Llama with half-rotated heads and norms around both blocks; and GLM 4.5."""
+"""GLM 4 of 2025, a Llama with norms around attention and feed-forward; and GLM 4.5."""
 
 from functools import partial
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""GPT-Neo; every other layer attends to a window only, with equal tensors."""
+"""GPT-Neo: every second layer attends to a window only; all layers have equal tensors."""
 
 from functools import partial
 

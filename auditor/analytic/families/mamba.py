@@ -113,7 +113,7 @@ def convolution(c: Config, channels: Dim) -> Module:
 
 @derived_defaults("MambaConfig")
 def inner_size(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set `intermediate_size`, which configs of older versions do not have."""
+    """Set `intermediate_size` to expand * hidden_size; older configs do not state it."""
     del others
     config.values["intermediate_size"] = int(config["expand"] * config["hidden_size"])
 

@@ -15,7 +15,7 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import choice, heads
 from auditor.analytic.families.bert import dense_output, embeddings, pooled
-from auditor.analytic.families.roberta import beside
+from auditor.analytic.families.roberta import heads_without_pooler
 from auditor.analytic.family import LoadingFacts, loads
 
 MPNET = Family(
@@ -58,7 +58,7 @@ def mpnet_model(c: Config, *, pooler: bool = True) -> Module:
     return Module((*bare(c).children, ("pooler", pooled(c)))) if pooler else bare(c)
 
 
-heads(MPNET, "MPNet", bare, **beside(MPNET.prefix))
+heads(MPNET, "MPNet", bare, **heads_without_pooler(MPNET.prefix))
 heads(MPNET, "MPNet", mpnet_model, ForMultipleChoice=choice)
 
 loads("mpnet", LoadingFacts(positions=True))

@@ -92,7 +92,7 @@ def register(family: Family, text: Family, vision: Family, visual: Builder) -> N
 
 
 def text_model(c: Config) -> Module:
-    """Return a Qwen 2 whose heads divide the width."""
+    """Return a Qwen 2 whose number of heads has to divide the width."""
     return decoder(c, partial(text_block, c))
 
 
@@ -154,7 +154,7 @@ _TEXT = "text_config"
 
 @derived_defaults("Qwen2VLConfig", "Qwen2_5_VLConfig")
 def gather(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Complete the language model from the outer keys, if it has no config of its own."""
+    """Set `text_config` from the keys of the outer level, if the config does not have it."""
     if config[_TEXT] is not None:
         return
     kind = of_name(config.kind.parts[_TEXT].class_name or "")

@@ -83,7 +83,7 @@ def delta_net(c: Config) -> Module:
 
 
 def text_model(c: Config, mlp: Callable[[], Module], others: str = "full_attention") -> Module:
-    """Return the language model; a layer of any other type is built as `others`."""
+    """Return the language model; layers of unknown types are built as the type `others`."""
 
     def kind(number: int) -> str:
         interval = c.integer("full_attention_interval")

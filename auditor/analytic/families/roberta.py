@@ -53,7 +53,7 @@ def lm_head(prefix: str, *, decoder_bias: bool = True) -> Head:
     return head
 
 
-def beside(prefix: str) -> Mapping[str, Head]:
+def heads_without_pooler(prefix: str) -> Mapping[str, Head]:
     """Return the heads that RoBERTa and MPNet have on a model without a pooler."""
     return {
         "ForMaskedLM": lm_head(prefix),
@@ -64,7 +64,7 @@ def beside(prefix: str) -> Mapping[str, Head]:
 
 
 for family, stem in ((ROBERTA, "Roberta"), (XLM_ROBERTA, "XLMRoberta"), (CAMEMBERT, "Camembert")):
-    own = beside(family.prefix)
+    own = heads_without_pooler(family.prefix)
     architecture(family.base, family)(bert_model)
     heads(family, stem, bare, ForCausalLM=lm_head(family.prefix), **own)
     heads(family, stem, bert_model, ForMultipleChoice=choice)

@@ -20,7 +20,7 @@ from auditor.analytic.dims import Dim
 from auditor.analytic.families._vision import (
     by_stage,
     classifier,
-    handed_on,
+    output_stages,
     patches,
     pixels,
     projection,
@@ -124,7 +124,7 @@ def swin_backbone(c: Config) -> Module:
     """Return the backbone, whose final norm alone has the model's prefix on disk."""
     handed = {
         name: LayerNorm(widths(c)[max(number - 1, 0)])  # the stem is as wide as the first stage
-        for name, number in handed_on(c, len(widths(c))).items()
+        for name, number in output_stages(c, len(widths(c))).items()
     }
     return module(
         embeddings=embeddings(c, mask=False),

@@ -57,7 +57,7 @@ def output_width(c: Config) -> Dim:
 
 
 def adapter(c: Config) -> Module | None:
-    """Return the adapter, convolutions that shorten the encoder's output; None without one."""
+    """Return convolutions that shorten the encoder's output; None if `add_adapter` is false."""
     if not c.flag("add_adapter"):
         return None
     D, width = c.dim("hidden_size"), output_width(c)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from auditor.companions.companion_files import GENERATION, PROCESSORS, TOKENIZER, TOKENIZER_CONFIG
-from auditor.companions.generation import LIBRARY, refusals, stumble
+from auditor.companions.generation import LIBRARY, refusals, setting_that_stops_loading
 from auditor.findings import (
     BadConfig,
     CodeNotThere,
@@ -48,7 +48,7 @@ def _generation_fault(case: RepositoryCase, values: Mapping[str, Any] | None) ->
     is no fault, because transformers ignores it.
     """
     if values is not None:
-        key = stumble(values)
+        key = setting_that_stops_loading(values)
         what = f"{key} is {value_text(values.get(key))}" if key else "a value"
         return None if key is None else f"{what}, of a type that cannot be compared"
     file = case.companions.get(GENERATION)

@@ -45,7 +45,7 @@ def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter]:
 
 
 def _is_neutral(evidence: Evidence, names: list[str]) -> bool | None:
-    """Whether a factor makes the module's product neutral; None if too little was read."""
+    """Return whether a factor makes the module's product neutral; None if too little was read."""
     states = [_is_all(evidence, name, _neutral(name)) for name in names]
     return True if True in states else None if None in states else False
 
@@ -56,7 +56,7 @@ def _neutral(name: str) -> float:
 
 
 def _is_all(evidence: Evidence, name: str, value: float) -> bool | None:
-    """Whether all numbers of a factor have the value; None if too little of it was read."""
+    """Return whether all numbers of a factor have the value; None if too little of it was read."""
     read = evidence.values.get(name)
     if read is None:
         return None

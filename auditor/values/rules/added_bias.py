@@ -1,4 +1,4 @@
-"""Biases that a writer added to modules that have none in the architecture."""
+"""Stored biases of modules that have no bias in the architecture."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ def judged_biases(evidence: Evidence) -> Iterator[tuple[Unexpected, tuple[Findin
 
 
 def _is_added(evidence: Evidence, name: str) -> bool:
-    """Whether a tensor is the bias of a module whose weight is expected."""
+    """Return whether a tensor is the bias of a module whose weight is expected."""
     if not name.endswith(_BIAS):
         return False
     weights = {f"{name.removesuffix(_BIAS)}.{weight}" for weight in _WEIGHTS}

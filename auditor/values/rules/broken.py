@@ -91,9 +91,9 @@ def all_zero(evidence: Evidence) -> Iterator[AllZero]:
 
 
 def is_all_zero(evidence: Evidence, name: str) -> bool:
-    """Whether all numbers read are zero; a sample of fewer than 1,024 numbers shows nothing.
+    """Return whether all numbers read are zero; False for a sample of fewer than 1,024 numbers.
 
-    The last rows of a vocabulary are not a sample: they may pad it.
+    A sample of only the last rows of an embedding or head does not count: they may be padding.
     """
     if not evidence.seems_zero(name, _LEAST):
         return False
@@ -104,7 +104,7 @@ def is_all_zero(evidence: Evidence, name: str) -> bool:
 
 
 def is_scale(evidence: Evidence, name: str) -> bool:
-    """Whether a tensor contains the scales of a packed tensor; zero scales make that zero."""
+    """Return whether a tensor has the scales of a packed tensor, whose numbers they multiply."""
     match = _SCALE.fullmatch(name)
     if match is None or not holds_floats(evidence.tensor(name)):
         return False
@@ -114,7 +114,7 @@ def is_scale(evidence: Evidence, name: str) -> bool:
 
 
 def _is_exception(kind: str, alive: set[str]) -> bool:
-    """Whether the matrix is not zero in another layer; False for biases and adapters."""
+    """Return whether another layer's matrix is not zero; False for biases and adapters."""
     return kind in alive and "bias" not in kind and "lora_" not in kind
 
 

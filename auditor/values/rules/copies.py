@@ -46,7 +46,7 @@ def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
             reason = f"{finding.reason}; their bytes differ"
             yield DifferingDuplicate(tensors=tensors, of=sources, reason=reason)
         elif is_same is None or (is_same is False and not finding.reason.startswith(_TIED)):
-            reason = finding.reason + _as_far_as_seen(evidence, finding, places)
+            reason = finding.reason + _equal_bytes_clause(evidence, finding, places)
             yield Duplicate(tensors=tensors, of=sources, reason=reason, silent=finding.silent)
         elif is_same:
             size = sum(one.span.length for one in tensors if one.span)
@@ -58,7 +58,7 @@ def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
 
 
 def _are_same(evidence: Evidence, name: str, of: str) -> bool | None:
-    """Whether two tensors, or one tensor in several files, have the same bytes."""
+    """Return whether two tensors, or one tensor in several files, have the same bytes."""
     if not {name, of} <= evidence.placed.keys():
         return None
     return evidence.same(name, of) if name != of else evidence.same_in_all_files(name)
@@ -88,8 +88,8 @@ def heads_equal_to_embeddings(evidence: Evidence) -> Iterator[HeadEqualsEmbeddin
             )
 
 
-def _as_far_as_seen(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:
-    """Return a clause on how many sampled bytes of the copies are equal; "" without a sample."""
+def _equal_bytes_clause(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:
+    """Return a clause with the number of equal sampled bytes of the copies; "" if not sampled."""
     pairs = [(finding.tensors[at].name, finding.of[at]) for at in places]
     if not evidence.sampled or any(not set(pair) <= evidence.placed.keys() for pair in pairs):
         return ""
@@ -127,7 +127,7 @@ def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers]:
 
 
 def _sampled(evidence: Evidence, members: dict[str, str]) -> tuple[object, ...]:
-    """Return a key of the sampled matrices of a layer; () if too few of them vary."""
+    """Return a key of the layer's matrices, from their first bytes; () if too few of them vary."""
     key: list[object] = []
     varied = 0
     for suffix, name in sorted(members.items()):

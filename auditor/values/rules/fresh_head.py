@@ -82,7 +82,7 @@ def _initializer_range(evidence: Evidence) -> float:
 
 
 def _is_fresh(evidence: Evidence, names: list[str], spread: float) -> bool | None:
-    """Return whether the untrained head has a bias; None if the head looks trained."""
+    """Return whether an untrained head has a bias; None if the head looks trained."""
     matrices = [
         name
         for name in names
@@ -114,7 +114,7 @@ def _draw(evidence: Evidence, name: str) -> _Draw | None:
 
 
 def _is_drawn(draw: _Draw | None, spread: float) -> bool:
-    """Whether the initializer may have drawn the numbers, by mean, deviation and kurtosis."""
+    """Return whether mean, deviation and kurtosis fit numbers drawn by the initializer."""
     if draw is None:
         return False
     within = _SIGMAS / math.sqrt(draw.numbers)
@@ -126,7 +126,7 @@ def _is_drawn(draw: _Draw | None, spread: float) -> bool:
 
 
 def _is_trained(evidence: Evidence, body: Iterable[str]) -> bool:
-    """Whether most norms of the body (biases if it has none) differ from their initial values."""
+    """Return whether most norms of the body, else most biases, differ from their initial value."""
     one_dimensional = [
         name
         for name in body
@@ -140,7 +140,7 @@ def _is_trained(evidence: Evidence, body: Iterable[str]) -> bool:
 
 
 def _is_far(evidence: Evidence, body: Iterable[str], spread: float) -> bool:
-    """Whether the deviations of the body's matrices are far from the initializer's."""
+    """Return whether the deviations of the body's matrices are far from the initializer's."""
     matrices = [name for name in body if is_matrix(evidence.tensor(name))]
     draws = [_draw(evidence, name) for name in matrices[:_SOME]]
     distances = [abs(draw.std / spread - 1) for draw in draws if draw is not None]

@@ -1,8 +1,8 @@
 """Untrained rows of the token embedding, for tokens that the tokenizer has.
 
 Such a row is zero, or equal to another row, bit for bit. Two rows of D trained bfloat16 numbers are
-equal by chance once in far more than 2**D. The padding token's row is zero in sound models (torch
-gives it no gradient); rows without a token pad the matrix.
+equal by chance with a probability far below 2**-D. The padding token's row is zero in sound models
+(torch gives it no gradient); rows without a token pad the matrix.
 """
 
 from collections.abc import Iterator
@@ -44,11 +44,11 @@ def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows
                 tensors=(tensor,),
                 rows=tuple(rows),
                 reason=f"{len(rows):,} tokens of the tokenizer have rows that are zero or equal "
-                f"to another row: {shown}{_of_how_many(evidence, name)}",
+                f"to another row: {shown}{_sampled_rows_clause(evidence, name)}",
             )
 
 
-def _of_how_many(evidence: Evidence, name: str) -> str:
+def _sampled_rows_clause(evidence: Evidence, name: str) -> str:
     """Return a clause with the number of sampled rows; "" if all numbers were read."""
     if not evidence.sampled:
         return ""
@@ -103,7 +103,7 @@ def _steps(evidence: Evidence, name: str, size: int) -> Iterator[tuple[int, int]
 
 
 def _equal_rows(evidence: Evidence, name: str, size: int, rows: list[int]) -> Iterator[int]:
-    """Yield each row that equals an earlier row, and the earlier row; `rows` begin equally."""
+    """Yield the row numbers in `rows` whose bytes equal another row's; numbers may repeat."""
     first_by_digest: dict[bytes, int] = {}
     for row in rows:
         data = evidence.bytes.read(evidence.placed[name], Span(row * size, (row + 1) * size))

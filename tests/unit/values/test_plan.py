@@ -18,7 +18,7 @@ from auditor.values.plan import (
     Slice,
     parse_budget,
     plan_spans,
-    telling_slices,
+    valuable_slices,
 )
 
 NAMES = (
@@ -65,7 +65,7 @@ interests = st.builds(
 
 
 def planned(placed, budget, interest=Interest()):  # noqa: B008 - frozen
-    return plan_spans(placed, telling_slices(placed, interest), budget)
+    return plan_spans(placed, valuable_slices(placed, interest), budget)
 
 
 @given(checkpoints(), budgets, interests)
@@ -99,7 +99,7 @@ def test_the_order_of_tensors_changes_no_plan(placed, budget, interest, random):
 @given(checkpoints(), interests)
 def test_slices_lie_within_their_tensors(placed, interest):
     spans = [(one.path, one.span) for one in placed]
-    for one in telling_slices(placed, interest):
+    for one in valuable_slices(placed, interest):
         assert any(
             path == one.path and span.start <= one.span.start <= one.span.stop <= span.stop
             for path, span in spans

@@ -96,7 +96,7 @@ def test_a_detector_whose_backbone_is_not_known_is_not_audited(values, message):
     [
         (
             {"backbone_config": {"model_type": "resnet"}},
-            r"^backbone_config\.out_features hands on 1 stages, expected 3$",
+            r"^backbone_config\.out_features selects 1 stages, expected 3$",
         ),
         ({"position_embedding_type": "none"}, r"^position_embedding_type is neither sine nor"),
     ],
