@@ -140,7 +140,7 @@ class ConfigOverwritten(OfKeys, frozen=True):
 
 
 class ConfigContradiction(OfKeys, frozen=True):
-    """The config declares one fact twice, with different values; the finding says which one counts.
+    """The config declares one fact twice, with different values; the finding names the value used.
 
     To do: Remove the key that is not meant; the other one stays.
     """

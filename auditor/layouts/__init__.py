@@ -154,7 +154,7 @@ def _layout(file: str) -> Layout:
 
 def _undone(layout: Layout, declared: Declared | None) -> Unpacked:
     where = declared.where if declared else ""
-    reason = f"{where} declares {layout.name}, and no stored tensor is packed in any way"
+    reason = f"{where} declares {layout.name}, but no stored tensor is packed"
     return Unpacked(layout="plain", faults=(PackingFault((), reason, lacks=True),))
 
 

@@ -78,7 +78,7 @@ def scales_misfit(what: str, weight: Shape, grain: Grain, scales: Shape) -> str 
     if scales_fit(weight, grain, scales):
         return None
     need = (1,) if len(weight) < _MATRIX else scales_shape(weight, grain)
-    return f"{what} is {scales}; {grain.words} makes {need} for a weight of {weight}"
+    return f"{what} is {scales}, expected {need} for a weight of {weight}, {grain.words}"
 
 
 @lru_cache(maxsize=4096)
@@ -102,7 +102,7 @@ CACHE = frozenset(
 
 
 def note_kv_scales(parts: Members, ledger: PackingLedger) -> None:
-    """Record scales of queries, keys and values: one scale for the tensor, or (heads, 1, 1)."""
+    """Record the scales of queries, keys and values; each must be one number or (heads, 1, 1)."""
     scales = [parts[key] for key in sorted(CACHE & parts.keys())]
     if not scales:
         return

@@ -56,7 +56,7 @@ def _method(where: str, key: str, settings: Mapping[str, Any]) -> str:
 
 
 def _implied(key: str, settings: Mapping[str, Any]) -> str:
-    """Return the method that a declaration without quant_method implies: bitsandbytes or MLX."""
+    """Return the method that a declaration without quant_method implies."""
     if settings.get("load_in_8bit") or settings.get("load_in_4bit"):
         return "bitsandbytes"
     if key == "compression_config":
@@ -99,7 +99,10 @@ def integer_setting(
     *,
     default: int | None = None,
 ) -> int | None:
-    """Return the integer under a key, else the default; report a value that is not `allowed`."""
+    """Return the integer under a key; the default if it is absent.
+
+    Report any other value as a fault, and return None.
+    """
     value = declared.settings.get(key)
     if value is None:
         return default

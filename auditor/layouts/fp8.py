@@ -116,7 +116,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Return the expected weights, weight scales, and activation scales of a single number."""
+    """Return the expected weights, weight scales and activation scales, by stored name."""
     settings, written = _read(declared, PackingLedger()), dict[str, WrittenTensor]()
     usual = CHANNEL if settings.rows else settings.block or TENSOR
     for module, parts in stored.modules.items():
@@ -206,7 +206,7 @@ def _book(packed: _Weight, settings: _Settings, ledger: PackingLedger) -> str | 
     grain = _FOUR_GRAIN if fours else _grain(packed, shape, scale.shape, settings)
     ledger.note(f"scales, {grain.words}" if grain else "scales of weights", scale)
     if grain is None:
-        ledger.fault(f"a scale of {scale.shape} fits no part of a weight of {shape}", scale)
+        ledger.fault(f"a scale is {scale.shape}, which does not divide a weight of {shape}", scale)
         return None
     if not (settings.rows and _rows_of_experts(shape, scale.shape)):
         misfitting = scales_misfit("its scale", shape, grain, scale.shape)
@@ -280,7 +280,7 @@ def _without_activations(stored: Stored, ledger: PackingLedger) -> None:
         if scaled.isdisjoint({piece.name.rpartition(".")[0], ".".join(piece.name.split(".")[:-3])})
     ]
     if bare:
-        reason = "activation_scheme is static, and no input_scale or activation_scale beside it"
+        reason = "activation_scheme is static, expected an input_scale or activation_scale"
         ledger.lack(reason, *bare)
 
 
@@ -293,7 +293,7 @@ def _loose(parts: Members, weights: list[_Weight], ledger: PackingLedger) -> Non
         if ours and stem not in scaled:
             _orphan(tensor, parts.get(stem), ledger)
         elif tensor.dtype in FLOATS and key not in scaled:
-            ledger.lack(f"{tensor.dtype} without a scale: loading would make up one", tensor)
+            ledger.lack(f"{tensor.dtype} without a scale: loading would initialize one", tensor)
 
 
 def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLedger) -> None:
@@ -301,7 +301,7 @@ def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLed
     if weight is None:
         ledger.lack("the weight that this scale belongs to is not stored", scale)
     else:
-        ledger.fault(f"a scale beside a weight of {weight.dtype}, which needs none", scale)
+        ledger.fault(f"a scale of a weight of {weight.dtype}, which is not scaled", scale)
 
 
 def _scheme(declared: Declared, names: Collection[str]) -> Scheme:

@@ -158,7 +158,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
         elif weight is not None and weight.dtype == "U32":
             ledger.lack("packed in words of 32 bits, and has no scales", weight)
         elif weight is not None and module in settings.own:
-            ledger.fault("the config says how this is packed, and it is stored plain", weight)
+            ledger.fault("the config declares its packing, but it is stored plain", weight)
         for last, tensor in members.items():
             is_packed = last in beside or (last == "weight" and beside)
             if not is_packed and is_renamed_or_transposed(tensor):
@@ -208,7 +208,7 @@ def _check_plain(
     module: str, settings: MlxSettings, beside: Iterable[StoredTensor], ledger: PackingLedger
 ) -> None:
     if module in settings.plain:
-        ledger.fault("the config says that this is not packed, and it has scales", *beside)
+        ledger.fault("the config declares that it is not packed, but it has scales", *beside)
 
 
 def _unpack(
@@ -221,10 +221,10 @@ def _unpack(
     for part, tensor in beside.items():
         ledger.note(_BESIDE[part], tensor)
     if weight is None:
-        ledger.lack("the packed weight that these serve is not stored", *beside.values())
+        ledger.lack("the packed weight of these scales is not stored", *beside.values())
         return
     if weight.dtype not in _PACKED:
-        reason = f"stored plain, as {weight.dtype}, and yet beside {' and '.join(beside)}"
+        reason = f"stored plain, as {weight.dtype}, but with {' and '.join(beside)}"
         ledger.fault(reason, weight)
         return
     where = mlx_name(weight, implied)
@@ -258,7 +258,8 @@ def _unpacked(
         if scales is None:
             ledger.lack("packed in words of 32 bits, and has no scales", weight)
         elif groups is not None:
-            ledger.fault(f"scales {groups} beside words {words}: one row each is needed", scales)
+            reason = f"scales are {groups}, expected a row for each row of the words {words}"
+            ledger.fault(reason, scales)
         return packing, _shape(words, packing)
     if packing is not None:
         inputs = groups[-1] * packing.group
@@ -273,7 +274,7 @@ def _unpacked(
     if guess is not None and expected is not None:
         return guess, (*words[:-1], expected[-1])
     if packing is None:
-        reason = f"nothing says how many bits a number of {words} has, with scales {groups}"
+        reason = f"words {words} and scales {groups} fit no number of bits"
         ledger.fault(reason, weight)
     return packing, _shape(words, packing)
 
@@ -302,7 +303,7 @@ def _check(packing: MlxPacking, beside: Members, words: Shape, ledger: PackingLe
     if "global_scale" in beside:
         _check_global(packing, beside["global_scale"], words, ledger)
     if scales is not None and affine and "biases" not in beside and "qbiases" not in beside:
-        ledger.lack("the mode affine needs biases, and none are stored", scales)
+        ledger.lack("biases are not stored, expected with the mode affine", scales)
     if scales is not None and scales.dtype is not None and (scales.dtype == "U8") == affine:
         ledger.fault(f"scales of {scales.dtype} in the mode {packing.mode}", scales)
 

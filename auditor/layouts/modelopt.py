@@ -221,10 +221,10 @@ _COMPANIONS = {
     "weight_scale": "scales of weights",
     "weight_scale_2": "scales of scales, one for the tensor",
     **_ACTIVATIONS,
-    "pre_quant_scale": "what inputs are multiplied by, one for each",
+    "pre_quant_scale": "factors of the inputs, one for each input",
     **dict.fromkeys(
         ("svdquant_lora_a", "svdquant_lora_b"),
-        "low-rank part that SVDQuant keeps beside the weight",
+        "low-rank factors of SVDQuant, stored with the weight",
     ),
 }
 _OF_WEIGHT = ("weight_scale", "weight_scale_2")

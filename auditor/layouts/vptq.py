@@ -49,7 +49,7 @@ _LIMIT = 2**31  # above the size of any layer
 
 
 class _Sizes(NamedTuple):
-    """The settings of one module; None if one is absent or impossible."""
+    """The settings of one module; a field is None if its setting is absent or impossible."""
 
     vector: int | None
     centroids: int | None

@@ -137,7 +137,7 @@ class Places(Struct, frozen=True):
         return places
 
     def _unconverted(self, names: Iterable[str], lookups: Iterable[_Lookup]) -> set[str]:
-        """Return names that a conversion applies to with or without the prefix, but not in both.
+        """Return the names to which a conversion applies only with, or only without, the prefix.
 
         No expected tensor fits such a name.
         """

@@ -33,7 +33,7 @@ def drafting_notes(config: Config, tensors: Sequence[StoredTensor]) -> Iterator[
 
 
 def _drafts(tensors: Sequence[StoredTensor], after: str) -> bool:
-    """Whether a drafting layer is stored; the first has the number after the model's last layer."""
+    """Whether a drafting layer is stored: one named mtp, or one with the name `after`."""
     return any("mtp" in tensor[0] or after in tensor[0] for tensor in reversed(tensors))
 
 
@@ -150,7 +150,7 @@ _CLOSE = 0.02  # relative difference up to which two sizes count as equal
 def pointed_size_note(
     snapshot: Snapshot, contents: Contents, reconciled: Reconciled, declared: str | None
 ) -> str | None:
-    """Return a note whether, by their size, files behind Git LFS pointers can be the model's.
+    """Return a note on whether the files behind Git LFS pointers have the expected model's size.
 
     Their sizes are compared with the expected tensors that are in them. Return None if there are no
     pointers, or if no index shows whether a tensor is in one of these files or in another unread

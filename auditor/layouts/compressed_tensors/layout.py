@@ -172,7 +172,7 @@ def _scales(
     if shape is not None and scale.shape is not None:
         grain = grain or grain_of_shapes(shape, scale.shape)
         if grain is None:
-            ledger.fault(f"weight_scale is {scale.shape}, no part of a weight of {shape}", scale)
+            ledger.fault(f"weight_scale is {scale.shape}, which does not divide {shape}", scale)
         elif (reason := scales_misfit("weight_scale", shape, grain, scale.shape)) is not None:
             ledger.fault(reason, scale)
     ledger.note(f"scales, {grain.words}" if grain else "scales of packed weights", scale)
@@ -185,7 +185,7 @@ def _check(parts: Members, shape: Shape, scheme: CompressedScheme, ledger: Packi
         packs.check_zeros(zeros, scale.shape, scheme, ledger)
     index = parts.get("weight_g_idx")
     if index is not None and index.shape not in {None, shape[-1:]}:
-        reason = f"weight_g_idx is {index.shape}; one for each input makes {shape[-1:]}"
+        reason = f"weight_g_idx is {index.shape}, expected {shape[-1:]}, one for each input"
         ledger.fault(reason, index)
     size = parts.get("weight_shape")
     if size is not None and size.shape not in {None, (len(shape),)}:
@@ -195,8 +195,8 @@ def _check(parts: Members, shape: Shape, scheme: CompressedScheme, ledger: Packi
         require_one_element(key, parts.get(key), ledger)
     inputs = parts.get("input_scale")
     if inputs is not None and inputs.elements is not None and not _serves(inputs.elements, shape):
-        reason = f"input_scale is {inputs.shape}; one number, or one for each group of inputs"
-        ledger.fault(f"{reason}, serves a weight of {shape}", inputs)
+        reason = "expected one number or one for each group of inputs, for a weight of"
+        ledger.fault(f"input_scale is {inputs.shape}, {reason} {shape}", inputs)
 
 
 def _serves(count: int, shape: Shape) -> bool:
@@ -245,7 +245,7 @@ def _loose(parts: Members, ledger: PackingLedger) -> None:
     if weight is None:
         ledger.lack("the weight that they belong to is not stored", *lost)
     else:
-        reason = f"beside a weight of {weight.dtype}, which needs none: loading would scale it"
+        reason = f"is stored with a plain weight of {weight.dtype}, which loading would scale"
         ledger.fault(reason, *lost)
 
 
@@ -256,7 +256,7 @@ def _cache(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> 
         return
     keys = CACHE | {"output_scale"}
     if not any(keys & parts.keys() for parts in stored.modules.values()):
-        reason = "and no k_scale or v_scale is stored: caches would be scaled by 1"
+        reason = "but no k_scale or v_scale is stored: loading would use scales of 1"
         ledger.lack(f"kv_cache_scheme of {declared.where} is not dynamic, {reason}")
 
 

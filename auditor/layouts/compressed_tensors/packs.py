@@ -231,7 +231,7 @@ def _marlin(
         ledger.fault(reason, packed)
     meta, scale = parts.get("meta"), parts.get("scale_packed")
     if meta is not None and meta.shape not in {None, (tiles, 2 * shape[0])}:
-        ledger.fault(f"meta is {meta.shape}; {(tiles, 2 * shape[0])} serves {shape}", meta)
+        ledger.fault(f"meta is {meta.shape}, expected {(tiles, 2 * shape[0])} for {shape}", meta)
     if scale is not None and scale.shape is not None:
         size = (scheme.grain.inputs if scheme.grain else None) or 128
         # A group at least as long as the stored inputs contains all of them.
@@ -256,7 +256,7 @@ def _masked(
     if mask.shape is None:  # only an index names the mask
         return model or stored.shape or ()
     if not mask.shape:
-        ledger.fault(f"bitmask is {mask.shape}, which says no shape", mask)
+        ledger.fault(f"bitmask is {mask.shape}, which has no axes", mask)
         return stored.shape or ()
     *rows, count = mask.shape
     fits = model is not None and model[:-1] == tuple(rows) and -(-model[-1] // 8) == count

@@ -81,7 +81,10 @@ def _written(
 
 
 def _words(bits: int, shape: Shape, scales: Shape) -> Mapping[str, WrittenTensor]:
-    """Return the expected weight_packed; older versions use more words if b does not divide 32."""
+    """Return the expected weight_packed, scales, weight_shape and zero points.
+
+    Older versions use more words if b does not divide 32.
+    """
     *rows, inputs = shape
     own: dict[str, WrittenTensor] = {
         "weight_scale": WrittenTensor(scales, FLOATS),

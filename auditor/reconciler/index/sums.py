@@ -89,8 +89,8 @@ def index_sizes(
 ) -> IndexSizes | None:
     """Sum up an index of `names` names; return None if some of its names are unknown.
 
-    Parameters in whose names `wide_names` is found may stay in 32 bits; `written` are the packed
-    tensors that the layout stores under names without a header.
+    Parameters whose names match `wide_names` may stay in 32 bits; `written` are the packed tensors
+    that the layout stores under names without a header.
     """
     without_header = _without_header(reconciled)
     with_header = sum(tensor.span is not None for tensor, _, _ in reconciled.counted)
@@ -170,7 +170,7 @@ def last_two_parts(name: str) -> str:
 
 
 def _without_header(reconciled: Reconciled) -> dict[str, NameWithoutHeader]:
-    """Return the facts about each name without a header; a name's elements are summed up."""
+    """Return the facts about each name without a header; elements of equal names are added."""
     by_name: dict[str, NameWithoutHeader] = {}
     for name, item in chain(_named(reconciled), reconciled.without_header):
         other = by_name.get(name)

@@ -76,7 +76,7 @@ def _shaping_keys(expectation: Expectation | None) -> frozenset[str] | None:
 
 
 def _is_complete(snapshot: Snapshot) -> bool:
-    """Whether the listing has all files: on the Hub, and in the folder of a repository."""
+    """Whether a file that the listing does not contain is also absent from the repository."""
     if not snapshot.partial:
         return True
     if snapshot.commit is not None:

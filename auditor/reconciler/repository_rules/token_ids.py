@@ -125,7 +125,7 @@ _GENERATES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSpee
 def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
     """Report different end tokens if neither tokenizer, config nor generation config has them all.
 
-    It is normal that one list contains all of them. An id beyond the embedding is another finding.
+    Ids beyond the embedding are ignored here; another rule reports them.
     """
     if GENERATION not in case.companions and not (case.target or "").endswith(_GENERATES):
         return

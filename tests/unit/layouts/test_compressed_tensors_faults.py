@@ -34,8 +34,8 @@ PLAIN_BY_CONFIG = (
             {**GOOD, "weight_scale": ("F16", (32, 4))},
             W4,
             (
-                "weight_scale is (32, 4); one for each 32 inputs of an output makes (64, 4) for a "
-                "weight of (64, 128)"
+                "weight_scale is (32, 4), expected (64, 4) for a weight of (64, 128), one for "
+                "each 32 inputs of an output"
             ),
         ),
         (
@@ -47,7 +47,7 @@ PLAIN_BY_CONFIG = (
         (
             {"weight": ("BF16", (64, 128)), "weight_scale": ("BF16", (64, 4))},
             W4,
-            "beside a weight of BF16, which needs none: loading would scale it",
+            "is stored with a plain weight of BF16, which loading would scale",
         ),
         (
             GOOD,
@@ -62,7 +62,7 @@ PLAIN_BY_CONFIG = (
         (
             {**GOOD, "weight_g_idx": ("I32", (4,))},
             W4,
-            "weight_g_idx is (4,); one for each input makes (128,)",
+            "weight_g_idx is (4,), expected (128,), one for each input",
         ),
         (GOOD, config(scheme(num_bits=4, group_size=32), ignore=[Q]), PLAIN_BY_CONFIG),
         (
@@ -85,8 +85,8 @@ PLAIN_BY_CONFIG = (
             {**whole(64, 128, (1,)), "input_scale": ("F32", (7,))},
             config(scheme(num_bits=8, type="float")),
             (
-                "input_scale is (7,); one number, or one for each group of inputs, serves a weight "
-                "of (64, 128)"
+                "input_scale is (7,), expected one number or one for each group of inputs, "
+                "for a weight of (64, 128)"
             ),
         ),
         (
@@ -95,8 +95,8 @@ PLAIN_BY_CONFIG = (
                 scheme(num_bits=4, group_size=32), kv_cache_scheme={"num_bits": 8, "dynamic": False}
             ),
             (
-                "kv_cache_scheme of quantization_config is not dynamic, and no k_scale or v_scale "
-                "is stored: caches would be scaled by 1"
+                "kv_cache_scheme of quantization_config is not dynamic, but no k_scale or v_scale "
+                "is stored: loading would use scales of 1"
             ),
         ),
         (

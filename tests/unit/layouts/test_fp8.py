@@ -285,19 +285,23 @@ def test_healthy_ways_of_storing_8_bits(table, declared):
             {**GOOD, SCALE: ("F32", (3, 2))},
             of_blocks(128, 128),
             (
-                "its scale is (3, 2); one for each block of 128 x 128 makes (2, 3) for a weight "
-                "of (256, 384)"
+                "its scale is (3, 2), expected (2, 3) for a weight of (256, 384), one for each "
+                "block of 128 x 128"
             ),
         ),
-        (GOOD, says("fbgemm_fp8"), "its scale is (2, 3); one for each output makes (256, 1)"),
-        ({NAME: GOOD[NAME]}, says("fp8"), "F8_E4M3 without a scale: loading would make up one"),
+        (GOOD, says("fbgemm_fp8"), "its scale is (2, 3), expected (256, 1)"),
+        ({NAME: GOOD[NAME]}, says("fp8"), "F8_E4M3 without a scale: loading would initialize one"),
         ({SCALE: GOOD[SCALE]}, says("fp8"), "the weight that this scale belongs to is not stored"),
         (
             {**GOOD, NAME: ("BF16", (256, 384))},
             says("fp8"),
-            "a scale beside a weight of BF16, which needs none",
+            "a scale of a weight of BF16, which is not scaled",
         ),
-        (GOOD, of_blocks(128, 128, activation_scheme="static"), "activation_scheme is static, and"),
+        (
+            GOOD,
+            of_blocks(128, 128, activation_scheme="static"),
+            "activation_scheme is static, expected",
+        ),
         (
             GOOD,
             of_blocks(128, 128, modules_to_not_convert=["model.layers.*.self_attn"]),

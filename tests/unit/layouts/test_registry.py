@@ -58,9 +58,7 @@ def test_a_layout_that_no_tensor_bears_out_is_a_fault():
     tensors = (stored("a.weight", (4, 4), dtype="BF16"),)
     declared = Declared(method="gptq", settings={"bits": 4}, where="quantization_config")
     (fault,) = unpack_tensors(tensors, declared, lambda _name: None).faults
-    assert fault.reason == (
-        "quantization_config declares gptq, and no stored tensor is packed in any way"
-    )
+    assert fault.reason == ("quantization_config declares gptq, but no stored tensor is packed")
 
 
 def test_packed_tensors_that_no_config_declares_are_unpacked_and_a_fault():
