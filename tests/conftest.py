@@ -41,6 +41,8 @@ def at_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterato
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    # On a busy machine no answer is late: a request that is made again has a cost of its own.
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 100)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)

@@ -28,8 +28,8 @@ def kept_in_f32() -> dict[str, list[str]]:
 
 
 def parts_in(source: str) -> Iterator[str]:
-    """Yield the strings in the lists of a module's classes."""
-    for node in ast.walk(ast.parse(source)):
+    """Yield the strings in the lists of a module's classes; a module without them is not parsed."""
+    for node in ast.walk(ast.parse(source)) if "_keep_in_fp32_modules" in source else ():
         match node:
             case ast.Assign(targets=[ast.Name(name)], value=ast.List() | ast.Set() as values):
                 if name in LISTS:

@@ -8,7 +8,7 @@ import itertools
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,10 +90,18 @@ FAULTS: Mapping[str, Case] = {
     "a teapot": Case(fault=Says(status=418)),
 }
 
+
+def _without_end(piece: bytes) -> Iterator[bytes]:
+    """Five megabytes a second: enough to fill a memory, and no processor of two."""
+    while True:
+        yield piece
+        time.sleep(len(piece) / 5e6)
+
+
 Pieces = Callable[[], Iterable[bytes | None]]
 RAW: Mapping[str, Pieces] = {
     "another protocol": lambda: (b"HTTP/1.1 101 X\r\nUpgrade: y\r\n\r\n", None),
-    "100 Continue without end": lambda: itertools.repeat(b"HTTP/1.1 100 X\r\n\r\n" * 1000),
+    "100 Continue without end": lambda: _without_end(b"HTTP/1.1 100 X\r\n\r\n" * 1000),
     "a length and chunks": lambda: (
         _OK + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         None,
@@ -101,7 +109,7 @@ RAW: Mapping[str, Pieces] = {
     "no HTTP": lambda: (b"SSH-2.0-OpenSSH_9.2\r\n", None),
     "nothing": lambda: (None,),
     "chunks of a byte without end": lambda: itertools.chain(
-        (_OK + b"Transfer-Encoding: chunked\r\n\r\n",), itertools.repeat(b"1\r\n{\r\n" * 1000)
+        (_OK + b"Transfer-Encoding: chunked\r\n\r\n",), _without_end(b"1\r\n{\r\n" * 1000)
     ),
 }
 

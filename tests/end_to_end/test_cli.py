@@ -1,4 +1,4 @@
-"""The real command in a subprocess, against the Hub on loopback."""
+"""The command in a process of its own, against the Hub on loopback."""
 
 import csv
 import json
@@ -10,10 +10,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from support import running
 from support.hub import Hub, Sparse
-from support.running import AUDIT
-from support.running import run_installed as run
+from support.running import AUDIT, run, run_installed
 from support.sharding import on_disk, sharded
 from support.sweep_models import healthy
 
@@ -50,7 +48,8 @@ def test_the_first_command_of_the_readme_is_clean_and_costs_three_requests(
     hub: Hub, hub_env, chinese: str
 ) -> None:
     hub.grant(TOKEN)
-    done = run("bert-base-chinese", "--format", "json", env=hub_env | {"HF_TOKEN": TOKEN})
+    env = hub_env | {"HF_TOKEN": TOKEN}
+    done = run_installed("bert-base-chinese", "--format", "json", env=env)
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
     jsonschema.validate(report, _schema())
@@ -232,7 +231,7 @@ COMMAND_LINE = {"typer", "annotated_doc", "shellingham", "msgspec", "typing_exte
 @pytest.mark.parametrize("columns", ["80", "100"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_cuts_no_word(command, columns):
-    shown = running.run(command, "--help", env={**os.environ, "COLUMNS": columns}).stdout
+    shown = run(command, "--help", env={**os.environ, "COLUMNS": columns}).stdout
     assert "--help" in shown
     assert "\N{HORIZONTAL ELLIPSIS}" not in shown
 

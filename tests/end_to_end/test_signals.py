@@ -38,9 +38,8 @@ def ended_by(number, process):
 
 
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
-@pytest.mark.parametrize("fault", [TooMany(reset=290), TooMany(retry_after=290)], ids=str)
-def test_a_signal_ends_the_wait_of_an_audit(number, fault, model, hub_env):
-    model.misbehave(fault=fault, path="/api/models/*")
+def test_a_signal_ends_the_wait_of_an_audit(number, model, hub_env):
+    model.misbehave(fault=TooMany(reset=290), path="/api/models/*")
     process = started("o/n", env=hub_env)
     assert process.stderr.readline().endswith("; waiting 290 s\n")
     assert ended_by(number, process) == (CODES[number], "audit: interrupted\n")
@@ -49,8 +48,10 @@ def test_a_signal_ends_the_wait_of_an_audit(number, fault, model, hub_env):
 KEPT = "audit: outcomes are stored; the same command resumes the sweep\naudit: interrupted\n"
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
-@pytest.mark.parametrize("fault", [TooMany(reset=290), SPENT], ids=["Hub", "without a policy"])
+WAITS = (TooMany(reset=290), SPENT, TooMany(retry_after=290))
+
+
+@pytest.mark.parametrize(("number", "fault"), list(zip(CODES, WAITS, strict=True)))
 def test_a_signal_ends_the_wait_of_a_selection(number, fault, model, hub_env, sweep):
     model.misbehave(fault=fault, path="/api/models")
     process = started(*sweep, env=hub_env)
@@ -151,8 +152,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
-@pytest.mark.parametrize("module", ["auditor.cli.app", "typer", "auditor.report", "msgspec"])
+@pytest.mark.parametrize(
+    ("number", "module"), list(zip(CODES, ["auditor.cli.app", "typer", "msgspec"], strict=True))
+)
 def test_a_signal_while_the_program_is_imported_ends_it_without_a_traceback(number, module):
     command = [sys.executable, "-c", INTERRUPTED_IMPORT, str(int(number)), module]
     ran = subprocess.run(  # noqa: S603 - our own command

@@ -67,5 +67,5 @@ def _explains_all(report):
 def test_stopped_anywhere_it_leaves_the_old_files_or_the_new_ones(options, number, tmp_path):
     """`make fuzz-stops` stops it at every point, this at some: an undo has fewer of them."""
     stopping = Stopping(tmp_path, *options, shards=2)
-    step = 17 if "--undo" in options else 37
+    step = 17 if "--undo" in options else 61
     assert stopping.every_point(number, first=len(options), step=step) > 1

@@ -65,7 +65,7 @@ def test_a_single_fault_has_its_one_cause(name, place):
 @pytest.mark.oracle
 def test_two_faults_at_once_are_both_named(place):
     pytest.importorskip("transformers")
-    planted = one_in(3, pairs(place))
+    planted = one_in(6, pairs(place))
     unnamed = [
         pair.name for pair in planted if not pair.is_named(examined(pair.snapshot).diagnosis)
     ]

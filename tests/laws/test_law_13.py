@@ -125,7 +125,6 @@ def test_a_head_that_was_lost_is_not_tied_without_permission(family, tmp_path):
         (LLAMA, both(without_layers(1, 3, 5), without("model.norm.weight"))),
         (BERT, both(without_layers(1), without("bert.embeddings.LayerNorm.bias"))),
         (MISTRAL, both(prefixed("module."), without("module.model.norm.weight"))),
-        (QWEN, both(without("model.layers.2.mlp.up_proj.weight"), prefixed("_orig_mod."))),
         (GPT2, both(without_layers(2), without("transformer.h.0.mlp.c_fc.bias"))),
         (NEOX, both(without("gpt_neox.final_layer_norm.bias"), without_layers(2))),
         (LLAMA, both(without("model.norm.weight"), configured(vocab_size=88))),
@@ -133,7 +132,7 @@ def test_a_head_that_was_lost_is_not_tied_without_permission(family, tmp_path):
     ],
     ids=[
         "half the layers and a norm", "a layer and a bias", "behind a prefix, without a norm",
-        "compiled, without a matrix", "a layer and a bias of GPT-2", "layers and a norm of NeoX",
+        "a layer and a bias of GPT-2", "layers and a norm of NeoX",
         "a norm, and another vocabulary", "one bias",
     ],
 )  # fmt: skip

@@ -1,11 +1,11 @@
-"""Law 8. Stop a sweep anywhere, start it again: the same store."""
+"""Law 8. Stop a sweep anywhere, start it again: the same store.
 
-import random
-import signal
+Where and how a sweep is stopped is drawn in test_law_8_at_random_points.py.
+"""
+
 import sqlite3
 import subprocess
 import sys
-import threading
 from contextlib import closing
 
 import pytest
@@ -66,25 +66,6 @@ def undisturbed(models, tmp_path):
     return contents(store)
 
 
-def test_a_sweep_that_is_killed_anywhere_ends_with_the_same_store(models, undisturbed, tmp_path):
-    draw = random.Random(8)  # noqa: S311 - the same points in every run
-    store = tmp_path / "killed.sqlite"
-    kills = 0
-    for _ in range(8):
-        alarm = After(requests=draw.randrange(1, 45))
-        models.behave()
-        models.misbehave(fault=alarm)
-        process = started(store)
-        threading.Thread(target=lambda p=process, a=alarm: (p.wait(), a.event.set())).start()
-        alarm.event.wait()
-        process.send_signal(signal.SIGKILL)
-        kills += ended(process)[0] == -signal.SIGKILL
-    models.behave()
-    assert kills >= 3
-    assert ended(started(store))[0] == 3
-    assert contents(store) == undisturbed
-
-
 def test_models_audited_before_the_kill_are_not_requested_again(models, tmp_path):
     store = tmp_path / "killed.sqlite"
     killed(models, store, after=60)
@@ -97,15 +78,6 @@ def test_models_audited_before_the_kill_are_not_requested_again(models, tmp_path
     paths = [record.path for record in models.log]
     assert not [path for path in paths if any(f"/{name}/" in path for name in kept)]
     assert "/api/models" not in paths  # the plan was frozen
-
-
-def test_an_interrupted_sweep_reports_it_and_exits_with_130(models, tmp_path):
-    process = under_way(models, tmp_path / "interrupted.sqlite", 30)
-    process.send_signal(signal.SIGINT)
-    code, said = ended(process)
-    assert code == 130
-    assert "the same command resumes the sweep" in said
-    assert "Traceback" not in said
 
 
 def test_two_sweeps_of_one_store_end_with_the_store_of_one(models, undisturbed, tmp_path):

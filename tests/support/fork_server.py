@@ -9,6 +9,7 @@ import array
 import gc
 import json
 import os
+import pkgutil
 import signal
 import socket
 import sys
@@ -16,13 +17,23 @@ from importlib import import_module
 from io import TextIOWrapper
 from typing import ClassVar
 
+import auditor
+
 LOADED = (
+    "importlib.metadata",
+    "importlib.resources",
+    "pyreqwest.client",
+    "sqlite3",
+    "tomllib",
     "auditor.cli.app",
     "auditor.cli.check",
     "auditor.cli.claim",
     "auditor.cli.fix",
     "auditor.cli.memory",
     "auditor.cli.questions",
+    "auditor.companions.generation",
+    "auditor.companions.tokenizer_config",
+    "auditor.companions.vocabulary",
     "auditor.diagnosis.engine",
     "auditor.diagnosis.known_causes",
     "auditor.downloader.fetching",
@@ -31,6 +42,7 @@ LOADED = (
 )
 # What may be read as they load; a run that has its own is not forked.
 AT_START = {"TYPER_USE_RICH", "TYPER_STANDARD_TRACEBACK", "_TYPER_STANDARD_TRACEBACK"}
+NOBODY = 65534
 
 
 class Recording(os._Environ):  # noqa: SLF001 - the class of the only environment there is
@@ -52,6 +64,21 @@ def load() -> None:
     os.environ.__class__ = plain
     gc.freeze()  # no child's collection copies the pages of what is shared
     assert Recording.asked <= AT_START, Recording.asked
+
+
+def load_everything() -> None:
+    """Load all that may be needed by a user who may not be allowed to read the modules."""
+    for module in pkgutil.walk_packages(auditor.__path__, "auditor."):
+        if not module.name.startswith(("auditor.oracle", "auditor.sweep")):
+            import_module(module.name)
+    gc.freeze()
+
+
+def own_nothing() -> None:
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
 
 
 def served(requests: socket.socket) -> bool:
@@ -126,8 +153,11 @@ def opened(number: int, before: TextIOWrapper) -> TextIOWrapper:
 
 if __name__ == "__main__":
     del sys.path[0]  # this folder, which the installed program does not search
-    load()
+    is_nobody = "nobody" in sys.argv
+    (load_everything if is_nobody else load)()
     if served(socket.socket(fileno=int(sys.argv[1]))):
         from auditor.cli import main
 
+        if is_nobody:
+            own_nothing()
         main()

@@ -19,6 +19,7 @@ AUDIT = str(Path(sys.executable).with_name("audit"))
 SERVER = Path(__file__).with_name("fork_server.py")
 # What Python and typer read as they start: a run whose own differ has to start itself.
 AT_START = ("PYTHON", "LC_", "LANG", "TYPER_", "_TYPER_", "MALLOC_")
+NO_HUB = "http://127.0.0.1:9"  # the port of the discard protocol: nothing listens
 
 
 class Ended(NamedTuple):
@@ -36,14 +37,18 @@ def of_start(env: Mapping[str, str]) -> dict[str, str]:
 
 
 class Server:
-    """The process that forks; it ends when this one does."""
+    """The process that forks; it ends when this one does.
 
-    def __init__(self) -> None:
+    With `nobody`, its runs are of a user who owns nothing: root may read every file.
+    """
+
+    def __init__(self, *options: str) -> None:
         ours, theirs = socket.socketpair()
         self._socket, self._busy, self._start = ours, threading.Lock(), of_start(os.environ)
-        command = [sys.executable, str(SERVER), str(theirs.fileno())]
+        command = [sys.executable, str(SERVER), str(theirs.fileno()), *options]
         self._process = subprocess.Popen(  # noqa: S603 - our own command
             command,
+            env={**os.environ, "HF_ENDPOINT": NO_HUB},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(),),
@@ -85,15 +90,16 @@ def run(  # noqa: PLR0913 - as subprocess.run has them
     stdin: bytes = b"",
     stdout: int | IO[bytes] = subprocess.PIPE,
     seconds: int,
+    options: tuple[str, ...] = (),
 ) -> Ended:
-    """Run `audit` to its end in a fork of the session's server."""
+    """Run `audit` to its end in a fork of the session's server with these options."""
     given = {"args": [AUDIT, *args], "env": dict(env), "cwd": str(cwd or Path.cwd())}
     with ThreadPoolExecutor(3) as threads:
         theirs, ours = os.pipe()
         threads.submit(_write, ours, stdin)
         said, out = _written(threads, stdout)
         blamed, err = _written(threads, subprocess.PIPE)
-        ended = server().run({**given, "seconds": seconds}, (theirs, out, err))
+        ended = server(*options).run({**given, "seconds": seconds}, (theirs, out, err))
         return Ended(ended[0], said.result(), blamed.result(), *ended[1:])
 
 

@@ -98,11 +98,6 @@ VALUES = (
     refused("model_type a number", "^model_type is 4, expected a string", model_type=4),
     refused("model_type of another", "BertModel, which is bert, .* 'gpt2'", model_type="gpt2"),
     refused("a dtype of no one", "^dtype is the string 'float1'", dtype="float1"),
-    refused("torch_dtype a list", "^torch_dtype is a list", torch_dtype=["float32"]),
-    refused("quantization a string", "^quantization_config is the str", quantization_config="4bit"),
-    refused(
-        "no quant_method", r"^quantization_config\.qu", quantization_config={"quant_method": 4}
-    ),
     refused("a flag that is a string", "refuses it: tie_word_.* 'yes'", tie_word_embeddings="yes"),
     refused("no row for padding", "^pad_token_id is 11, .* has rows 0 to 10: ", pad_token_id=11),
     refused("padding beyond all rows", r"^pad_token_id is .*\(601 digits\)", pad_token_id=10**600),

@@ -2,18 +2,13 @@
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.bad_input import running
 from support.bad_input.making import CONFIG, INDEX, SHARDS, WEIGHTS, sharded, whole
-from support.bad_input.running import CLEAN, UNAUDITED, environment
-
-AS_NOBODY = str(Path(running.__file__).with_name("as_nobody.py"))
+from support.bad_input.running import CLEAN, UNAUDITED, Run, environment, run
 
 
 @pytest.fixture
@@ -29,24 +24,18 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def audit(place: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    def run(*args: str) -> subprocess.CompletedProcess[str]:
-        ran = subprocess.run(  # noqa: S603 - our own command
-            [sys.executable, AS_NOBODY, *args],
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd=place,
-            env=environment(tmp_path / "home"),
-        )
+def audit(place: Path, tmp_path: Path) -> Callable[..., Run]:
+    def audit(*args: str) -> Run:
+        env = environment(tmp_path / "home")
+        ran = run(*args, env=env, cwd=place, options=("nobody",))
         assert "Traceback" not in ran.stderr
         return ran
 
-    return run
+    return audit
 
 
 def assert_unreadable(ran, name: str, why: str = "Permission denied") -> None:
-    assert ran.returncode == UNAUDITED
+    assert ran.code == UNAUDITED
     [line] = ran.stderr.splitlines()
     assert ": unreadable: " in line
     assert line.endswith(f"{name}' cannot be read: {why}")
@@ -58,7 +47,7 @@ def closed(path: Path, mode: int = 0) -> None:
 
 def test_what_may_be_read_is_clean(audit, place):
     ran = audit(str(whole(place / "m")))
-    assert (ran.returncode, ran.stderr) == (CLEAN, "")
+    assert (ran.code, ran.stderr) == (CLEAN, "")
 
 
 @pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
@@ -83,7 +72,7 @@ def test_a_folder_that_may_not_be_read(mode, audit, place):
 def test_a_folder_that_may_be_listed_and_not_entered(audit, place):
     closed(whole(place / "m"), 0o644)
     ran = audit("m")
-    assert ran.returncode == UNAUDITED
+    assert ran.code == UNAUDITED
     assert ": unreadable: 'm/" in ran.stderr
     assert ran.stderr.endswith(" cannot be read: Permission denied\n")
 
@@ -102,7 +91,7 @@ def test_another_link_into_a_closed_folder_does_no_harm(audit, place):
     (place / "mine").mkdir()
     (folder / "notes").symlink_to("../mine/notes")
     closed(place / "mine")
-    assert audit("m").returncode == CLEAN
+    assert audit("m").code == CLEAN
 
 
 def test_a_folder_inside_that_may_not_be_read(audit, place):
@@ -131,7 +120,7 @@ def test_a_circular_link_sends_no_request_to_the_hub(asked, audit, place):
 def test_a_broken_link_sends_no_request_to_the_hub(audit, place):
     (place / "gone").symlink_to("nowhere")
     ran = audit("gone")
-    assert ran.returncode == UNAUDITED
+    assert ran.code == UNAUDITED
     assert ran.stderr.endswith(": unreadable: 'gone' is a broken link\n")
 
 
@@ -144,7 +133,7 @@ def test_a_cached_model_that_may_not_be_read(inside, audit, place):
     (model / "refs" / "main").write_text(commit)
     closed(model / inside)
     ran = audit(str(model))
-    assert ran.returncode == UNAUDITED
+    assert ran.code == UNAUDITED
     assert "Permission denied" in ran.stderr
 
 
@@ -155,7 +144,7 @@ def test_an_output_folder_that_may_not_be_written(options, audit, place):
     whole(place / "m")
     (place / "closed").mkdir(mode=0o555)
     ran = audit("m", "-q", *options)
-    assert ran.returncode == UNAUDITED
+    assert ran.code == UNAUDITED
     assert "cannot write" in ran.stderr
     assert ran.stderr.endswith("Permission denied\n")
 
@@ -163,5 +152,5 @@ def test_an_output_folder_that_may_not_be_written(options, audit, place):
 def test_a_snapshot_that_may_not_be_written(audit, place):
     whole(place / "m")
     ran = audit("snapshot", "m", "-o", "out.json")
-    assert ran.returncode == UNAUDITED
+    assert ran.code == UNAUDITED
     assert ran.stderr.endswith("cannot write 'out.json': Permission denied\n")

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from support import forking
-from support.forking import AUDIT
+from support.forking import AUDIT, NO_HUB
 
 SECONDS = 30  # after which a run counts as hanging: the slowest of these takes seven
 KIB_ABOVE = 64 * 1024  # that bad input may take above a clean audit of the same kind
 LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 LEAKS = ("HF_", "HUGGING", "HTTP_", "HTTPS_", "ALL_PROXY", "NO_PROXY", "FORCE_COLOR", "COLUMNS")
-NO_HUB = "http://127.0.0.1:9"  # the port of the discard protocol: nothing listens
 
 CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
 
@@ -64,10 +63,12 @@ def run(  # noqa: PLR0913 - how it is called, and where
     redirection: str = "",
     seconds: int = SECONDS,
     installed: bool = False,
+    options: tuple[str, ...] = (),
 ) -> Run:
     """Run `audit` to its end, forked where it can be; what hangs is ended by SIGALRM."""
     if not (installed or redirection) and forking.server().can_run(env):
         given = {"cwd": cwd, "stdin": stdin, "stdout": stdout, "seconds": seconds}
+        given["options"] = options
         return _run_of(forking.run(args, env=env, **given))
     reading, writing = os.pipe()
     shell = ["/bin/sh", "-c", f'exec "$0" "$@" {redirection}'] if redirection else []

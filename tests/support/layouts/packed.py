@@ -105,6 +105,10 @@ def tells_what_is_written(
 ) -> None:
     """From names, the config and the architecture's shapes alone: just what the writer stored."""
     whole = _opened(layout, table, declared, implied)
+    named = implied if layout.name == "mlx" else None  # whose experts the architecture names
+    alone = _opened(layout, dict.fromkeys(table), declared, named)
+    assert (faults(alone), pieces(alone)) == ({}, dict.fromkeys(pieces(whole)))
+    assert quantization_data(alone) == quantization_data(whole)
     told = layout.writes(Stored(stored(dict.fromkeys(table))), declared, implied.get)
     for name, one in told.items():
         dtype, shape = table[name] or ("", ())

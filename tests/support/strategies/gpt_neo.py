@@ -12,6 +12,7 @@ def _consistent(values: Values) -> Values:
     return values | {"attention_types": kinds}
 
 
+LEAST = {"gpt_neo": {}}  # all layers for every class: its default attention_types are for 24
 VALUES = {
     "gpt_neo": gpt_values(
         _OWN,

@@ -50,7 +50,6 @@ def test_a_number_alone_is_no_part_of_a_vocabulary():
         ((3,), ["parallel-rank"]),
         ((1, 2), []),  # no rank has the end of one share and the start of another
         ((0, 1, 2), []),  # each rank would have as many
-        ((1, 2, 3), []),
     ],
 )
 def test_experts_are_those_of_a_rank_where_all_ranks_have_as_many(kept, causes):

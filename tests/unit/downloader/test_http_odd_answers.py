@@ -8,6 +8,7 @@ import pytest
 from huggingface_hub import constants
 from support.raw_server import raw_server
 
+from auditor.downloader import retry
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.model_argument import HubModel
@@ -102,7 +103,9 @@ MOST_WORK = 20.0  # seconds of processor time of client and server; the client a
 
 
 @pytest.mark.parametrize(("begin", "rest"), ENDLESS.values(), ids=ENDLESS)
-def test_an_answer_without_end_costs_little_work_and_leaves_no_thread(begin, rest, server):
+def test_an_answer_without_end_costs_little_work_and_leaves_no_thread(begin, rest, server, machine):
+    machine.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
+    machine.setattr(retry, "MOST_SILENCE", 2.0)
     pieces = server.endless(lambda: itertools.chain([begin], itertools.repeat(rest)))
     since = time.process_time()
     reason, _ = read(pieces, most=10**8)

@@ -123,11 +123,6 @@ def test_what_cannot_be_is_a_fault(table, settings, reason):
         assert any(reason in found for found in faults(unpacked)), faults(unpacked)
 
 
-def test_names_alone_are_pieces_and_quantization_data_without_shapes():
-    unpacked = opened(LAYOUT, dict.fromkeys(TABLE), says("aqlm"))
-    assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
-
-
 def test_a_shape_that_only_an_unread_shard_has_is_not_a_fault():
     for hidden in TABLE:
         unpacked = opened(LAYOUT, TABLE | {hidden: None}, says("aqlm"), {W: (64, 96)})

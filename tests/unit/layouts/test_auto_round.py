@@ -325,30 +325,12 @@ def test_settings_of_another_type_or_size_are_a_fault_and_no_more(settings):
     assert any("needed" in reason for reason in faults(unpacked)), faults(unpacked)
 
 
-@pytest.mark.parametrize("writer", [gptq, awq])
-@pytest.mark.parametrize("last", ["qweight", "qzeros", "scales"])
-@pytest.mark.parametrize("shape", [(0, 0), (0,), (), (2**62, 2**62), (1, 2**62), (1,) * 40])
-def test_any_shape_is_arithmetic(writer, last, shape):
-    table = writer(*SHAPE)
-    table |= {f"{M}.{last}": (table[f"{M}.{last}"][0], shape)}
-    packing = f"auto_round:{writer.__name__}"
-    for group in (128, 0, -1):
-        said = ours(group_size=group, packing_format=packing)
-        assert opened(LAYOUT, table, said, {W: SHAPE}).faults
-
-
 def test_a_conv1d_has_its_inputs_first_as_a_plain_checkpoint_of_gpt2_has():
     module = "transformer.h.0.attn.c_attn"
     name, table = f"{module}.weight", gptq(192, 64, group=32, module=module, g_idx=True)
     said = ours(group_size=32, packing_format="auto_round:gptqmodel")
     unpacked = opened(LAYOUT, table, said, {name: (64, 192)})
     assert (pieces(unpacked), unpacked.faults) == ({name: (64, 192)}, ())
-
-
-def test_names_alone_are_pieces_and_quantization_data_without_shapes():
-    unpacked = opened(LAYOUT, dict.fromkeys(TABLE), ours())
-    assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
-    assert quantization_data(unpacked) == {f"{M}.qzeros", f"{M}.scales"}
 
 
 @pytest.mark.parametrize(

@@ -287,25 +287,6 @@ def test_settings_of_another_type_or_size_are_a_fault_and_no_more(settings):
     assert any("quantization_config is" in reason for reason in faults(unpacked))
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("last", ["qweight", "qzeros", "scales"])
-@pytest.mark.parametrize("shape", [(0, 0), (0,), (), (2**62, 2**62), (1, 2**62), (1,) * 40])
-def test_any_shape_is_arithmetic(form, last, shape):
-    table = FORMS[form](256, 512)
-    if f"{M}.{last}" in table:
-        table |= {f"{M}.{last}": (table[f"{M}.{last}"][0], shape)}
-        for group in (128, 0, -1):
-            said = says("awq", bits=4, group_size=group, version=form)
-            assert opened(LAYOUT, table, said, {W: (256, 512)}).faults
-
-
-def test_names_alone_are_pieces_and_quantization_data_without_shapes():
-    unpacked = opened(LAYOUT, dict.fromkeys(GEMM), says("awq", bits=4, group_size=128))
-    assert pieces(unpacked) == {W: None}
-    assert unpacked.faults == ()
-    assert quantization_data(unpacked) == {f"{M}.qzeros", f"{M}.scales"}
-
-
 def test_the_settings_of_quant_config_json_are_read_as_those_of_the_config():
     written = {"zero_point": True, "q_group_size": 128, "w_bit": 4, "version": "GEMM"}
     declared = declaration({}, {"quant_config.json": json.dumps(written).encode()})

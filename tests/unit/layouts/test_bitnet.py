@@ -137,11 +137,6 @@ def test_weights_that_were_saved_after_loading_are_plain_beside_their_scale():
     assert quantization_data(unpacked) == {f"{X}.weight_scale"}
 
 
-def test_names_alone_are_pieces_and_quantization_data_without_shapes():
-    unpacked = opened(LAYOUT, dict.fromkeys({**TABLE, "n.weight": 0}), says("bitnet"))
-    assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
-
-
 def test_a_shape_that_only_an_unread_shard_has_is_not_a_fault():
     for hidden in TABLE:
         unpacked = opened(LAYOUT, TABLE | {hidden: None}, says("bitnet"), {W: (64, 96)})

@@ -264,20 +264,6 @@ def test_a_weight_that_is_plain_in_one_layer_has_to_be_skipped(skipped, odd):
     assert all("plain, but not by llm_int8_skip" in reason for reason in faults(unpacked))
 
 
-@pytest.mark.parametrize("count", [0, 2**62])
-def test_any_count_is_arithmetic(count):
-    table = FOUR | {W: ("U8", (count, 1)), f"{W}.absmax": ("F32", (count,))}
-    assert opened(LAYOUT, table, implied={W: (64, 96)}).faults
-
-
-def test_names_alone_are_pieces_and_quantization_data_without_shapes():
-    table = dict.fromkeys({**four((64, 96), nested=True), **eight((8, 8), "b"), "c.weight": None})
-    unpacked = opened(LAYOUT, table, says("bitsandbytes"), {W: (64, 96)})
-    assert pieces(unpacked) == {W: None, "b.weight": None}
-    assert unpacked.faults == ()
-    assert set(table) - quantization_data(unpacked) == {W, "b.weight", "c.weight"}
-
-
 @pytest.mark.parametrize("table", [four((64, 96), nested=True), eight((64, 96))])
 def test_a_shape_that_only_an_unread_shard_has_is_not_a_fault(table):
     for hidden in table:

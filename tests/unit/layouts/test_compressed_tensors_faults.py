@@ -4,7 +4,7 @@ import re
 
 import pytest
 from support.layouts.compressed import GOOD, NAME, W4, Q, below, config, packed_words, scheme, whole
-from support.layouts.packed import faults, opened, pieces, quantization_data, says
+from support.layouts.packed import faults, opened, pieces, says
 
 from auditor.layouts.compressed_tensors import LAYOUT
 
@@ -143,17 +143,6 @@ def test_settings_that_mean_nothing_are_faults_and_the_tensors_speak(settings, r
     assert any(re.search(reason, fault) for fault in faults(unpacked))
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (0, 0), (0, 4), (4, 0), (1 << 40, 1 << 20), (2,) * 5])
-@pytest.mark.parametrize("declared", [None, W4, config()])
-def test_no_shape_is_too_odd_for_an_answer(shape, declared):
-    for name in (*GOOD, "weight", "weight_zero_point", "weight_g_idx", "input_scale", "k_scale"):
-        for dtype in ("I32", "U8", "I8", "F8_E4M3", "F32"):
-            opened(LAYOUT, below(Q, {**GOOD, name: (dtype, shape)}), declared, {NAME: (64, 128)})
-    for name in ("compressed", "bitmask", "scale_packed", "meta", "row_offsets", "shape"):
-        table = {"compressed": ("F16", (4, 4)), "bitmask": ("U8", (4, 1)), **GOOD}
-        opened(LAYOUT, below(Q, {**table, name: ("U8", shape)}), declared, {NAME: (64, 128)})
-
-
 @pytest.mark.parametrize(
     ("ignore", "packed"),
     [("re:.*layers.1.*", False), ("model.layers.1.mlp.up_proj", False), ("lm_head", True)],
@@ -199,13 +188,6 @@ def test_a_pattern_that_cannot_be_read_leaves_the_tensors_to_speak():
     )
     unpacked = opened(LAYOUT, below(Q, packed_words(64, 128, 8, 64)), declared, {NAME: (64, 128)})
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: (64, 128)}, {})
-
-
-def test_names_alone_are_matched_without_shapes():
-    table = dict.fromkeys([*below(Q, packed_words(1, 1, 4, 32, "zeros")), "norm.weight"])
-    unpacked = opened(LAYOUT, table, config(scheme(num_bits=4, group_size=32, symmetric=False)))
-    assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})
-    assert quantization_data(unpacked) == set(table) - {f"{Q}.weight_packed", "norm.weight"}
 
 
 def test_settings_one_level_deeper_are_found():

@@ -110,19 +110,6 @@ def test_what_cannot_be_is_a_fault(table, reason):
     assert any(reason in found for found in faults(unpacked)), faults(unpacked)
 
 
-@pytest.mark.parametrize("shape", [(0,), (), (1, 1, 1), (2**62, 2**62)])
-@pytest.mark.parametrize("name", [W, f"{W}_scales"])
-def test_any_shape_is_arithmetic(name, shape):
-    table = linear(64, 96)
-    assert opened(LAYOUT, table | {name: (table[name][0], shape)}, SAID).faults
-
-
-def test_names_alone_are_pieces_and_quantization_data_without_shapes():
-    unpacked = opened(LAYOUT, dict.fromkeys({**linear(8, 8), "a.weight": None}), SAID)
-    assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
-    assert quantization_data(unpacked) == {f"{W}_scales"}
-
-
 @pytest.mark.parametrize(
     ("table", "known"),
     [

@@ -346,23 +346,6 @@ def test_what_does_not_fit_is_a_fault_with_its_arithmetic(table, declared, reaso
     assert any(reason in found for found in faults(opened(LAYOUT, table, declared)))
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (0, 0), (0, 4), (4, 0), (1 << 40, 1 << 20), (2,) * 5])
-@pytest.mark.parametrize("method", ["fp8", "fbgemm_fp8"])
-def test_no_shape_is_too_odd_for_an_answer(shape, method):
-    table = {**GOOD, **FOUR, f"{EXPERTS}.gate_up_proj": ("F8_E4M3", (2, 4, 4))}
-    table |= {f"{EXPERTS}.gate_up_proj_scale": ("F32", (2, 1, 4)), f"{Q}.input_scale": ("F32", ())}
-    for declared in (says(method), says(method, weight_block_size=[128, 128]), None):
-        for name, (dtype, _) in table.items():
-            opened(LAYOUT, {**table, name: (dtype, shape)}, declared)
-
-
-def test_names_alone_are_matched():
-    table = dict.fromkeys([*GOOD, "norm.weight"])
-    unpacked = opened(LAYOUT, table, of_blocks(128, 128))
-    assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})
-    assert quantization_data(unpacked) == {SCALE}
-
-
 @pytest.mark.parametrize(
     ("table", "recognised"),
     [

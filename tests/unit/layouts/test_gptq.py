@@ -176,22 +176,6 @@ def test_empty_settings_are_not_a_fault(settings):
     assert opened(LAYOUT, FOUR, says("gptq", bits=4, group_size=128, **settings)).faults == ()
 
 
-@pytest.mark.parametrize("last", ["qweight", "qzeros", "scales", "g_idx"])
-@pytest.mark.parametrize("shape", [(0, 0), (0,), (), (2**62, 2**62), (1, 2**62), (1,) * 40])
-def test_any_shape_is_arithmetic(last, shape):
-    table = FOUR | {f"{M}.{last}": (FOUR[f"{M}.{last}"][0], shape)}
-    assert opened(LAYOUT, table, says("gptq", bits=4, group_size=128)).faults
-    assert opened(LAYOUT, table, implied={W: (256, 512)}).faults
-
-
-def test_names_alone_are_pieces_and_quantization_data_without_shapes():
-    table = dict.fromkeys({**linear(8, 8, bias=True), "lm_head.weight": None})
-    unpacked = opened(LAYOUT, table, says("gptq", bits=4, group_size=128))
-    assert pieces(unpacked) == {W: None}
-    assert unpacked.faults == ()
-    assert quantization_data(unpacked) == {f"{M}.{last}" for last in ("qzeros", "scales", "g_idx")}
-
-
 def test_the_settings_of_quantize_config_json_are_read_as_those_of_the_config():
     written = {"bits": 4, "group_size": 128, "desc_act": False, "sym": True}
     declared = declaration({}, {"quantize_config.json": json.dumps(written).encode()})

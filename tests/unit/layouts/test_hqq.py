@@ -187,20 +187,6 @@ def test_scale_and_zero_may_be_stacked():
     assert (pieces(unpacked), unpacked.faults) == ({W: (128, 256)}, ())
 
 
-@pytest.mark.parametrize("last", ["W_q", "scale", "zero"])
-@pytest.mark.parametrize("shape", [(0, 0), (0,), (2**62, 2**62), (1, 2**62), (1,) * 40])
-def test_any_shape_is_arithmetic(last, shape):
-    table = FOUR | {f"{M}.{last}": (FOUR[f"{M}.{last}"][0], shape)}
-    assert opened(LAYOUT, table, declared(), {W: (128, 256)}).faults
-
-
-def test_names_alone_are_pieces_and_quantization_data_without_shapes():
-    unpacked = opened(LAYOUT, dict.fromkeys({**FOUR, "lm_head.weight": None}), declared())
-    assert pieces(unpacked) == {W: None}
-    assert unpacked.faults == ()
-    assert quantization_data(unpacked) == set(FOUR) - {f"{M}.W_q"}
-
-
 def test_a_weight_that_the_architecture_does_not_have_is_as_many_numbers():
     unpacked = opened(LAYOUT, FOUR, declared())
     assert (pieces(unpacked), unpacked.faults) == ({W: (prod((128, 256)),)}, ())

@@ -305,24 +305,6 @@ def test_a_plain_weight_among_packed_ones_is_a_fault_unless_it_is_excluded(exclu
     assert plain == [{"model.layers.1.mlp.up_proj.weight"}] * faulty
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (0, 0), (0, 4), (4, 0), (1 << 40, 1 << 20), (2,) * 5])
-@pytest.mark.parametrize("declared", [NVFP4, None, says("modelopt", quant_algo="W4A16_AWQ")])
-def test_no_shape_is_too_odd_for_an_answer(shape, declared):
-    more = {"pre_quant_scale": ("F32", (128,)), "k_scale": ("F32", ())}
-    more |= {"svdquant_lora_a": ("F32", (4, 128)), "svdquant_lora_b": ("F32", (64, 4))}
-    for table in (GOOD, mxfp4(4, 4), int4(4, 4), eight(4, 4, ()), eight(4, 4, (4,), "I8")):
-        for name, (dtype, _) in {**table, **more}.items():
-            opened(LAYOUT, below({**table, **more, name: (dtype, shape)}), declared)
-
-
-def test_names_alone_are_matched():
-    table = dict.fromkeys([*below(GOOD), "norm.weight"])
-    unpacked = opened(LAYOUT, table, NVFP4)
-    assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})
-    assert unpacked.tensors[0].dtype == "NVFP4"
-    assert quantization_data(unpacked) == set(below(GOOD)) - {NAME}
-
-
 @pytest.mark.parametrize(
     ("table", "recognised"),
     [

@@ -158,18 +158,6 @@ def test_experts_that_the_config_leaves_alone_are_not_to_be_packed():
     assert ("plain by modules_to_not_convert" in reason, names) == (True, {f"{NAME}_blocks"})
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (0, 0, 0, 16), (0, 0, 0, 0), (1 << 40, 9, 9, 16)])
-def test_no_shape_is_too_odd_for_an_answer(shape):
-    for name in GOOD:
-        opened(LAYOUT, {**GOOD, name: ("U8", shape)}, MXFP4)
-
-
-def test_names_alone_are_matched():
-    unpacked = opened(LAYOUT, dict.fromkeys([*GOOD, f"{NAME}_bias"]), MXFP4)
-    assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})
-    assert quantization_data(unpacked) == {f"{NAME}_scales"}
-
-
 @pytest.mark.parametrize(
     ("table", "recognised"),
     [

@@ -152,25 +152,6 @@ def test_empty_settings_are_not_a_fault(settings):
     assert opened(LAYOUT, FOUR, says("quanto", **settings), {W: (64, 256)}).faults == ()
 
 
-@pytest.mark.parametrize("table", [FOUR, EIGHT])
-@pytest.mark.parametrize("last", ["_data._data", "_data", "_scale", "_shift"])
-@pytest.mark.parametrize("shape", [(0, 0), (0,), (2**62, 2**62), (1, 2**62), (1,) * 40])
-def test_any_shape_is_arithmetic(table, last, shape):
-    name = f"{W}.{last}"
-    if name in table:
-        unpacked = opened(LAYOUT, table | {name: (table[name][0], shape)}, None, {W: (64, 256)})
-        assert unpacked.faults or pieces(unpacked) != {W: (64, 256)}
-
-
-def test_names_alone_are_pieces_and_quantization_data_without_shapes():
-    other = {name.replace("up_proj", "down_proj"): None for name in EIGHT}
-    table = {**dict.fromkeys(FOUR), **other, "lm_head.weight": None}
-    unpacked = opened(LAYOUT, table)
-    assert pieces(unpacked) == {W: None, W.replace("up", "down"): None}
-    assert unpacked.faults == ()
-    assert len(quantization_data(unpacked)) == len(FOUR) - 1 + len(EIGHT) - 1
-
-
 def test_a_weight_that_the_architecture_does_not_have_is_as_many_numbers():
     unpacked = opened(LAYOUT, FOUR)
     assert (pieces(unpacked), unpacked.faults) == ({W: (prod((64, 256)),)}, ())

@@ -217,26 +217,6 @@ def test_what_cannot_be_is_a_fault(table, reason):
     assert any(reason in found for found in faults(unpacked)), faults(unpacked)
 
 
-@classes
-@pytest.mark.parametrize("last", ["qdata", "scale", "zero_point", "scale_and_zero"])
-@pytest.mark.parametrize("shape", [(0, 0), (0,), (2**62, 2**62), (1, 2**62), (1,) * 40])
-def test_any_shape_is_arithmetic(label, last, shape):
-    table = CLASSES[label](64, 96)
-    name = f"{M}._weight_{last}"
-    if name in table:
-        table |= {name: (table[name][0], shape)}
-        unpacked = opened(LAYOUT, table, SAID, {W: (64, 96)})
-        assert unpacked.faults or pieces(unpacked) != {W: (64, 96)}
-
-
-def test_names_alone_are_pieces_and_quantization_data_without_shapes():
-    table = dict.fromkeys({**rows(8, 8), **nvfp4(8, 8), "lm_head.weight": None})
-    unpacked = opened(LAYOUT, table, SAID)
-    assert pieces(unpacked) == {W: None}
-    assert unpacked.faults == ()
-    assert quantization_data(unpacked) == set(table) - {f"{M}._weight_qdata", "lm_head.weight"}
-
-
 @pytest.mark.parametrize(
     ("table", "known"),
     [

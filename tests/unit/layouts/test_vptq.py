@@ -155,11 +155,6 @@ def test_outputs_that_fill_no_vector_are_the_architecture_s():
     assert pieces(opened(LAYOUT, table, DECLARED, {W: (40, 96)})) == {W: (64, 96)}
 
 
-def test_names_alone_are_pieces_and_quantization_data_without_shapes():
-    unpacked = opened(LAYOUT, dict.fromkeys(TABLE), DECLARED)
-    assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
-
-
 def test_a_shape_that_only_an_unread_shard_has_is_not_a_fault():
     for hidden in TABLE:
         unpacked = opened(LAYOUT, TABLE | {hidden: None}, DECLARED, {W: (64, 96)})

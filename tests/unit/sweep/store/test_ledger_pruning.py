@@ -10,9 +10,9 @@ from contextlib import closing
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as bounded
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.examples import examples
 from support.nightly_stores import plain, recorded, store_of, unaudited
 from support.sweep_models import healthy, planted
 from support.sweep_stores import TABLES, contents
@@ -141,7 +141,7 @@ def next_night(path, planned, versions):
 
 
 HISTORIES = given(history=HISTORY, keep=st.integers(1, 3))
-SOME = bounded(max_examples=60)  # each makes two files
+SOME = examples(60)  # each makes two files
 
 
 @SOME
