@@ -126,7 +126,7 @@ class BlockListing:
         return _NOTHING
 
     def tensor(self, name: str, shape: Shape, role: Role, *, most: int = _LARGEST) -> None:
-        sizes = tuple(dim(size).value for size in shape)
+        sizes = tuple(size if isinstance(size, int) else size.value for size in shape)
         elements = prod(sizes)
         if min(sizes, default=0) < 0 or elements > most or max(sizes, default=0) > _LONGEST:
             if role is Role.LEGACY:
