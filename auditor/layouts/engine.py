@@ -306,8 +306,8 @@ class _Engine(Generic[Settings]):
                 self._readings[key] = readings
             else:
                 best = min(readings, key=lambda one: self._misfit(one, bundle.parts, plain))
-                is_turned = is_conv1d and expected == best.shape[::-1]
-                shape = best.shape[::-1] if is_turned else best.shape
+                is_transposed = is_conv1d and expected == best.shape[::-1]
+                shape = best.shape[::-1] if is_transposed else best.shape
                 self._readings[key] = replace(best, shape=shape)
         return self._readings[key]
 

@@ -152,7 +152,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     for module, members in stored.modules.items():
         weight = members.get("weight")
         beside = {part: members[part] for part in _BESIDE if part in members}
-        if beside and _serve(weight, beside.values(), implied):
+        if beside and _of_mlx(weight, beside.values(), implied):
             _unpack(weight, beside, settings.of(module), implied, ledger)
             _check_plain(module, settings, beside.values(), ledger)
         elif weight is not None and weight.dtype == "U32":
@@ -197,7 +197,7 @@ def _parts(shape: Shape, packing: MlxPacking) -> dict[str, WrittenTensor]:
     }
 
 
-def _serve(weight: StoredTensor | None, beside: Iterable[StoredTensor], implied: Implied) -> bool:
+def _of_mlx(weight: StoredTensor | None, beside: Iterable[StoredTensor], implied: Implied) -> bool:
     """Whether scales and biases beside a weight are MLX's, not the architecture's own tensors."""
     if weight is not None and weight.dtype in _PACKED:
         return True

@@ -307,7 +307,7 @@ def _by_shapes(
         doubts = (f"quant_algo of {declared.where} is {declared.algorithm}, stored is {kind}",)
     if len(stored) < _MATRIX and kind not in {"FP8", "MXFP8", "INT8"}:
         return "two axes or more"
-    shape, is_turned = _shape(stored, kind, expected)
+    shape, is_transposed = _shape(stored, kind, expected)
     tensors = {"weight": WrittenTensor(stored, (weight.dtype or "",))}
     counts = {1, shape[0]} if len(shape) == AXES else {1}
     for key in _NUMBERS:
@@ -319,7 +319,7 @@ def _by_shapes(
     if low and len(shape) == _MATRIX:
         tensors["svdquant_lora_a"] = WrittenTensor((low[0], shape[1]), FLOATS)
         tensors["svdquant_lora_b"] = WrittenTensor((shape[0], low[0]), FLOATS)
-    tensors |= _scales(parts, kind, declared.group, shape, is_turned=is_turned)
+    tensors |= _scales(parts, kind, declared.group, shape, is_transposed=is_transposed)
     words = f"{kind} in groups of {declared.group}" if declared.group else kind
     return [
         Packing(
@@ -341,19 +341,19 @@ def _shape(stored: Shape, kind: str, expected: Shape | None) -> tuple[Shape, boo
     along, across = (*experts, rows, 2 * columns), (*experts, 2 * rows, columns)
     if kind == "INT4":
         return across, False
-    is_turned = bool(experts) and expected == across != along
-    return (across if is_turned else along), is_turned
+    is_transposed = bool(experts) and expected == across != along
+    return (across if is_transposed else along), is_transposed
 
 
 def _scales(
-    parts: Members, kind: str, group: int | None, shape: Shape, *, is_turned: bool
+    parts: Members, kind: str, group: int | None, shape: Shape, *, is_transposed: bool
 ) -> dict[str, WrittenTensor]:
     """Return the expected scales of a weight, by name; {} if their header was not read."""
     stored = parts["weight_scale"].shape if "weight_scale" in parts else None
     if stored is None:
         return {}
     scales = _squeezed(stored)
-    if is_turned and len(scales) == len(shape):
+    if is_transposed and len(scales) == len(shape):
         shape, scales = (*shape[:-2], *shape[:-3:-1]), (*scales[:-2], *scales[:-3:-1])
     grain = _grain(kind, group, shape, scales)
     dtypes = (parts["weight_scale"].dtype or "",)

@@ -195,8 +195,8 @@ def split_off_unread(
             )
     notes: list[Notes] = []
     for group in unpacked.quantization_data:
-        serving = [tensor.name for tensor in group.tensors if _place(tensor) in hidden]
-        content_by_name.update(dict.fromkeys(serving, HiddenContent((), packed=True)))
+        hidden_names = [tensor.name for tensor in group.tensors if _place(tensor) in hidden]
+        content_by_name.update(dict.fromkeys(hidden_names, HiddenContent((), packed=True)))
         own = tuple(tensor for tensor in group.tensors if _place(tensor) not in hidden)
         notes += [group._replace(tensors=own)] if own else []
     read = replace(

@@ -176,7 +176,7 @@ class _Stored(NamedTuple):
     single: Sequence[StoredTensor]  # tensors that are each one tensor of the model
     scaled: tuple[StoredTensor, ...]  # those of `single` that are quantized and need scales
     pieces: tuple[LogicalTensor, ...]  # tensors of the model unpacked from other tensors
-    serving: tuple[StoredTensor, ...]  # quantization data
+    quantization_data: tuple[StoredTensor, ...]
 
 
 def _separated(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> _Stored:
@@ -188,20 +188,20 @@ def _separated(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> _Stored:
     if unpacked is PLAIN:
         return _Stored(tensors, (), (), ())
     pieces = unpacked.pieces
-    serving = tuple(chain.from_iterable(notes.tensors for notes in unpacked.quantization_data))
+    data = tuple(chain.from_iterable(notes.tensors for notes in unpacked.quantization_data))
     holders = {id(piece.stored) for piece in pieces}
     if len(holders) < len(pieces):
         pieces = tuple(naturally_sorted(pieces, attrgetter("name")))
-    packed_ids = {*holders, *map(id, serving)}  # layouts return the very objects that they received
+    packed_ids = {*holders, *map(id, data)}  # layouts return the very objects that they received
     single = [tensor for tensor in tensors if id(tensor) not in packed_ids]
     scaled = tuple(tensor for tensor in unpacked.unchanged if tensor.dtype not in UNPACKED)
-    return _Stored(single, scaled, pieces, serving)
+    return _Stored(single, scaled, pieces, data)
 
 
 def _as_stored(counted: Iterable[_Item], stored: _Stored) -> Iterable[_Item]:
     """Yield each stored tensor once, with the parameters of all tensors that it contains."""
-    serving = zip(stored.serving, repeat(0), repeat(Fate.QUANTIZATION_DATA.value))
-    return chain(_added_up(counted, stored.pieces) if stored.pieces else counted, serving)
+    data = zip(stored.quantization_data, repeat(0), repeat(Fate.QUANTIZATION_DATA.value))
+    return chain(_added_up(counted, stored.pieces) if stored.pieces else counted, data)
 
 
 def _added_up(counted: Iterable[_Item], pieces: Iterable[LogicalTensor]) -> Iterator[_Item]:

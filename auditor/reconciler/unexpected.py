@@ -57,12 +57,12 @@ def identify(
     for at in range(0, len(candidates), _AT_ONCE):
         batch = candidates[at : at + _AT_ONCE]
         names = [name for _, name in batch]
-        knowing_classes = family.knowing(names)
+        classes_by_name = family.classes_of(names)
         for (tensor, name), unknown in zip(batch, loading.unknown(names), strict=True):
             if unknown.buffer:
                 identified = _buffer(tensor, Role.LEGACY, None)
             else:
-                identified = _used(tensor, knowing_classes.get(name, ()))
+                identified = _used(tensor, classes_by_name.get(name, ()))
             yield identified._replace(silent=unknown.silent)
 
 
@@ -84,7 +84,7 @@ class FamilyNames:
             for _, of in self._places
         }
 
-    def knowing(self, names: Collection[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
+    def classes_of(self, names: Collection[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
         """Map each name that a class has to (class, tensor) of all classes that have it."""
         known_names = [*self._possible_names(names)]
         classes_by_name: dict[str, list[tuple[str, ExpectedTensor]]] = {}

@@ -34,7 +34,7 @@ from auditor.layouts._scales import (
 from auditor.layouts._scheme import Scheme, report_contradictions, unlisted
 from auditor.layouts.compressed_tensors import packs
 from auditor.layouts.compressed_tensors.schemes import (
-    UNSAID,
+    UNSTATED,
     CompressedScheme,
     CompressedSchemes,
     flat_settings,
@@ -100,10 +100,10 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
         if _KNOWN.isdisjoint(parts):
             continue
         scheme = schemes.of(module)
-        form = _module(module, parts, scheme or UNSAID, implied, ledger)
+        form = _module(module, parts, scheme or UNSTATED, implied, ledger)
         if form is not None:
             forms.add(form)
-            _check_format(parts, scheme or UNSAID, ledger)
+            _check_format(parts, scheme or UNSTATED, ledger)
     _unscaled(stored, schemes, ledger)
     packed = [piece.name.removesuffix(".weight") for piece in ledger.tensors]
     if declared is not None and packed:
@@ -194,12 +194,12 @@ def _check(parts: Members, shape: Shape, scheme: CompressedScheme, ledger: Packi
     for key in ("weight_global_scale", "input_global_scale"):
         require_one_element(key, parts.get(key), ledger)
     inputs = parts.get("input_scale")
-    if inputs is not None and inputs.elements is not None and not _serves(inputs.elements, shape):
+    if inputs is not None and inputs.elements is not None and not _divides(inputs.elements, shape):
         reason = "expected one number or one for each group of inputs, for a weight of"
         ledger.fault(f"input_scale is {inputs.shape}, {reason} {shape}", inputs)
 
 
-def _serves(count: int, shape: Shape) -> bool:
+def _divides(count: int, shape: Shape) -> bool:
     return count == 1 or (count > 0 and shape[-1:] != () and shape[-1] % count == 0)
 
 
@@ -300,7 +300,7 @@ def _scheme(
     def packs(names: Collection[str]) -> list[str]:
         if not schemes.certain:
             return []
-        return [one for one in is_unlisted(names) if (schemes.of(one) or UNSAID).quantizes]
+        return [one for one in is_unlisted(names) if (schemes.of(one) or UNSTATED).quantizes]
 
     heads = (
         module

@@ -45,7 +45,7 @@ class CompressedScheme(NamedTuple):
         return self.bits is not None
 
 
-UNSAID = CompressedScheme()
+UNSTATED = CompressedScheme()
 
 
 class CompressedSchemes(NamedTuple):
@@ -73,7 +73,7 @@ def read_schemes(
 ) -> CompressedSchemes:
     """Read the scheme of each module, and report impossible settings."""
     if declared is None:
-        return CompressedSchemes({}, UNSAID, frozenset(), certain=False)
+        return CompressedSchemes({}, UNSTATED, frozenset(), certain=False)
     modules = tuple(modules)
     default_format = declared.settings.get("format")
     schemes = [
@@ -113,7 +113,7 @@ def _default(
     ]
     if len(classes) == 1 and certain:
         return classes[0]
-    return UNSAID if classes or not certain or not schemes else None
+    return UNSTATED if classes or not certain or not schemes else None
 
 
 # --- one group --------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def _groups(
             method=declared.method, settings=object_or_empty(groups[name]), where=where
         )
         if isinstance(groups[name], list):  # a preset's name, with its targets
-            yield frozenset(target for target in groups[name] if isinstance(target, str)), UNSAID
+            yield frozenset(target for target in groups[name] if isinstance(target, str)), UNSTATED
         elif group.settings:
             yield string_list(group, "targets"), _scheme(group, ledger)
         else:
