@@ -95,7 +95,7 @@ def lost_components(
         cause="lost-part",
         severity=MissingComponent.severity,
         summary=f"only {part.component} was saved: {listed(names)} are declared by {file}, and "
-        "nothing of them is stored",
+        "none of them is stored",
         explains=f"all {len(names)} names",
         fix=f"load the base pipeline with this {part.component} ({part.component}={kind}), or save "
         "the whole pipeline and upload all its folders",

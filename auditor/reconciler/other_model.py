@@ -97,8 +97,8 @@ def other_model_rule(
     if 2 * foreign <= stored:
         return
     reason = (
-        f"{file} is of another model than the weights: {len(unexpected):,} of their {stored:,} "
-        f"names are strange to {expectation.target} and its relatives, and "
+        f"{file} describes another model than the weights: {len(unexpected):,} of their {stored:,} "
+        f"names are unknown to {expectation.target} and related classes, and "
         f"{missing:,} of its {needed:,} tensors are not stored"
     )
     yield BadConfig(file=file, reason=reason)

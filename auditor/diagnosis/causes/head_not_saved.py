@@ -1,4 +1,4 @@
-"""head-not-saved: the output layer of an untied model is absent, and all else is there.
+"""head-not-saved: the output layer of an untied model is absent; all other tensors are stored.
 
 The same cause covers a classifier whose head is absent while its base model is complete, if no
 class without a head fits.
@@ -26,7 +26,7 @@ _INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the config with tied embeddings, if only a head is missing and no head is stored."""
+    """Yield the config with tied embeddings, if only heads are missing and none is stored."""
     if not case.missing or not all(
         _HEAD.search(kind.pattern) and not _INPUTS.search(kind.pattern)
         for kind in case.missing_kinds

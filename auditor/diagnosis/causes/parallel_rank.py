@@ -1,4 +1,4 @@
-"""parallel-rank: only one rank's share was saved, of tensor, pipeline or expert parallelism.
+"""parallel-rank: the files hold the share of one rank in tensor, pipeline or expert parallelism.
 
 To do: Merge the shares of all ranks with the script of the software that trained the model.
 """

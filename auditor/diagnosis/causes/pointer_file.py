@@ -1,4 +1,4 @@
-"""pointer-file: a Git LFS pointer is in the place of a weight file, the config or the index.
+"""pointer-file: a Git LFS pointer is stored instead of a weight file, the config or the index.
 
 To do: Run `git lfs pull` where the repository was cloned, or push the files that the pointers refer
 to.

@@ -1,4 +1,4 @@
-"""transposed: shapes are the reverse of the expected ones, as of Conv1D for Linear.
+"""transposed: matrices are stored with their axes swapped, as Conv1D stores what Linear expects.
 
 To do: Transpose the matrices when the weights are converted, including square matrices of the same
 modules.

@@ -53,7 +53,7 @@ def _of_any_size(head: WeightHeader) -> WeightHeader:
 
 
 def _ends(head: WeightHeader) -> str | None:
-    """Return how a file ends too soon, as the end of a sentence; None if it is complete."""
+    """Return a predicate, `ends after 8 of 90 bytes`, for a file that is cut; None if it is not."""
     table, size = head.parsed, head.size
     if head.pointed is not None or size is None:
         return None
@@ -71,7 +71,7 @@ def _ends(head: WeightHeader) -> str | None:
 
 
 def _ends_in_header(prefix: bytes, size: int) -> str | None:
-    """Return how a safetensors file ends within its header, whose length its first 8 bytes give."""
+    """Return such a predicate for a safetensors file that is cut within its header."""
     if size < LENGTH_BYTES:
         return f"ends after {size:,} bytes, before its header"
     length = int.from_bytes(prefix[:LENGTH_BYTES], "little")

@@ -85,7 +85,8 @@ def open_keys(
 def _has_neighbour(values: Mapping[str, Any], path: str, trees: Trees, trials: Trials) -> bool:
     """Whether the next larger or smaller value of a key fits as well.
 
-    An image size fits only with a whole number of patches, if the config has that size.
+    An image size has no such neighbour unless the patch size is solved too: the number of patches
+    has to be a whole one.
     """
     is_image = path.endswith("image_size") and not any("patch" in other for other in values)
     if type(values[path]) is float:
@@ -160,7 +161,7 @@ def _heads_beside(keys: tuple[Key, ...], path: str, known: set[str]) -> Iterator
 
 
 def _repeated(keys: tuple[Key, ...], path: str, declared: Any, seen: set[str]) -> Iterator[str]:
-    """Yield stated keys that repeat a changed key's value: other depths, or its name elsewhere."""
+    """Yield stated keys with a changed key's declared value: other depths and namesakes."""
     within, _, name = path.rpartition(".")
     for key in keys:
         folder, _, other = key.path.rpartition(".")

@@ -138,9 +138,9 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
 def _unchecked(index: Index, sizes: sums.IndexSizes | None, contents: Contents) -> Iterator[str]:
     """Yield the reasons why the total size is not compared exactly."""
     if contents.unnamed:
-        yield "the totals of the index: it is of other files than those that were read"
+        yield "the totals of the index: it belongs to other files than those that were read"
     elif index.total_size is None:
-        yield "the total size: the index does not say it"
+        yield "the total size: the index does not state it"
     elif sizes is None:
         yield "the total size to the byte: not every name of the index is in a shard"
     elif sizes.unsized:
