@@ -11,12 +11,14 @@ from xml.etree.ElementTree import Element
 
 from msgspec import Struct
 
-from auditor.formats import View
+from auditor.formats import View, verdict
 from auditor.formats.as_json import modules_object
 from auditor.formats.escapes import WHOLE
 from auditor.formats.markup import Attributes, element, svg, verbatim
 from auditor.formats.module_tree import Node, module_tree, modules_of
 from auditor.formats.tables import Name
+from auditor.formats.text import cut_middle
+from auditor.messages import printable
 from auditor.names import first
 from auditor.report import Report, Unaudited
 
@@ -155,6 +157,8 @@ LEVEL = 28  # pixels of a row
 _LABELLED = 0.02  # of the width; narrower cells have no label
 _WIDE = 0.12  # fraction of the width; narrower cells have no label on a phone
 _LETTER = 7.0  # pixels of a figure or a lower-case letter, at most
+_COMMON = 900.0  # pixels of a drawing in which no label is cut within a letter
+_LEAST_LETTERS = 3  # of a cut label, with the dots
 _NARROWEST = 640.0  # pixels of a drawing that shows counts: palette.css hides them on a phone
 _HATCHED = frozenset({"missing", "mismatched", "unreadable"})
 
@@ -189,8 +193,14 @@ def _drawn(cell: Cell) -> Element:
     )
 
 
-def _label(cell: Cell) -> Element:
-    name = cell.label if cell.level else cell.name
+def _label(cell: Cell) -> Element | None:
+    """Return the name, cut between letters if it is too long, and the count if there is room."""
+    name = printable(cell.label if cell.level else cell.name)
+    room = int((cell.width * _COMMON - 8) / _LETTER)
+    if len(name) > room:
+        if room < _LEAST_LETTERS:
+            return None
+        name = f"{name[: room - 1]}\N{HORIZONTAL ELLIPSIS}"
     at: Attributes = {
         "x": 6,
         "y": LEVEL / 2 + 4,
@@ -225,6 +235,7 @@ def _hatch() -> Element:
 # --- as a file ----------------------------------------------------------------------------------
 
 _WIDTH = 1200  # pixels; drawings scale
+_SUBTITLE = 160  # most characters of the line below a model's name
 _HEAD, _GAP = 64, 24  # pixels above each drawing, and below it
 
 
@@ -254,6 +265,8 @@ def _add(drawing: Element, outcome: Report | Unaudited, top: int) -> int:
     name = outcome.model or outcome.requested
     drawing.append(element("text", {"x": 16, "y": top + 28, "class": "title"}, name))
     under = f"{outcome.verdict}: {count}"
+    if outcome.verdict != "clean":
+        under = cut_middle(f"{verdict.word(outcome)[0]}: {verdict.sentence(outcome)}", _SUBTITLE)
     drawing.append(element("text", {"x": 16, "y": top + 50, "class": "under"}, under))
     if not placed:
         return _HEAD + _GAP
