@@ -7,11 +7,12 @@ toolkit does (`%`, line ends, and `:` and `,` in properties), after the escapes 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from auditor.checkpoint.snapshot import Source
 from auditor.findings import Finding, Severity
 from auditor.formats import View, verdict
 from auditor.messages import printable
 from auditor.report import Report, Unaudited
+
+_FOLDER = "folder"  # the source of a model whose files are in the repository that is annotated
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
@@ -43,7 +44,7 @@ def _in_words(finding: Finding) -> str:
 def _command(level: str, outcome: Report | Unaudited, file: str | None, text: str) -> str:
     properties = {"title": f"audit {outcome.model or outcome.requested}"}
     folder = PurePosixPath(outcome.requested)
-    if file is not None and outcome.source is Source.FOLDER and not folder.is_absolute():
+    if file is not None and outcome.source == _FOLDER and not folder.is_absolute():
         properties = {"file": str(folder / file), **properties}
     shown = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
     return f"::{level} {shown}::{_data(text)}"
