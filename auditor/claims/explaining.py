@@ -150,7 +150,7 @@ class _Bases:
         self._own = _Base(counted=question.counted(question.whose, question.reading))
 
     def of_length(self, slips: int, way: Way, *, alone: bool) -> Iterator[_Found]:
-        """Yield the combinations of `slips` slips; `alone`: no explanation is known yet."""
+        """Yield the combinations of `slips` slips; `alone` is true if no explanation is known."""
         low, high = way.low, way.high
         if slips == 0:
             if way.slips and low <= self._own.counted.total <= high:

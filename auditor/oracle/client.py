@@ -109,7 +109,7 @@ def _code() -> str:
 
 @lru_cache(maxsize=1)
 def available_oracle() -> Oracle | None:
-    """Return the oracle; None if the `oracle` extra is not installed. Import no library."""
+    """Return the oracle without importing transformers; None if it or torch is not installed."""
     library = installed_library()
     if library is None:
         return None

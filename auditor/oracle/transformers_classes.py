@@ -30,7 +30,7 @@ class InstalledLibrary(Struct, frozen=True):
     autos: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def types(self, name: str) -> tuple[str, ...]:
-        """Return the model types that list a class, then those of the folder that defines it.
+        """Return the model types that list a class, then the model types of its source folder.
 
         The folder counts because a checkpoint of CLIP may declare CLIP's text model, for example.
         """
