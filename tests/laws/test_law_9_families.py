@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.bert_configs import config_of
 from support.examples import ORACLE_EXAMPLES
-from support.fault_bench import COUNTS
 from support.formulas import evaluate
+from support.strategies.common import four_layers
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.conversions import class_memory as memory_of
@@ -91,7 +91,7 @@ def test_the_closed_form_equals_the_oracle_over_the_defaults(model_type, target,
     least = getattr(strategies(model_type), "LEAST", {})
     values = least.get(model_type, {})
     if model_type not in least and target != catalogue.siblings(model_type)[0]:
-        values = dict.fromkeys(catalogue.family(model_type).defaults.keys() & set(COUNTS), 4)
+        values = four_layers(model_type)
     assert_closed_form_equals_oracle(model_type, target, values)
     record_property("oracle_defaults", 1)
 

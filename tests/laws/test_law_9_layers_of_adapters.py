@@ -5,6 +5,7 @@ from importlib import import_module
 
 import pytest
 from support.bert_configs import config_of
+from support.strategies.common import four_layers
 
 from auditor.analytic import catalogue
 from auditor.analytic.adapters import AdaptedModel, base_model_forms
@@ -23,7 +24,9 @@ MODEL_TYPES = [each for each in catalogue.model_types() if each != "transformer-
 def built(model_type: str):
     """What transformers builds of the base class, and our forms of it."""
     module = import_module(f"support.strategies.{FILES[model_type]}")
-    values = {**getattr(module, "LEAST", {}).get(model_type, {}), "model_type": model_type}
+    least = getattr(module, "LEAST", {})
+    values = least[model_type] if model_type in least else four_layers(model_type)
+    values = {**values, "model_type": model_type}
     target, config = catalogue.base_class(model_type), config_of(**values)
     library = build._library()  # noqa: SLF001 - the way in which the oracle builds
     model = build._build(build._model_class(library, target), values)  # noqa: SLF001 - likewise

@@ -31,6 +31,15 @@ TINY = {
     "max_position_embeddings": 6,
     "type_vocab_size": 2,
 }
+# A decoder whose sizes all differ, without a model type.
+LLAMA = {
+    "vocab_size": 131,
+    "hidden_size": 40,
+    "intermediate_size": 72,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 
 
 def config_bytes(**changes) -> bytes:

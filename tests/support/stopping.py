@@ -29,10 +29,11 @@ class Stopping:
 
     def __init__(self, hub: Hub, folder: Path, env: Mapping[str, str], processes: int = 1) -> None:
         self._hub, self._folder, self._env = hub, folder, env
-        self._sweep = (*_SWEEP, "--processes", str(processes))
+        self._sweep = (*_SWEEP, "--processes", "1")
         add_planted(hub, MODELS)
         self._rounds = 0
         self._undisturbed = contents(self._ended(self._store()))
+        self._sweep = (*_SWEEP, "--processes", str(processes))
 
     def round(self, draw: random.Random, ways: list[str]) -> int:
         """Stop a sweep in these ways, one after the other, and let it end; how many took effect.

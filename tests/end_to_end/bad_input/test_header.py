@@ -60,9 +60,7 @@ def with_tensors(*names: str) -> bytes:
 
 FILES = (
     bad("empty", b"", "^model.safetensors is empty: 0 bytes", "bad-size"),
-    bad("7 bytes", bytes(7), "^model.safetensors has 7 bytes, too few for the eight"),
     bad("2^64 - 1 bytes of header", framed(HEADER, DATA, length=2**64 - 1), "the format allows"),
-    bad("100 MB and a byte", framed(HEADER, length=100_000_001), "allows 100,000,000"),
     bad(
         "a header beyond the end", framed(HEADER, length=99_999_999), "^model.safetensors is trunc"
     ),
@@ -70,35 +68,18 @@ FILES = (
     bad("a byte too few", GOOD_WEIGHTS[:-1], r"is truncated: its header implies 8 \+", "bad-size"),
     bad("a byte too many", GOOD_WEIGHTS + b"\0", "is too long: its header implies", "bad-size"),
     bad("a Git LFS pointer", POINTER, "is a Git LFS pointer to a file of 411,553,788 bytes"),
-    bad("a GGUF file", b"GGUF\x03\0\0\0" + NOISE, "is a GGUF file, not safetensors"),
-    bad("a pickle", b"\x80\x02\x8a\nl\xfc\x9cF" + NOISE, "is a Python pickle, as older versions"),
     bad("noise", NOISE, "has no safetensors header"),
-    bad("text", b"These are the weights of the model.\n", "is plain text, not safetensors"),
 )
 SPELT = (
-    top(
-        "cut off", "is cut off: its JSON does not end before line 1", HEADER.decode().rstrip()[:-1]
-    ),
     top(
         "10,000 levels deep",
         "is nested 10,001 levels deep, expected at most 127",
         inserted(f'"a":{DEEP}'),
     ),
-    bad("not UTF-8", framed(HEADER.replace(b"pooler", b"p\xffoler")), "is not UTF-8: byte 0xff"),
-    bad(
-        "control bytes", framed(HEADER.replace(b"pooler", b"p\0oler")), "control bytes in its JSON"
-    ),
     top("5,000 digits", r"number '9+\.\.\.9+' is out", inserted(f'"a":{{"shape":[{"9" * 5000}]}}')),
 )
 TRIED = (
-    entry("an unknown dtype", f"tensor '{WORDS}': dtype is 'F33', expected one of", dtype="F33"),
-    entry("too many rows", r"F32 \[12, 4\], takes 192 bytes, but .* span 176", shape=[12, 4]),
-    entry("a shape beyond 2^64", r"is too large: its size in bits", shape=[2**32, 2**33]),
-    entry("a negative dimension", "shape has -11, expected an integer from 0", shape=[-11, -4]),
-    entry("a dimension with a point", r"shape has 11\.0, expected an integer", shape=[11.0, 4]),
-    entry("a hole", "begins at byte 176 of the data and leaves a gap", data_offsets=[2000, 2176]),
     entry("an overlap", "begins at byte 100 .* overlaps", POSITIONS, data_offsets=[100, 196]),
-    entry("the same bytes", "begins at byte 0 .* overlaps", TYPES, data_offsets=[0, 32]),
     entry("offsets beyond 2^64", "data_offsets has", data_offsets=[2**64, 2**64 + 176]),
 )
 HOSTILE = (

@@ -212,21 +212,12 @@ FOUND = (
     ),
 )
 LISTINGS = (
-    listing("a commit that is a branch", "sha is the string 'main', expected 40", sha="main"),
-    listing("no commit", "has no key 'sha'", sha=...),
-    listing("no files", "has no key 'siblings'", siblings=...),
-    listing("files that are a string", "siblings is the string", siblings="config.json"),
-    listing("a file that is a number", "is 4, expected an object", siblings=[4]),
     listing(
         "a file above the repo",
         "leaves the repository",
         siblings=[{"rfilename": "../../etc/passwd"}],
     ),
-    listing("a size below zero", "size", siblings=[{"rfilename": CONFIG, "size": -1}]),
-    listing("a size in quotes", "size", siblings=[{"rfilename": CONFIG, "size": "1"}]),
     listing("an id that is none", "has the id", id="a\x1bb"),
-    listing("no id", "has no key 'id'", id=...),
-    faulty("a listing that is a list", API, WrongJson(value=[]), "bad-response", "is a list"),
     faulty(
         "a listing 500 deep",
         API,
@@ -332,19 +323,6 @@ MACHINES = (
         ID,
         "--source=cache",
         HF_HOME="/dev/null",
-    ),
-    machine(
-        "an endpoint without a scheme",
-        USAGE,
-        "HF_ENDPOINT is 'nonsense', expected",
-        HF_ENDPOINT="nonsense",
-    ),
-    machine("an endpoint without a host", USAGE, "HF_ENDPOINT is 'http:.*'", HF_ENDPOINT="http://"),
-    machine(
-        "an endpoint of ftp",
-        USAGE,
-        "HF_ENDPOINT is 'ftp://a', expected an http",
-        HF_ENDPOINT="ftp://a",
     ),
     machine(
         "an endpoint with a space",

@@ -98,36 +98,14 @@ def zeros(path: Path) -> None:
 
 PLACES = (
     Place(name="no such folder", make=nothing, path="m/", code=USAGE, says="does not exist"),
-    Place(name="no such file", make=nothing, path=WEIGHTS, code=USAGE, says="does not exist"),
-    Place(
-        name="no such index",
-        make=files(config__json=GOOD_CONFIG),
-        path=f"m/{INDEX}",
-        code=USAGE,
-        says="does not exist",
-    ),
     Place(name="a long name", make=nothing, path="x" * 5000, code=USAGE, says="does not exist"),
     Place(name="an empty folder", make=files(), path="m", code=UNAUDITED, says="empty-repo: .*'"),
-    Place(
-        name="a folder of paperwork",
-        make=files(README__md=b"# A model\n", __gitattributes=b""),
-        path="m",
-        code=UNAUDITED,
-        says="empty-repo",
-    ),
     Place(
         name="a folder with a config alone",
         make=files(config__json=GOOD_CONFIG),
         path="m",
         code=UNAUDITED,
         says="no-weights: .*m is a config alone: there are no weights to compare it with",
-    ),
-    Place(
-        name="a config alone",
-        make=files(config__json=GOOD_CONFIG),
-        path="m/config.json",
-        code=UNAUDITED,
-        says="no-weights: .* is a config alone",
     ),
     Place(
         name="weights alone",
@@ -140,13 +118,6 @@ PLACES = (
         name="a folder of .bin files",
         make=files(config__json=GOOD_CONFIG, pytorch_model__bin=PICKLE),
         path="m",
-        code=FINDINGS,
-        says=("bad-header", "pytorch_model.bin begins as a zip archive and does not end as one"),
-    ),
-    Place(
-        name="a .bin file",
-        make=files(config__json=GOOD_CONFIG, pytorch_model__bin=PICKLE),
-        path="m/pytorch_model.bin",
         code=FINDINGS,
         says=("bad-header", "pytorch_model.bin begins as a zip archive and does not end as one"),
     ),
@@ -169,13 +140,6 @@ PLACES = (
     ),
     Place(name="noise", make=file("a", b"\xff" * 99), path="a", code=USAGE, says="is not a config"),
     Place(
-        name="a script",
-        make=file("a.py", b"pass\n"),
-        path="a.py",
-        code=USAGE,
-        says="is not a config",
-    ),
-    Place(
         name="JSON that is a page",
         make=file("a.json", PAGE),
         path="a.json",
@@ -188,13 +152,6 @@ PLACES = (
         path="m",
         code=UNAUDITED,
         says="unreadable: .*config.json' is a folder, expected a file",
-    ),
-    Place(
-        name="a folder named model.safetensors",
-        make=in_place_of(WEIGHTS, Path.mkdir),
-        path="m",
-        code=UNAUDITED,
-        says="unreadable: .*model.safetensors' is a folder",
     ),
     Place(
         name="a pipe named model.safetensors",

@@ -1,7 +1,6 @@
 """A store that is full, damaged or out of reach: one line that helps, exit 3, nothing lost."""
 
 import os
-import resource
 import shutil
 import sqlite3
 import subprocess
@@ -12,7 +11,7 @@ import pytest
 from support.hub import Stall
 from support.mounts import mounted, remount
 from support.nightly_stores import THIRD, plain, store_of
-from support.running import run, started
+from support.running import run
 from support.sweep_models import planted
 from support.sweep_stores import contents
 
@@ -119,23 +118,6 @@ def test_a_full_disk_loses_nothing_and_the_sweep_continues_once_there_is_room(
         assert (code, said) == (1, "")
         assert stopped > 1
         assert contents(store) == contents(undisturbed)
-
-
-def test_a_limit_on_the_size_of_files_is_a_full_disk(models, hub_env, tmp_path):
-    del models
-    undisturbed, store = tmp_path / "undisturbed.sqlite", tmp_path / "sweep.sqlite"
-    assert swept(undisturbed, hub_env)[0] == 1
-
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
-
-    process = started(*SWEEP, "--store", str(store), "--quiet", env=hub_env, preexec_fn=limit)
-    _, said = process.communicate()
-    assert (process.returncode, said.count("\n")) == (3, 1)
-    assert "cannot be written, the disk is full or damaged (" in said
-    assert "); make room: outcomes are stored, and the same command resumes" in said
-    assert swept(store, hub_env)[0] == 1
-    assert contents(store) == contents(undisturbed)
 
 
 def test_a_sweep_that_fails_ends_while_its_threads_still_read(models, hub_env, tmp_path):

@@ -7,15 +7,14 @@ import sys
 
 import pytest
 from benching.list_server import Page, all_different, entry, serving, serving_apart
-from support.running import started
+from support.running import run
 
 PLAN = ("sweep", "--author", "bench", "--plan")
 
 
 def ended(env, url, *args):
-    process = started(*args, env={**env, "HF_ENDPOINT": url})
-    out, said = process.communicate()
-    return process.returncode, out, said
+    done = run(*args, env={**env, "HF_ENDPOINT": url})
+    return done.returncode, done.stdout, done.stderr
 
 
 def listed(*names):

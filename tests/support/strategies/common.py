@@ -3,12 +3,20 @@
 from typing import Any
 
 from hypothesis import strategies as st
+from support.fault_bench import COUNTS
+
+from auditor.analytic import catalogue
 
 Values = dict[str, Any]
 
 
 def sizes(largest: int, *, least: int = 1) -> st.SearchStrategy[int]:
     return st.integers(least, largest)
+
+
+def four_layers(model_type: str) -> Values:
+    """The depths of a type's default config as four, for tests that need no more layers."""
+    return dict.fromkeys(catalogue.family(model_type).defaults.keys() & set(COUNTS), 4)
 
 
 def labels() -> st.SearchStrategy[Values]:

@@ -2,7 +2,7 @@
 
 import pytest
 from support.bert_configs import config_of
-from support.checkpoints import expect, stored_by
+from support.checkpoints import LLAMA, expect, stored_by
 from support.small_snapshots import snapshot_of
 
 from auditor.analytic import catalogue
@@ -126,14 +126,6 @@ def test_a_class_of_no_nested_config_is_of_another_family():
 # --- a class over the config of another type ------------------------------------------------------
 
 
-LLAMA = {
-    "vocab_size": 131,
-    "hidden_size": 40,
-    "intermediate_size": 72,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
 PAIRS = [
     ("mistral", "LlamaForCausalLM", "MistralForCausalLM"),
     ("llama", "MistralForTokenClassification", "LlamaForTokenClassification"),

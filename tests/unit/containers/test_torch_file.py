@@ -330,9 +330,6 @@ def test_torch_reads_what_the_builder_of_these_tests_writes():
     assert [one.shape for one in parsed(legacy).tensors] == [(2, 3)]
 
 
-NEGATIVE = (b"J\2\0\0\0t(", b"J\xfe\xff\xff\xfft(")  # the dimension 2, and -2 in its place
-
-
 @pytest.mark.parametrize(
     ("content", "storages", "said"),
     [

@@ -1,22 +1,14 @@
 """parallel-rank is not said of a small part of a model, whose width the config doubles."""
 
 import pytest
-from support.checkpoints import TINY, expect, stored, stored_by
+from support.checkpoints import LLAMA, TINY, expect, stored, stored_by
 from support.small_snapshots import snapshot_of
 
 from auditor.analytic import Config, catalogue
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 
-MIXTRAL = {
-    "model_type": "mixtral",
-    "vocab_size": 131,
-    "hidden_size": 40,
-    "intermediate_size": 72,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
+MIXTRAL = {**LLAMA, "model_type": "mixtral"}
 SAM = {"model_type": "sam", "architectures": ["SamModel"]}
 
 

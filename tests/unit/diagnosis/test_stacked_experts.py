@@ -1,7 +1,7 @@
 """State dicts saved as they were, with all experts of a layer in one tensor."""
 
 import pytest
-from support.checkpoints import expect, stored
+from support.checkpoints import LLAMA, expect, stored
 from support.small_snapshots import snapshot_of
 
 from auditor.analytic.conversions import class_memory
@@ -11,14 +11,6 @@ from auditor.diagnosis.changes import with_names, with_values
 from auditor.diagnosis.solving.forms import NameForms, StackedParts, forms_of
 from auditor.diagnosis.solving.holdings import HeldTensors
 
-LLAMA = {
-    "vocab_size": 131,
-    "hidden_size": 40,
-    "intermediate_size": 72,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
 MIXTRAL = ("MixtralForCausalLM", {**LLAMA, "model_type": "mixtral", "num_local_experts": 6})
 QWEN = (
     "Qwen3MoeForCausalLM",

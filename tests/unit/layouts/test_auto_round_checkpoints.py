@@ -12,6 +12,7 @@ from support.layouts.awq_words import gemm_words
 from support.layouts.gptq_words import packed_words
 from support.layouts.indexed import its_total_is_told
 from support.layouts.packed import (
+    SMALL,
     holds_the_plain_checkpoint,
     on_disk,
     says,
@@ -71,15 +72,6 @@ def quantised(folder, cls, config, **settings):
     return folder / "packed"
 
 
-SMALL = {
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 96,
-    "max_position_embeddings": 32,
-}
 # All of a layer in its own config, as an export of auto-round 0.16.1 writes it.
 HEAD = {"bits": 4, "group_size": 32, "sym": True, "data_type": "int", "act_bits": 16}
 MIXED = {

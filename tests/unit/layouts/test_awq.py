@@ -14,6 +14,7 @@ from support.layouts.awq_words import gemm_words
 from support.layouts.indexed import its_total_is_told
 from support.layouts.packed import (
     LINEARS_OF_8B,
+    SMALL,
     faults,
     holds_the_plain_checkpoint,
     on_disk,
@@ -180,16 +181,7 @@ def quantised(folder, cls, config, **settings):
 )
 def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, family, more):
     transformers = pytest.importorskip("transformers")
-    config = getattr(transformers, f"{family}Config")(
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=100,
-        max_position_embeddings=32,
-        **more,
-    )
+    config = getattr(transformers, f"{family}Config")(**SMALL, **more)
     plain, packed = quantised(tmp_path, f"{family}ForCausalLM", config)
     said = says("awq", bits=4, group_size=32, version="gemm")
     holds_the_plain_checkpoint(LAYOUT, tmp_path / "packed", tmp_path / "plain", said)

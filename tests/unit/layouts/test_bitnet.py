@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
+    SMALL,
     faults,
     on_disk,
     opened,
@@ -61,14 +62,7 @@ def test_what_transformers_saves_is_the_unpacked_checkpoint(tmp_path, way):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     integration = pytest.importorskip("transformers.integrations.bitnet")
-    config = transformers.LlamaConfig(
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        vocab_size=100,
-        max_position_embeddings=32,
-    )
+    config = transformers.LlamaConfig(**SMALL)
     model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
     model.save_pretrained(tmp_path / "plain")
     quantised = transformers.BitNetQuantConfig(["lm_head"], quantization_mode="offline", **way)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
     LINEARS_OF_8B,
+    SMALL,
     faults,
     on_disk,
     opened,
@@ -113,16 +114,7 @@ def _quantised(folder, cls, config, **settings):
 
 
 def _llama():
-    transformers = pytest.importorskip("transformers")
-    return transformers.LlamaConfig(
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=100,
-        max_position_embeddings=32,
-    )
+    return pytest.importorskip("transformers").LlamaConfig(**SMALL)
 
 
 def _gpt2():

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import (
+    SMALL,
     faults,
     on_disk,
     opened,
@@ -59,15 +60,7 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path):
     numpy = pytest.importorskip("numpy")
     transformers = pytest.importorskip("transformers")
     save_file = pytest.importorskip("safetensors.numpy").save_file
-    config = transformers.LlamaConfig(
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=100,
-        dtype="float16",
-    )
+    config = transformers.LlamaConfig(**SMALL, dtype="float16")
     transformers.LlamaForCausalLM(config).half().save_pretrained(tmp_path / "plain")
     plain, table = on_disk(tmp_path / "plain"), {}
     for name, (_, shape) in plain.items():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.layouts.gptq_words import M, W, linear, marlin, packed_words, without
 from support.layouts.indexed import its_total_is_told
 from support.layouts.packed import (
+    SMALL,
     faults,
     holds_the_plain_checkpoint,
     on_disk,
@@ -262,15 +263,7 @@ def quantised(  # noqa: PLR0913 - what a writer may choose
 
 
 def _llama(transformers):
-    return transformers.LlamaConfig(
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=100,
-        max_position_embeddings=32,
-    )
+    return transformers.LlamaConfig(**SMALL)
 
 
 def _gpt2(transformers):

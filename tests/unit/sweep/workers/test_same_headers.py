@@ -99,6 +99,7 @@ def test_models_that_differ_in_name_and_cost_get_their_own_outcomes(kind, names,
 
 
 @pytest.mark.slow
+@examples(25)  # the diagnosis of a changed config takes most of a second
 @given(
     changes=st.dictionaries(
         st.sampled_from([*WRITERS, *TINY, "dtype", "tie_word_embeddings", "num_labels"]),
