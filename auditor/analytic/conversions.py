@@ -68,11 +68,11 @@ def _chunk(operation: Operation, shapes: Collected, conversion: Conversion) -> C
     shape, axis = _lone(shapes), operation.axes[0]
     targets = conversion.rule.targets
     if operation.number is not None and len(targets) > ONE:
-        raise ConversionError("several targets for any number of parts")
+        raise ConversionError("has several targets, expected one for a variable number of parts")
     if operation.number is not None:
         targets = tuple(targets[0].replace("*", str(i)) for i in range(operation.number))
     if not targets:
-        raise ConversionError("it is to be cut into no parts")
+        raise ConversionError("is divided into 0 parts, expected at least 1")
     length = _length(shape, axis)
     size = ceil(length / len(targets))
     cuts = [min(size, length - at) for at in range(0, length, size)] if size else [0] * len(targets)
@@ -105,7 +105,9 @@ def _concatenate(operation: Operation, shapes: Collected, conversion: Conversion
 def _interleave(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
     shape = _first(next(iter(shapes.values())))
     if _length(shape, operation.axes[0]) % 2 and prod(shape):
-        raise ConversionError(f"{shape} is not even at axis {operation.axes[0]}")
+        raise ConversionError(
+            f"has the shape {shape}, expected an even length of axis {operation.axes[0]}"
+        )
     return {conversion.rule.targets[0]: shape}
 
 
@@ -201,7 +203,7 @@ def _merged_queries(operation: Operation, shapes: Collected, conversion: Convers
         raise ConversionError(f"merges the shapes {[first, *others]}, expected two equal shapes")
     layers, odd = divmod(_length(first, 0), 2)
     if odd:
-        raise ConversionError(f"{first} is not even at axis 0")
+        raise ConversionError(f"has the shape {first}, expected an even length of axis 0")
     return {conversion.rule.targets[0]: (layers, 4, *first[1:])}
 
 
@@ -282,7 +284,7 @@ def _joined(shapes: Iterable[Shape], axis: int) -> Shape:
 def _alike(shapes: Sequence[Shape], *, but: int | None = None) -> Shape:
     """Return the first shape; raise ConversionError if any axis except `but` differs."""
     if not shapes:
-        raise ConversionError("no tensor is stored to make it of")
+        raise ConversionError("has no stored source")
     first = shapes[0]
     for other in shapes:
         if other != first and (but is None or _with(other, but, 0) != _with(first, but, 0)):

@@ -83,7 +83,7 @@ def test_shapes_follow_what_the_operation_does(rule, collected, made):
         (ROTATE, {"q": [(6, 3)]}, r"PermuteForRope: 6 rows are not pairs of 2 heads"),
         (CUT, {"qkv": [()]}, r"Chunk: \(\) has no axis 0"),
         (QUERIES, {"a": [(6, 5)]}, r"MessageQueries: merges the shapes \[\(6, 5\)\], expected two"),
-        (QUERIES, {"a": [(5, 5)], "b": [(5, 5)]}, r"\(5, 5\) is not even at axis 0"),
+        (QUERIES, {"a": [(5, 5)], "b": [(5, 5)]}, r"\(5, 5\) , expected an even length of axis 0"),
     ],
 )
 def test_a_failed_conversion_names_the_shapes(rule, collected, why):
