@@ -18,7 +18,8 @@ from auditor.messages import quoted
 from auditor.observation import Observation
 from auditor.presented import PresentedOutcome
 from auditor.reconciler.loading.report import LoadReport
-from auditor.reconciler.rows import ModuleRow, Weights
+from auditor.reconciler.rows import ModuleRow as ModuleRow  # noqa: PLC0414 - likewise
+from auditor.reconciler.rows import Weights
 from auditor.reconciler.tensor_rows import TensorTable
 from auditor.reconciler.tensor_values import TensorValues, ValuesRead
 from auditor.tensors import natural_key

@@ -38,7 +38,7 @@ def _zeros(torch: Any) -> Any:
     """Return a mode in which a number read from a tensor of the meta device is zero."""
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - as above
 
-    class Zeros(TorchDispatchMode):
+    class Zeros(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -47,7 +47,7 @@ def _zeros(torch: Any) -> Any:
                 return args[0].dtype is not torch.bool and 0
             return func(*args, **kwargs or {})
 
-    return Zeros()
+    return Zeros()  # type: ignore[no-untyped-call]
 
 
 def _inputs(model: Any, torch: Any) -> dict[str, Any]:
