@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from auditor.analytic import Expectation, ModuleFormula
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
 from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - likewise
+from auditor.analytic.kv_cache import generates
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.claims.verdict import PublishedCount
 from auditor.errors import Reason
@@ -17,7 +18,8 @@ from auditor.messages import quoted
 from auditor.observation import Observation
 from auditor.presented import PresentedOutcome
 from auditor.reconciler.loading.report import LoadReport
-from auditor.reconciler.rows import ModuleRow, Weights
+from auditor.reconciler.rows import ModuleRow as ModuleRow  # noqa: PLC0414 - likewise
+from auditor.reconciler.rows import Weights
 from auditor.reconciler.tensor_rows import TensorTable
 from auditor.reconciler.tensor_values import TensorValues, ValuesRead
 from auditor.tensors import natural_key
@@ -95,7 +97,7 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
     model_type: str | None = None
     expected: Expected | None = None
     observed: Observed | None = None
-    kv_cache: KVCache | None = None  # None: the model does not decode
+    kv_cache: KVCache | None = None  # None: the model does not decode, or it is not known
     modules: Sequence[ModuleRow] = ()  # in natural order of prefixes, the root first
     findings: tuple[Finding, ...] = ()
     diagnosis: tuple[Diagnosis, ...] = ()  # causes of findings
@@ -125,6 +127,13 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
             companions=companion_names(snapshot),
             fetched=snapshot.fetched,
         )
+
+    @property
+    def unknown_cache(self) -> str | None:
+        """`not known for TYPE` if the class decodes and its cache is not known, else None."""
+        if self.kv_cache is not None or not generates(self.target or ""):
+            return None
+        return f"not known for {self.model_type or self.target}"
 
     def as_report(self, residual: int | None) -> "Report":
         return Report(residual=residual, **asdict(self))

@@ -339,10 +339,10 @@ def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
 
 
 def _completed(config: Config, family: Family) -> Config:
-    return replace(config.of(family), completed=_by_class(config, family))
+    return replace(config.of(family), completed=by_class(config, family))
 
 
-def _by_class(config: Config, family: Family) -> CompletedConfig | None:
+def by_class(config: Config, family: Family) -> CompletedConfig | None:
     """Return the config with the defaults of its class in transformers; None for unknown classes.
 
     transformers has no config class for an older model type whose code is in the repository.

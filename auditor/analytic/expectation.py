@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 from auditor.analytic.config_classes.faults import ConfigFault
+from auditor.analytic.kv_cache import KVCache
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.tensors import Depth
 
@@ -199,6 +200,7 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
     active: ModuleFormula | None = None  # the parameters that one token uses, if experts are mixed
     loading: Loading = PLAIN  # the loading rules of the class
     defaults: tuple[str, ...] = ()  # keys that the config leaves to the class's defaults
+    cache: KVCache | None = None  # as the oracle measured it; None if it could not
     faults: tuple[ConfigFault, ...] = ()  # why transformers cannot build it, with known shapes
 
     @property

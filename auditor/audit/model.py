@@ -166,9 +166,7 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     expectation = implied.expectation
     by_config = not (case.options.target or declared.loader or module)
     is_by_architectures = by_config and bool(config.architectures)
-    case = replace(
-        case.with_expected(expectation, config.values), is_by_architectures=is_by_architectures
-    )
+    case = replace(case.with_expected(expectation, config), is_by_architectures=is_by_architectures)
     # Check the companion files.
     if module is None:
         case = _with_companions(case, declared, expectation)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.analytic import Expectation
+from auditor.analytic import Config, Expectation
+from auditor.analytic.cache_rule import kv_cache
 from auditor.analytic.kept_in_f32 import kept_in_f32
-from auditor.analytic.kv_cache import kv_cache
 from auditor.analytic.target import TargetChoice
 from auditor.audit.declaration import where
 from auditor.audit.expected import Implied, Opinion
@@ -134,12 +134,12 @@ class ModelAudit(Struct, frozen=True, kw_only=True):
             case = case.with_contradictions(choice.contradiction)
         return case.with_findings(*_type_contradictions(self.snapshot, choice))
 
-    def with_expected(self, expectation: Expectation, config: Mapping[str, Any]) -> Self:
+    def with_expected(self, expectation: Expectation, config: Config) -> Self:
         """Return a copy with the expected tensors' counts and the KV cache in its outcome."""
         case = self.with_outcome(
             expected=expected_side(expectation), kv_cache=kv_cache(expectation, config)
         )
-        return replace(case, wide_names=kept_in_f32(config))
+        return replace(case, wide_names=kept_in_f32(config.values))
 
 
 def _type_contradictions(snapshot: Snapshot, choice: TargetChoice) -> Iterator[ConfigContradiction]:

@@ -1,9 +1,9 @@
 """Compute the count for other values of one config key, without building a model for each value.
 
 A count is a polynomial of degree two at most in each key: V*D + N*(12*D^2 + 13*D). Three models
-determine the polynomial, with and without slips. For a key that is rounded or selects a structure,
-the count is not a polynomial, so each value that a curve yields is built and counted before it is
-reported. Only values that published models have are tried.
+determine it. For a key that is rounded or selects a structure, the count is
+not a polynomial, so each value that a curve yields is built and counted before it is reported.
+Only values that published models have are tried.
 """
 
 import re
@@ -12,7 +12,7 @@ from math import lcm
 
 from msgspec import Struct
 
-from auditor.claims.candidates import CountedCells, PossibleSlip
+from auditor.claims.candidates import CountedCells
 
 _TRIED = 8  # the most values of a key to try until three models are built
 
@@ -20,21 +20,17 @@ Build = Callable[[int], CountedCells | None]
 
 
 class ValueHit(Struct, frozen=True, kw_only=True):
-    """A value of the key for which the count, with at most one slip, is the claimed count."""
+    """A value of the key with which the count is the claimed one."""
 
     value: int
     counted: CountedCells
-    chosen: tuple[PossibleSlip, ...]
 
 
 class Curve:
     """The count of a part as a function of one key."""
 
-    def __init__(
-        self, counted: CountedCells, candidates: Sequence[PossibleSlip], value: int, build: Build
-    ) -> None:
+    def __init__(self, counted: CountedCells, value: int, build: Build) -> None:
         self._build = build
-        self._candidates = candidates
         self._points: list[tuple[int, CountedCells]] = [(value, counted)]
         self._value = value
 
@@ -52,28 +48,23 @@ class Curve:
                 return True
         return False
 
-    def hits(
-        self, low: int, high: int, values: Sequence[int], *, slips: bool
-    ) -> Iterator[ValueHit]:
+    def hits(self, low: int, high: int, values: Sequence[int]) -> Iterator[ValueHit]:
         """Yield the values for which the count lies between `low` and `high`."""
-        for chosen in ((), *(((one,) for one in self._candidates) if slips else ())):
-            a, b, c, d = self._polynomial(chosen)
-            for value in values:
-                if low * d <= (a * value + b) * value + c <= high * d:
-                    yield from self._verified(value, chosen, low, high)
+        a, b, c, d = self._polynomial()
+        for value in values:
+            if low * d <= (a * value + b) * value + c <= high * d:
+                yield from self._verified(value, low, high)
 
-    def _verified(
-        self, value: int, chosen: tuple[PossibleSlip, ...], low: int, high: int
-    ) -> Iterator[ValueHit]:
+    def _verified(self, value: int, low: int, high: int) -> Iterator[ValueHit]:
         counted = self._build(value)
         if counted is None or len(counted.cells) != len(self._points[0][1].cells):
             return
-        if low <= counted.value(chosen) <= high:
-            yield ValueHit(value=value, counted=counted, chosen=chosen)
+        if low <= counted.total <= high:
+            yield ValueHit(value=value, counted=counted)
 
-    def _polynomial(self, chosen: tuple[PossibleSlip, ...]) -> tuple[int, int, int, int]:
+    def _polynomial(self) -> tuple[int, int, int, int]:
         """Return a, b, c, d of (a*x^2 + b*x + c) / d through the three points, by Lagrange."""
-        (x, p), (y, q), (z, r) = ((at, counted.value(chosen)) for at, counted in self._points)
+        (x, p), (y, q), (z, r) = ((at, counted.total) for at, counted in self._points)
         below = ((x - y) * (x - z), (y - x) * (y - z), (z - x) * (z - y))
         d = lcm(*below)
         u, v, w = (value * (d // under) for value, under in zip((p, q, r), below, strict=True))

@@ -159,8 +159,8 @@ class _Bases:
         yield from self._on(self._own, low, high, slips)
         for base in self._siblings:
             yield from self._on(base, low, high, slips - 1)
-        if slips == 1 or (slips == 2 and alone and not way.slips):  # noqa: PLR2004
-            yield from self._other_configs(low, high, slips=slips == 2)  # noqa: PLR2004
+        if slips == 1 and alone and not way.slips:
+            yield from self._other_configs(low, high)
 
     def _on(self, base: _Base, low: int, high: int, slips: int) -> Iterator[_Found]:
         """Yield combinations of `slips` slips that change the base's count to low ... high."""
@@ -186,14 +186,15 @@ class _Bases:
                 bases.append(_Base(counted=counted, step=step, rarity=2.5))
         return tuple(bases)
 
-    def _other_configs(self, low: int, high: int, *, slips: bool) -> Iterator[_Found]:
+    def _other_configs(self, low: int, high: int) -> Iterator[_Found]:
+        """Yield the other values of one key that give the claimed number without another slip."""
         if not self._exact or self._question.figure.digits <= _FEW:
             return
         for key, curve in self._curves.items():
-            for hit in curve.hits(low, high, self._likely(key), slips=slips):
-                yield self._of_value(key, hit.value, hit.counted), hit.chosen
+            for hit in curve.hits(low, high, self._likely(key)):
+                yield self._of_value(key, hit.value, hit.counted), ()
         for base in self._flags:
-            yield from self._on(base, low, high, 1 if slips else 0)
+            yield from self._on(base, low, high, 0)
 
     @cached_property
     def _curves(self) -> dict[str, Curve]:
@@ -201,7 +202,7 @@ class _Bases:
         curves = {}
         for key, value in self._subject.sizes.items():
             build = partial(self._counted_with, key)
-            curve = Curve(self._own.counted, self._own.candidates, value, build)
+            curve = Curve(self._own.counted, value, build)
             if curve.measure(self._likely(key)):
                 curves[key] = curve
         return curves

@@ -23,11 +23,11 @@ from auditor.cli.console import (
     talk,
     terminal,
 )
-from auditor.errors import UsageError
+from auditor.errors import Reason, UsageError
 from auditor.formats import memory as shown
 from auditor.messages import meant, quoted
 from auditor.report import Unaudited
-from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, dtype_as_stored
+from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, Depth, dtype_as_stored
 
 
 def memory(  # noqa: PLR0913 - one parameter for each option
@@ -68,8 +68,8 @@ def memory(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Print what MODEL takes in memory: stored, loaded, with a KV cache, in training.
 
-    Activations, workspaces and the program itself come on top. Exit codes are those of audit
-    without findings.
+    Activations, workspaces and the program itself come on top. A config without weights is
+    enough. Exit codes are those of audit without findings.
     """
     with guarded():
         chosen = tuple(_dtype("--dtype", name) for name in dtypes or ())
@@ -84,20 +84,26 @@ def memory(  # noqa: PLR0913 - one parameter for each option
             target=target,
             source=source.value,
             token=token,
-            depth=0,
+            depth=_TO_LAYERS,
             say=talk(quiet=quiet),
         )
         width, color = terminal()
         code = CLEAN
         for outcome in outcomes_of(models, audited):
-            code = max(code, exit_code(outcome, FailOn.NEVER))
+            by_config = isinstance(outcome, Unaudited) and outcome.reason is Reason.NO_WEIGHTS
+            if not (by_config and outcome.expected):  # a config is enough
+                code = max(code, exit_code(outcome, FailOn.NEVER))
             if form is TextFormat.JSON:
                 put(shown.as_json(outcome, use))
             elif outcome.observed or outcome.expected:
                 put(shown.render(outcome, use, width=width, color=color))
-            if isinstance(outcome, Unaudited):
+            if isinstance(outcome, Unaudited) and not (by_config and outcome.expected):
                 say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
     raise typer.Exit(code)
+
+
+# All modules down to the numbered layers.
+_TO_LAYERS = Depth(2**31, 0)
 
 
 def _dtype(option: str, name: str) -> str:

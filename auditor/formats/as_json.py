@@ -158,9 +158,11 @@ def _kv_cache(cache: KVCache | None) -> dict[str, Any] | None:
         return None
     return {
         "elements_per_token": cache.per_token,
-        "expanded_per_token": cache.expanded_per_token,
+        "states": cache.states,
+        "wide_states": cache.wide_states,
         "cross_per_token": cache.cross,
-        "layers": [_fields(one, ("layer", "elements", "window")) for one in cache.layers],
+        "frames": cache.frames,
+        "layers": [one._asdict() for one in cache.layers],
     }
 
 

@@ -4,8 +4,8 @@ Activations, workspaces of kernels and the program itself come on top.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from auditor.formats.json_values import json_text
 from auditor.formats.tables import ByteCount, Heading, SimpleTable, styled_rows
 from auditor.formats.text import StyledLine, columns, lines_text, styled, wrapped
-from auditor.report import KVCache, Observed, Report, Unaudited
+from auditor.report import KVCache, ModuleRow, Observed, Report, Unaudited
 from auditor.tensors import DTYPE_BITS, FOUR_BIT
 
 _SCHEMA = 1
@@ -21,6 +21,7 @@ _BYTE = 8
 _LEAST_CACHE_BITS = 16  # narrower dtypes are for weights only; the cache then has 16 bits
 _CACHE = "BF16"
 _FOUR_BITS = 4
+BLOCK = 16  # tokens in a block of vLLM, unless --block-size changes it
 
 COMMON_DTYPES = ("F32", "BF16", "I8", FOUR_BIT)
 
@@ -41,15 +42,20 @@ class LoadingNeed(Struct, frozen=True, kw_only=True):
     norms in wider dtypes and store scales, so the results for I8 and 4-bit are lower bounds.
     cache = batch x tokens x sum over layers of (keys + values) x bits / 8: 2 x num_key_value_heads
     x head_dim elements a layer and token, as in "Efficiently Scaling Transformer Inference" (Pope
-    et al. 2022, arXiv 2211.05102, section 3.3) and in transformers' DynamicCache.
+    et al. 2022, arXiv 2211.05102, section 3.3) and in transformers' DynamicCache. Windows, states
+    and cross attention: see KVCache.
     """
 
     dtype: str
     bits: int
     weights: int
-    cache_dtype: str | None  # None: the model does not decode
+    largest_layer: int | None  # bytes
+    cache_dtype: str | None  # None: the model does not decode, or its cache is not known
     cache_per_token: int | None  # bytes per token of one sequence, while no window is full
+    cache_states: int | None  # bytes of one sequence, whatever the number of tokens
     cache: int | None  # bytes of all tokens of all sequences; None: no context given
+    static_cache: int | None  # likewise, in transformers' StaticCache
+    paged_cache: int | None  # likewise, in blocks as vLLM allocates; None: not known
 
     @property
     def total(self) -> int:
@@ -98,7 +104,7 @@ def loading_needs(outcome: Report | Unaudited, use: Use) -> tuple[LoadingNeed, .
     parameters, cache = parameters_loaded(outcome), outcome.kv_cache
     if parameters is None:
         return ()
-    elements = use.batch * cache.elements(use.context) if cache and use.context else None
+    layer = largest_layer(outcome.modules)
     needs = []
     for dtype in use.dtypes:
         bits = bits_of(dtype)
@@ -108,12 +114,66 @@ def loading_needs(outcome: Report | Unaudited, use: Use) -> tuple[LoadingNeed, .
             dtype=dtype,
             bits=bits,
             weights=in_bytes(parameters, bits),
+            largest_layer=in_bytes(layer.parameters, bits) if layer else None,
             cache_dtype=cache_dtype if cache else None,
             cache_per_token=in_bytes(cache.per_token, width) if cache else None,
-            cache=None if elements is None else in_bytes(elements, width),
+            cache_states=_states(cache, width) if cache else None,
+            **_caches(cache, use, width),
         )
         needs.append(need)
     return tuple(needs)
+
+
+def _states(cache: KVCache, width: int) -> int:
+    narrow = in_bytes(cache.states + cache.fixed_cross, width)
+    return narrow + in_bytes(cache.wide_states, DTYPE_BITS["F32"])
+
+
+def _caches(cache: KVCache | None, use: Use, width: int) -> dict[str, int | None]:
+    """Return the bytes of the complete cache, by the field of LoadingNeed."""
+    if cache is None or use.context is None:
+        return dict.fromkeys(("cache", "static_cache", "paged_cache"))
+    wide = in_bytes(cache.wide_states, DTYPE_BITS["F32"])
+    paged = cache.paged(use.context, BLOCK)
+    return {
+        "cache": use.batch * (in_bytes(cache.elements(use.context), width) + wide),
+        "static_cache": use.batch
+        * (in_bytes(cache.elements(use.context, static=True), width) + wide),
+        "paged_cache": None if paged is None else use.batch * in_bytes(paged, width),
+    }
+
+
+class LargestLayer(NamedTuple):
+    """The largest module that is placed on one device as it is."""
+
+    name: str
+    parameters: int
+
+
+def largest_layer(rows: Iterable[ModuleRow]) -> LargestLayer | None:
+    """Return the largest layer as `accelerate estimate-memory` names it; None without modules.
+
+    accelerate splits a model into its modules, except those of `_no_split_modules`: in transformers
+    the numbered layers, and for encoders the `embeddings`.
+    """
+    sizes = {
+        row.prefix: row.parameters if row.expected is None else row.expected
+        for row in rows
+        if row.prefix
+    }
+    split = {prefix.rpartition(".")[0] for prefix in sizes}
+    whole = {prefix for prefix in sizes if _is_whole(prefix)}
+    candidates = [
+        LargestLayer(prefix, size)
+        for prefix, size in sizes.items()
+        if size is not None and (prefix in whole or prefix not in split)
+    ]
+    return max(candidates, key=lambda layer: layer.parameters, default=None)
+
+
+def _is_whole(prefix: str) -> bool:
+    last = prefix.rpartition(".")[2]
+    return last.isdecimal() or last == "embeddings"
 
 
 def bits_of(dtype: str) -> int:
@@ -143,11 +203,13 @@ def render(
         lines += (*_lines(_stored(outcome.observed)), ())
     needs = loading_needs(outcome, use)
     if needs:
-        lines += _lines(_loading(needs, use))
-        sentences = (*_parameters(outcome, needs), *_cache(outcome.kv_cache, needs, use))
+        lines += _lines(_loading(outcome, needs, use))
+        sentences = (*_parameters(outcome, needs), *_cache(outcome, needs))
         lines += (part for sentence in sentences for part in wrapped(sentence, width))
+        if use.context is not None and outcome.kv_cache:
+            lines += ((), *_lines(_kept(needs, use)))
         lines += ((), *_lines(_training(parameters_loaded(outcome) or 0)))
-        lines.append(styled("an estimate: every parameter is trained; activations come on top"))
+        lines += (part for sentence in _COUNTED for part in wrapped(sentence, width))
     return lines_text(lines, color=color)
 
 
@@ -175,14 +237,20 @@ def _stored(observed: Observed) -> SimpleTable:
     return SimpleTable("stored", names, tuple(rows))
 
 
-def _loading(needs: tuple[LoadingNeed, ...], use: Use) -> SimpleTable:
+def _loading(outcome: Report | Unaudited, needs: tuple[LoadingNeed, ...], use: Use) -> SimpleTable:
     """Return a table with a row for each dtype, and columns for the cache if the model decodes."""
-    names = ["loaded as", "bytes each", "bytes", "weights"]
-    if needs[0].cache_dtype is not None:
+    names = ["loaded as", "bytes each", "bytes", "weights", "largest layer"]
+    unknown = outcome.unknown_cache
+    if unknown:
+        names.append("cache")
+    elif needs[0].cache_dtype is not None:
         names += ["cache a token"] if use.context is None else ["cache", "both"]
     rows = []
     for need in needs:
         cells = [need.dtype, f"{need.bits / _BYTE:g}", need.weights, ByteCount(need.weights)]
+        cells.append(None if need.largest_layer is None else ByteCount(need.largest_layer))
+        if unknown:
+            cells.append(unknown)
         if need.cache is not None:
             cells += [ByteCount(need.cache), ByteCount(need.total)]
         elif need.cache_per_token is not None:
@@ -204,31 +272,56 @@ def _parameters(outcome: Report | Unaudited, needs: tuple[LoadingNeed, ...]) -> 
         yield "quantized weights take more: they have scales, and some tensors stay wider"
 
 
-def _cache(cache: KVCache | None, needs: tuple[LoadingNeed, ...], use: Use) -> Iterator[str]:
+def _cache(outcome: Report | Unaudited, needs: tuple[LoadingNeed, ...]) -> Iterator[str]:
+    layer = largest_layer(outcome.modules)
+    if layer is not None:
+        yield f"largest layer: {layer.name}, {layer.parameters:,} parameters"
+    cache = outcome.kv_cache
     if cache is None:
         return
     yield f"KV cache: {_layers(cache)} = {cache.per_token:,} elements a token"
-    dtype = needs[0].cache_dtype or ""
-    if cache.expanded_per_token != cache.per_token:
-        more = in_bytes(cache.expanded_per_token, bits_of(dtype))
-        yield f"  as transformers keeps it, keys and values written out: {more:,} bytes in {dtype}"
+    if cache.states or cache.wide_states:
+        yield (
+            f"  and states of convolutions and recurrences: {cache.states:,} elements"
+            + (f", {cache.wide_states:,} in F32" if cache.wide_states else "")
+        )
     if cache.cross:
-        yield f"  and {cache.cross:,} for each token of the encoder"
-    if use.context is not None:
-        yield f"  the cache of {use.context:,} tokens in {use.batch} sequence(s)"
+        fixed = f"; it has {cache.frames:,}" if cache.frames else ", which come on top"
+        yield f"  and {cache.cross:,} for each token of the encoder{fixed}"
     narrow = {need.dtype: need.cache_dtype for need in needs if need.cache_dtype != need.dtype}
     if narrow:
         yield f"  with {' and '.join(narrow)} weights in {next(iter(narrow.values()))}"
 
 
+def _kept(needs: tuple[LoadingNeed, ...], use: Use) -> SimpleTable:
+    """Return a table of the complete cache: a row for each way to keep it, and for each dtype."""
+    rows: dict[tuple[str, str | None], int | None] = {}
+    for need in needs:
+        rows["DynamicCache of transformers", need.cache_dtype] = need.cache
+        rows["StaticCache of transformers", need.cache_dtype] = need.static_cache
+        rows[f"vLLM, blocks of {BLOCK} tokens", need.cache_dtype] = need.paged_cache
+    title = f"{use.context or 0:,} tokens x {use.batch} sequence(s)"
+    cells = tuple(
+        (name, dtype, "not known" if size is None else size, size and ByteCount(size))
+        for (name, dtype), size in rows.items()
+    )
+    return SimpleTable("cache", (title, "cache in", "bytes", ""), cells)
+
+
 def _layers(cache: KVCache) -> str:
     """Return `32 layers x 2,048`, with a term for each combination of width and window."""
-    kinds = Counter((layer.elements, layer.window) for layer in cache.layers)
+    kinds = Counter((layer.elements, layer.window) for layer in cache.layers if layer.elements)
     parts = (
         f"{count} layers x {elements:,}" + (f" (window {window:,})" if window else "")
         for (elements, window), count in kinds.items()
     )
     return " + ".join(parts) or "no layer attends"
+
+
+_COUNTED = (
+    "counted: weights (mixed: also in 16 bits), gradients and both moments of every parameter",
+    "not counted: activations, which grow with batch and tokens, buffers, and the program itself",
+)
 
 
 def _training(parameters: int) -> SimpleTable:
@@ -247,6 +340,7 @@ def _training(parameters: int) -> SimpleTable:
 def as_json(outcome: Report | Unaudited, use: Use | None = None) -> str:
     """Return the tables as one JSON object on one line, all sizes in bytes."""
     use = use or Use()
+    layer = largest_layer(outcome.modules)
     observed, expected, count = outcome.observed, outcome.expected, parameters_loaded(outcome)
     document = {
         "schema": _SCHEMA,
@@ -262,6 +356,8 @@ def as_json(outcome: Report | Unaudited, use: Use | None = None) -> str:
         "context": use.context,
         "batch": use.batch,
         "loaded": [asdict(need) | {"total": need.total} for need in loading_needs(outcome, use)],
+        "largest_layer": layer and layer._asdict(),
+        "cache_unknown": outcome.unknown_cache,
         "training_estimate": [] if count is None else [_object(need, count) for need in TRAINING],
     }
     return json_text(document) + "\n"

@@ -16,10 +16,12 @@ from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
+from auditor.analytic.kv_cache import KVCache
 from auditor.analytic.loading import Loading
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import described, named, quoted
 from auditor.oracle import loading_rules
+from auditor.oracle.measured_cache import measured_cache
 
 # Keys that shape no tensor, but can make the library fetch code or weights, or pack tensors.
 _DROPPED = re.compile(r"implementation|pretrained_backbone|^quantization_config$|^(torch_)?dtype$")
@@ -61,12 +63,14 @@ def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
         model.tie_weights()
         tensors = tuple(_tensors(model))
         loading = loading_rules.loading_of_model(model, shapes, (tensor.name for tensor in tensors))
+        cache = measured_cache(model)
     return summed_expectation(
         target,
         model_type=type(model.config).model_type,
         prefix=model.base_model_prefix or "",
         tensors=tensors,
         loading=loading,
+        cache=cache,
     )
 
 
@@ -77,6 +81,7 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
     prefix: str,
     tensors: tuple[ExpectedTensor, ...],
     loading: Loading,
+    cache: KVCache | None = None,
     library: str | None = None,
 ) -> Expectation:
     """Return an expectation of these tensors, with the number of parameters of each module."""
@@ -93,6 +98,7 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
         formula=str(counts[""]),
         legend=(),
         loading=loading,
+        cache=cache,
     )
 
 

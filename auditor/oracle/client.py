@@ -16,7 +16,7 @@ from threading import Lock
 from typing import IO, Any, NamedTuple, cast
 
 from auditor import oracle
-from auditor.analytic import Config, Expectation, expectation, loading
+from auditor.analytic import Config, Expectation, expectation, kv_cache, loading
 from auditor.analytic.catalogue import Sibling
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.machine import every_cpu
@@ -101,7 +101,7 @@ def _code() -> str:
     """Return a digest of the source files on which answers depend: the oracle and its records."""
     digest = sha256()
     own = sorted(Path(oracle.__file__).parent.glob("*.py"))
-    written = (expectation, loading)
+    written = (expectation, kv_cache, loading)
     for path in (*own, *(Path(one.__file__ or "") for one in written)):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from auditor.analytic import Expectation, ExpectedTensor
+from auditor.analytic.kv_cache import KVCache
 from auditor.analytic.loading import Loading
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle.build import build_expectation, one_line, summed_expectation
@@ -80,11 +81,12 @@ class _Answer(Struct, frozen=True):
     prefix: str
     tensors: tuple[ExpectedTensor, ...]
     loading: Loading
+    cache: KVCache | None = None
 
 
 def to_json(built: Expectation) -> dict[str, Any]:
     """Encode an expectation; `from_json` decodes it."""
-    answer = _Answer(built.model_type, built.prefix, built.tensors, built.loading)
+    answer = _Answer(built.model_type, built.prefix, built.tensors, built.loading, built.cache)
     document: dict[str, Any] = to_builtins(answer, enc_hook=dict)
     return document
 
@@ -103,5 +105,6 @@ def from_json(answer: object, target: str, library: str) -> Expectation | None:
         prefix=decoded.prefix,
         tensors=decoded.tensors,
         loading=decoded.loading,
+        cache=decoded.cache,
         library=library,
     )

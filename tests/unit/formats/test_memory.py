@@ -10,9 +10,17 @@ from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.examples import config_alone, gated
 
 from auditor.analytic.kv_cache import KVCache, LayerCache
-from auditor.formats.memory import Use, as_json, bits_of, in_bytes, loading_needs, render
+from auditor.formats.memory import (
+    Use,
+    as_json,
+    bits_of,
+    in_bytes,
+    largest_layer,
+    loading_needs,
+    render,
+)
 from auditor.formats.text import size
-from auditor.reconciler.rows import Weights
+from auditor.reconciler.rows import ModuleRow, Weights
 from auditor.tensors import DTYPE_BITS
 
 GIB = 2**30
@@ -50,7 +58,7 @@ def llama_3_8b(**changes):
     """8,030,261,248 parameters (Llama Team 2024); 8 key and value heads of 128 in 32 layers."""
     outcome = config_alone()
     expected = replace(outcome.expected, parameters=8_030_261_248)
-    layers = tuple(LayerCache(n, 2 * 8 * 128, None, 2 * 8 * 128) for n in range(32))
+    layers = tuple(LayerCache(n, 2 * 8 * 128) for n in range(32))
     return replace(outcome, expected=expected, kv_cache=KVCache(layers=layers), **changes)
 
 
@@ -83,7 +91,7 @@ def test_training_takes_the_bytes_of_its_sources():
     for one in said:
         assert one["total"] == one["weights"] + one["gradients"] + one["adam"]
         assert one["total"] == one["bytes_per_parameter"] * 8_030_261_248
-    assert "an estimate" in shown(llama_3_8b())
+    assert "not counted: activations" in shown(llama_3_8b())
 
 
 @given(st.integers(0, 2**50), st.sampled_from([*DTYPE_BITS, "4-bit"]))
@@ -93,28 +101,57 @@ def test_bytes_hold_all_bits_and_no_byte_more(numbers, dtype):
 
 
 def test_a_cache_is_shown_layer_by_layer_where_they_differ_and_for_a_context():
-    layers = (LayerCache(0, 8, 4, 8), LayerCache(1, 8, None, 8), LayerCache(2, 8, None, 8))
+    layers = (LayerCache(0, 8, 4), LayerCache(1, 8), LayerCache(2, 8))
     outcome = replace(packed(), kv_cache=KVCache(layers=layers, cross=5))
     lines = shown(outcome, context=10, batch=2, dtypes=("BF16",))
     assert "1 layers x 8 (window 4) + 2 layers x 8 = 24 elements a token" in lines
     assert "and 5 for each token of the encoder" in lines
-    # (4 tokens in the window + 2 x 10) x 8 elements x 2 bytes x 2 sequences
+    # (3 tokens before the next in a window of 4 + 2 x 10) x 8 elements x 2 bytes x 2 sequences
     [found] = loading_needs(outcome, Use(dtypes=("BF16",), context=10, batch=2))
-    assert found.cache == 768
-    assert "the cache of 10 tokens in 2 sequence(s)" in lines
+    assert found.cache == 736
+    assert (found.static_cache, found.paged_cache) == (768, None)
+    assert "10 tokens x 2 sequence(s)" in lines
 
 
-def test_latent_attention_written_out_has_a_separate_line():
-    outcome = replace(packed(), kv_cache=KVCache(layers=(LayerCache(0, 8, None, 64),)))
-    assert "keys and values written out: 128 bytes in BF16" in shown(outcome, dtypes=("BF16",))
+def test_states_in_f32_take_four_bytes_whatever_the_dtype_of_the_cache():
+    outcome = replace(packed(), kv_cache=KVCache(layers=(LayerCache(0, 0, None, 5, 7),)))
+    [found] = loading_needs(outcome, Use(dtypes=("BF16",), context=9, batch=3))
+    assert (found.cache_states, found.cache) == (2 * 5 + 4 * 7, 3 * (2 * 5 + 4 * 7))
+    assert "5 elements, 7 in F32" in shown(outcome)
+
+
+def test_a_decoder_whose_cache_is_not_known_says_so():
+    outcome = replace(packed(), target="RwkvForCausalLM", model_type="rwkv")
+    assert shown(outcome).count("not known for rwkv") == 4
+    assert json.loads(as_json(outcome))["cache_unknown"] == "not known for rwkv"
+
+
+def row(prefix, parameters):
+    tally = dict.fromkeys(ModuleRow.__struct_fields__)
+    return ModuleRow(**tally | {"prefix": prefix, "parameters": parameters})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "name"),
+    [
+        ({"": 9, "wte": 5, "h": 4, "h.0": 2, "h.1": 2}, "wte"),
+        ({"": 9, "wte": 3, "h": 6, "h.0": 5, "h.0.mlp": 4, "h.1": 1}, "h.0"),
+        ({"": 9, "embeddings": 5, "embeddings.word": 3, "layer": 4, "layer.0": 4}, "embeddings"),
+    ],
+)
+def test_the_largest_layer_is_a_numbered_layer_or_a_module_outside(sizes, name):
+    assert largest_layer(row(*size) for size in sizes.items()) == (name, sizes[name])
 
 
 def test_text_and_json_agree():
     outcome = llama_3_8b()
     text = shown(outcome, context=8192)
+    flat = " ".join(text.split())
     for row in json.loads(as_json(outcome, Use(context=8192)))["loaded"]:
         assert f"{row['weights']:,} {size(row['weights'])} " in " ".join(text.split())
-        assert f"{size(row['cache'])} {size(row['total'])}" in " ".join(text.split())
+        assert f"{size(row['cache'])} {size(row['total'])}" in flat
+        for kept in ("cache", "static_cache", "paged_cache"):
+            assert f"{row['cache_dtype']} {row[kept]:,} {size(row[kept])}" in flat
 
 
 def test_nothing_is_made_up_where_nothing_is_known():

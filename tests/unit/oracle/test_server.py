@@ -54,7 +54,8 @@ def test_a_broken_part_makes_no_answer(key, broken):
     if key == "tensors" and broken == []:
         return  # there may be none
     text = key in {"model_type", "prefix"} and isinstance(broken, str)
-    assert (from_json({**answer, key: broken}, "Model", "x") is None) is not text
+    valid = text or (key == "cache" and broken is None)  # the cache may be unknown
+    assert (from_json({**answer, key: broken}, "Model", "x") is None) is not valid
 
 
 @pytest.mark.parametrize("key", to_json(made())["loading"])
