@@ -66,11 +66,11 @@ class NotImplied(NamedTuple):
     choice: TargetChoice | None = None
 
 
-def _oracle() -> "Oracle | None":
-    """Return the oracle if transformers is installed."""
+def _oracle(library: str = "transformers") -> "Oracle | None":
+    """Return the oracle of a library if it is installed."""
     from auditor.oracle import client  # noqa: PLC0415 - 10 ms, and most audits have a closed form
 
-    return client.available_oracle()
+    return client.available_oracle(library)
 
 
 def classes_of_type(model_type: str) -> tuple[str, ...]:
@@ -91,6 +91,8 @@ def expectation_of(
     `stored` returns the names in the files, or None without files; they decide whether a head that
     the config does not tie is a separate tensor.
     """
+    if of_library := library_class(config):
+        return _of_library(config, of_library)
     implied = _implied(config, target, loader)
     if isinstance(implied, NotImplied):
         return implied
@@ -135,16 +137,50 @@ def expectation_of_module(config: Config, kind: str) -> Implied | NotImplied:
     return Implied(expectation, FamilyExpectations(declared=expectation, siblings=lambda: ()))
 
 
-def refusal_of_diffusers(config: Config) -> SourceError | None:
-    """Return why a diffusers config has no expectation; None for a config of transformers.
+class LibraryClass(NamedTuple):
+    """A class of a library that has other configs than transformers."""
 
-    transformers writes no `_class_name`, and diffusers neither model_type nor architectures.
+    library: str  # "diffusers", or "timm", whose classes are architectures
+    name: str
+
+
+def library_class(config: Config) -> LibraryClass | None:
+    """Return the class that a config of diffusers or timm declares; None for other configs.
+
+    transformers writes neither `_class_name` nor `architecture`; diffusers and timm write neither
+    model_type nor architectures.
     """
-    kind = config.values.get("_class_name")
-    if not isinstance(kind, str) or config.model_type or config.architectures:
+    if config.model_type or config.architectures:
         return None
-    detail = f"no closed form is known for {quoted(kind)}, a class of diffusers"
-    return SourceError(Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled")
+    keys = {"_class_name": "diffusers", "architecture": "timm"}
+    names = ((library, config.values.get(key)) for key, library in keys.items())
+    return next((LibraryClass(each, name) for each, name in names if isinstance(name, str)), None)
+
+
+def _of_library(config: Config, of: LibraryClass) -> Implied | NotImplied:
+    """Return the expectation for a class of diffusers or timm: by the table, else by the oracle."""
+    try:
+        expectation = _expect_of_library(config, of)
+    except (CheckpointError, SourceError) as error:
+        return NotImplied(error)
+    return Implied(expectation, FamilyExpectations(declared=expectation, siblings=lambda: ()))
+
+
+def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
+    reason = f"no closed form is known for {quoted(of.name)}, a class of diffusers"
+    if of.library == "timm":
+        from auditor.analytic.timm_table import expect_timm  # noqa: PLC0415 - few are of timm
+
+        try:
+            return expect_timm(config, of.name)
+        except SourceError as error:
+            reason = str(error)
+    oracle = _oracle(of.library)
+    if oracle is None:
+        hint = f"pip install 'hf-audit[{of.library}]' lets {of.library} build it if it has it"
+        detail = f"{reason}: it is tallied, not reconciled; {hint}"
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
+    return oracle.expect(config, of.name)
 
 
 def _expect_by(
@@ -225,7 +261,8 @@ class Opinion(NamedTuple):
 
 def second_opinion(config: Config, expectation: Expectation) -> Opinion:
     """Compare a closed form with the oracle."""
-    oracle = _oracle()
+    of_library = library_class(config)
+    oracle = _oracle(of_library.library) if of_library else _oracle()
     if oracle is None or expectation.by == "oracle":
         return Opinion(unchecked=("a second opinion: there is only one to be had",))
     try:
