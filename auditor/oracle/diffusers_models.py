@@ -1,10 +1,11 @@
 """Build a model of diffusers on torch's meta device, and list its tensors, without weights."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
-from auditor.analytic.loading import Loading
+from auditor.analytic.loading import Loading, Rule
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.oracle.build import (
@@ -48,8 +49,25 @@ def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
         model_type="",
         prefix="",
         tensors=tuple(state_tensors(model)),
-        loading=Loading(legacy=(), silent=tuple(sorted(unexpected))),
+        loading=Loading(
+            renames=tuple(_renames(model)), legacy=(), silent=tuple(sorted(unexpected))
+        ),
     )
+
+
+# The names that attention had in diffusers before 0.12 -> the current ones.
+_ATTENTION = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
+
+
+def _renames(model: Any) -> Iterator[Rule]:
+    """Yield the renames that loading applies in blocks that older versions wrote, as in VAEs."""
+    blocks = [
+        re.escape(path)
+        for path, module in model.named_modules()
+        if getattr(module, "_from_deprecated_attn_block", False)
+    ]
+    for older, name in _ATTENTION.items() if blocks else ():
+        yield Rule((rf"^({'|'.join(blocks)})\.{older}\.",), (rf"\1.{name}.",))
 
 
 def state_tensors(model: Any) -> Iterator[ExpectedTensor]:
