@@ -1,8 +1,8 @@
 """Write auditor/data/timm.zip: the tensors of every architecture of timm, by family.
 
 A member for each file of timm's models: `{"nodes": [...], "forms": {architecture: [form, ...]}}`,
-as `auditor/analytic/timm_table.py` reads it. A form holds for a global_pool and, in networks of a
-fixed size, for an input size: those of timm's own pretrained_cfgs. Each is built on the meta device
+as `auditor/analytic/timm_table.py` reads it. In networks of a fixed size, a form holds for an input
+size of timm's own pretrained_cfgs. Each is built on the meta device
 with other numbers of classes and channels and without a head; an axis that moves with one of them,
 and in proportion, is written as its multiple, and a form of which another axis moves is left out.
 """
@@ -31,9 +31,9 @@ MOVED = {"n": (1000, 2009), "c": (3, 5)}  # the numbers of classes and of channe
 
 
 class Form(NamedTuple):
-    """The tensors of an architecture, and the letters of what cannot be other than by default."""
+    """The tensors of an architecture, and letters that `timm_table.py` explains."""
 
-    fixed: str  # of "n", "c" and "0", a model without a head
+    letters: str
     rows: list[Row]
 
 
@@ -43,14 +43,17 @@ def form_of(config: Mapping[str, Any]) -> Form | None:
     default = _inventory(config, classes, channels)
     if default is None:
         return None
-    moved, fixed = _inventory(config, many, more), ""
+    moved, letters = _inventory(config, many, more), ""
     if moved is None:
-        moved, fixed = _inventory(config, many, channels), "c"
-    return form_of_inventories(default, moved, _inventory(config, 0, channels), fixed)
+        moved, letters = _inventory(config, many, channels), "c"
+    unfixed = {**config, "pretrained_cfg": {"input_size": (3, 224, 224)}}
+    if size_of(config["pretrained_cfg"]) and _inventory(unfixed, classes, channels) == default:
+        letters += "s"
+    return form_of_inventories(default, moved, _inventory(config, 0, channels), letters)
 
 
 def form_of_inventories(
-    default: Inventory, moved: Inventory | None, headless: Inventory | None, fixed: str
+    default: Inventory, moved: Inventory | None, headless: Inventory | None, letters: str
 ) -> Form | None:
     """Return the form by three builds; an uppercase role is of the head, which 0 classes lack."""
     if moved is None or moved.keys() != default.keys():
@@ -66,8 +69,8 @@ def form_of_inventories(
     if headless is None or any(
         name not in default or default[name].shape != one.shape for name, one in headless.items()
     ):
-        fixed += "0"
-    return Form(fixed, rows)
+        letters += "0"
+    return Form(letters, rows)
 
 
 def _axis(old: int, new: int) -> int | str | None:
@@ -144,21 +147,20 @@ def _runs(children: list[tuple[str, int]]) -> Iterator[tuple[str, int]]:
 
 
 def configs_of(architecture: str) -> list[dict[str, Any]]:
-    """Return a config for each global_pool and fixed size of an architecture's pretrained_cfgs."""
+    """Return a config for each fixed size of an architecture's pretrained_cfgs."""
     from timm.models import get_arch_pretrained_cfgs  # noqa: PLC0415 - seconds
 
     distinct = {}
     for source in get_arch_pretrained_cfgs(architecture).values():
         values = source.to_dict()
-        distinct.setdefault(
-            key_of(values), {"architecture": architecture, "pretrained_cfg": values}
-        )
+        config = {"architecture": architecture, "pretrained_cfg": values}
+        distinct.setdefault(size_of(values), config)
     return list(distinct.values())
 
 
-def key_of(source: Mapping[str, Any]) -> tuple[str | None, tuple[int, ...] | None]:
-    size = tuple(source["input_size"][1:]) if source.get("fixed_input_size") else None
-    return source.get("global_pool"), size
+def size_of(source: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return the height and width of a network of a fixed size; None for other networks."""
+    return tuple(source["input_size"][1:]) if source.get("fixed_input_size") else None
 
 
 def family_of(module: str) -> dict[str, Any]:
@@ -170,8 +172,8 @@ def family_of(module: str) -> dict[str, Any]:
         of_one = []
         for config in configs_of(architecture):
             if form := form_of(config):
-                key = key_of(config["pretrained_cfg"])
-                of_one.append([*key, form.fixed, nodes.add(form.rows)])
+                size = size_of(config["pretrained_cfg"])
+                of_one.append([size, form.letters, nodes.add(form.rows)])
         if of_one:
             forms[architecture] = of_one
     return {"nodes": nodes.listed, "forms": forms}

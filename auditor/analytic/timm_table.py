@@ -1,7 +1,7 @@
 """The tensors of timm's architectures, from a table that `tools/rebuild_timm.py` writes.
 
 timm builds a network from the `architecture` of config.json, its `num_classes`, and of
-`pretrained_cfg` the channels of `input_size`, `global_pool`, and the input size if it is fixed.
+`pretrained_cfg` the channels of `input_size`, and the input size if it is fixed.
 """
 
 import json
@@ -17,7 +17,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, Symbol
 from auditor.analytic.listing import inventory
-from auditor.analytic.loading import Loading
+from auditor.analytic.loading import PLAIN, Loading
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
 
@@ -33,12 +33,31 @@ _DEFAULTS: Mapping[str, object] = MappingProxyType(
 
 
 class _Form(NamedTuple):
-    """The tensors of one architecture, for one global_pool and one fixed input size."""
+    """The tensors of one architecture, for one input size where that is fixed."""
 
-    global_pool: str | None
     size: list[int] | None  # None: of any size
-    fixed: str  # letters of what must be timm's default: c for channels, 0 for a model with a head
+    # c: of three channels only; 0: with a head only; s: of the same tensors if no size is fixed
+    letters: str
     root: int  # the node of the model
+
+
+# The classes of transformers around a network of timm: whether they have its head.
+WRAPPER = "timm_wrapper"
+_HEADS = MappingProxyType({"TimmWrapperModel": False, "TimmWrapperForImageClassification": True})
+
+
+def expect_wrapped(config: Config, target: str) -> Expectation:
+    """Return the tensors of a class of timm_wrapper, which builds timm's default network.
+
+    Raise the errors of `expect_timm`.
+    """
+    architecture, classes = config.values.get("architecture"), config.values.get("num_classes")
+    if target not in _HEADS or not isinstance(architecture, str) or type(classes) is not int:
+        raise _unknown(f"{quoted(target)} of {WRAPPER} without architecture and num_classes")
+    name = architecture.partition(".")[0]  # what follows is the tag of pretrained weights
+    arguments = {"model_args": config.values.get("model_args")}
+    inner = Config(values={"num_classes": classes if _HEADS[target] else 0, **arguments})
+    return _expectation(inner, name, target)
 
 
 def expect_timm(config: Config, architecture: str) -> Expectation:
@@ -47,6 +66,11 @@ def expect_timm(config: Config, architecture: str) -> Expectation:
     Raise SourceError for what the table does not have, and CheckpointError for a value that timm
     cannot build.
     """
+    return _expectation(config, architecture, None)
+
+
+def _expectation(config: Config, architecture: str, wrapper: str | None) -> Expectation:
+    """Return the expectation of an architecture, inside a class of transformers if given."""
     index = _member("index")
     family = index["families"].get(architecture)
     if family is None:
@@ -55,6 +79,8 @@ def expect_timm(config: Config, architecture: str) -> Expectation:
         raise _unknown(f"{quoted(architecture)} of timm with model_args")
     keys, table = _Keys.of(config), _member(family)
     forms = [_Form(*form) for form in table["forms"][architecture]]
+    if wrapper:  # it does not read pretrained_cfg: timm's own default is the first form
+        keys = keys._replace(size=forms[0].size)
     outside = [keys.outside(form) for form in forms]
     if None not in outside:
         raise _unknown(f"{quoted(architecture)} of timm with {outside[0]}")
@@ -62,18 +88,20 @@ def expect_timm(config: Config, architecture: str) -> Expectation:
     tree = nodes.block(forms[outside.index(None)].root)
     if not isinstance(tree, Module):
         raise CheckpointError(f"{architecture} with num_classes 0 has no tensors")
+    if wrapper:
+        tree = Module((("timm_model", tree),))
     listed = inventory(tree, {})
     return Expectation(
-        target=architecture,
-        model_type="timm",
-        prefix="",
+        target=wrapper or architecture,
+        model_type=WRAPPER if wrapper else "timm",
+        prefix="timm_model" if wrapper else "",
         by="closed-form",
         library=index["library"],
         listed=listed,
         parameters=listed.total.value,
         formula=str(listed.total),
         legend=tuple(sorted(symbols(tree), key=lambda symbol: symbol.letter)),
-        loading=Loading(legacy=()),
+        loading=PLAIN if wrapper else Loading(legacy=()),
         defaults=("num_classes",) if keys.classes.default else (),
     )
 
@@ -96,15 +124,14 @@ class _Keys(NamedTuple):
 
     classes: Symbol
     channels: int
-    global_pool: object
+    global_pool: object  # of pretrained_cfg, where current versions of timm refuse it
     size: object  # None: not fixed
     path: str  # of pretrained_cfg, with its dot
 
     @classmethod
     def of(cls, config: Config) -> "_Keys":
         values = config.values
-        # Configs of older versions are one dict.
-        source = values.get("pretrained_cfg", values)
+        source = values.get("pretrained_cfg", values)  # older configs are one dict
         path = "pretrained_cfg." if "pretrained_cfg" in values else ""
         if not isinstance(source, Mapping):
             raise CheckpointError(f"pretrained_cfg is {described(source)}, expected an object")
@@ -121,21 +148,21 @@ class _Keys(NamedTuple):
         return cls(
             Symbol("C", "num_classes", classes, is_default),
             size[0],
-            given.get("global_pool"),
+            given.get("global_pool") if path else None,
             size[1:] if given["fixed_input_size"] else None,
             path,
         )
 
     def outside(self, form: _Form) -> str | None:
         """Return the key of which the form does not have the value; None if it has all."""
-        if self.global_pool != form.global_pool:
+        if self.global_pool is not None:
             return f"{self.path}global_pool {described(self.global_pool)}"
-        if self.size != form.size:
+        if self.size != form.size and not (self.size is None and "s" in form.letters):
             size = "that is not fixed" if self.size is None else described(self.size)
             return f"{self.path}input_size {size}"
-        if "c" in form.fixed and self.channels != _CHANNELS:
+        if "c" in form.letters and self.channels != _CHANNELS:
             return f"{self.path}input_size of {self.channels} channels"
-        if "0" in form.fixed and self.classes.value == 0:
+        if "0" in form.letters and self.classes.value == 0:
             return "num_classes 0"
         return None
 

@@ -91,7 +91,8 @@ def expectation_of(
     `stored` returns the names in the files, or None without files; they decide whether a head that
     the config does not tie is a separate tensor.
     """
-    if of_library := library_class(config):
+    of_library = library_class(config)
+    if of_library and target in {None, of_library.name}:
         return _of_library(config, of_library)
     implied = _implied(config, target, loader)
     if isinstance(implied, NotImplied):
@@ -137,19 +138,24 @@ def expectation_of_module(config: Config, kind: str) -> Implied | NotImplied:
     return Implied(expectation, FamilyExpectations(declared=expectation, siblings=lambda: ()))
 
 
+WRAPPER = "timm_wrapper"  # the model type of transformers' classes around a network of timm
+
+
 class LibraryClass(NamedTuple):
     """A class of a library that has other configs than transformers."""
 
-    library: str  # "diffusers", or "timm", whose classes are architectures
+    library: str  # "diffusers", "timm", whose classes are architectures, or "transformers"
     name: str
 
 
 def library_class(config: Config) -> LibraryClass | None:
     """Return the class that a config of diffusers or timm declares; None for other configs.
 
-    transformers writes neither `_class_name` nor `architecture`; diffusers and timm write neither
-    model_type nor architectures.
+    transformers writes neither `_class_name` nor `architecture`, except for its wrapper of timm;
+    diffusers and timm write neither model_type nor architectures.
     """
+    if config.model_type == WRAPPER and config.architectures:
+        return LibraryClass("transformers", config.architectures[0])
     if config.model_type or config.architectures:
         return None
     keys = {"_class_name": "diffusers", "architecture": "timm"}
@@ -168,16 +174,18 @@ def _of_library(config: Config, of: LibraryClass) -> Implied | NotImplied:
 
 def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
     reason = f"no closed form is known for {quoted(of.name)}, a class of diffusers"
-    if of.library == "timm":
-        from auditor.analytic.timm_table import expect_timm  # noqa: PLC0415 - few are of timm
+    if of.library != "diffusers":
+        from auditor.analytic import timm_table  # noqa: PLC0415 - few are of timm
 
+        expect = timm_table.expect_timm if of.library == "timm" else timm_table.expect_wrapped
         try:
-            return expect_timm(config, of.name)
+            return expect(config, of.name)
         except SourceError as error:
             reason = str(error)
     oracle = _oracle(of.library)
     if oracle is None:
-        hint = f"pip install 'hf-audit[{of.library}]' lets {of.library} build it if it has it"
+        extra = {"transformers": "oracle,timm"}.get(of.library, of.library)
+        hint = f"pip install 'hf-audit[{extra}]' lets {of.library} build it if it has it"
         detail = f"{reason}: it is tallied, not reconciled; {hint}"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
     return oracle.expect(config, of.name)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.libraries import needs, with_timm
 
 from auditor.analytic import Config
-from auditor.analytic.timm_table import expect_timm
+from auditor.analytic.timm_table import expect_timm, expect_wrapped
 from auditor.errors import SourceError
 from auditor.oracle.inventory import inventory
 
@@ -46,6 +46,20 @@ def test_the_table_is_what_timm_builds(data, classes, channels):
     built = inventory("timm", config["architecture"], config)
     assert {*found.tensors} == {*built.tensors}
     assert found.parameters == built.parameters
+
+
+@pytest.mark.parametrize("target", ["TimmWrapperModel", "TimmWrapperForImageClassification"])
+@pytest.mark.parametrize("architecture", ["resnet18", "vit_tiny_patch16_224", "convnext_atto"])
+def test_the_wrapper_of_transformers_has_the_tensors_of_timm(target, architecture):
+    with_timm()
+    labels = {"num_classes": 7, "label_names": [str(number) for number in range(7)]}
+    config = {"model_type": "timm_wrapper", "architecture": architecture, **labels}
+    found = expect_wrapped(Config(values=config), target)
+    built = inventory("transformers", target, config)
+    optional = {one.name for one in found.tensors if one.role.optional}
+    assert {one for one in found.tensors if one.name not in optional} == {
+        one for one in built.tensors if one.name not in optional
+    }
 
 
 def test_the_tool_writes_the_table():

@@ -50,6 +50,12 @@ def test_the_head_has_a_row_for_each_class_and_the_stem_a_slice_for_each_channel
     assert shapes["conv1.weight"] == (64, 1, 7, 7)
 
 
+def test_an_older_config_without_pretrained_cfg_is_of_the_default_size():
+    older = {"architecture": "vit_base_patch16_224", "num_classes": 1000, "global_pool": "token"}
+    found = expect_timm(Config(values=older), "vit_base_patch16_224")
+    assert found.parameters == PUBLISHED["vit_base_patch16_224"]
+
+
 def test_a_model_without_classes_has_no_head():
     [gone] = {one.name.partition(".")[0] for one in expected("resnet50").tensors} - {
         one.name.partition(".")[0] for one in expected("resnet50", num_classes=0).tensors
@@ -137,3 +143,22 @@ def test_a_checkpoint_of_timm_gets_a_verdict(tmp_path, change, kinds):
     assert outcome.expected.library.startswith("timm ")
     alarms = {one.kind for one in outcome.findings if one.severity != "info"}
     assert alarms == kinds
+
+
+@pytest.mark.parametrize("prefix", ["timm_model.", ""])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_the_wrapper_of_transformers_gets_a_verdict(tmp_path, prefix, lost):
+    written(tmp_path, lambda _: None)
+    tensors = {
+        f"{prefix}{one.name}": ("I64" if one.role is Role.LEGACY else "F32", one.shape)
+        for one in expected("resnet18", num_classes=5).tensors[lost:]
+    }
+    config = {"architectures": ["TimmWrapperForImageClassification"], "num_classes": 5}
+    config |= {"model_type": "timm_wrapper", "architecture": "resnet18"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(safetensors_bytes(tensors))
+    outcome = audit(str(tmp_path))
+    assert outcome.target == "TimmWrapperForImageClassification"
+    assert outcome.expected.library.startswith("timm ")
+    alarms = [one.kind for one in outcome.findings if one.severity != "info"]
+    assert alarms == ["missing"] * lost
