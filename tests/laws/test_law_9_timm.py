@@ -4,7 +4,7 @@ import json
 from zipfile import ZipFile
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.libraries import needs, with_timm
 
@@ -14,6 +14,8 @@ from auditor.errors import SourceError
 from auditor.oracle.inventory import inventory
 
 pytestmark = [pytest.mark.oracle, needs("timm")]
+
+IMAGES = "TimmWrapperForImageClassification"
 
 
 def config_of(pretrained: str) -> dict:
@@ -48,18 +50,36 @@ def test_the_table_is_what_timm_builds(data, classes, channels):
     assert found.parameters == built.parameters
 
 
-@pytest.mark.parametrize("target", ["TimmWrapperModel", "TimmWrapperForImageClassification"])
-@pytest.mark.parametrize("architecture", ["resnet18", "vit_tiny_patch16_224", "convnext_atto"])
-def test_the_wrapper_of_transformers_has_the_tensors_of_timm(target, architecture):
-    with_timm()
-    labels = {"num_classes": 7, "label_names": [str(number) for number in range(7)]}
-    config = {"model_type": "timm_wrapper", "architecture": architecture, **labels}
-    found = expect_wrapped(Config(values=config), target)
-    built = inventory("transformers", target, config)
-    optional = {one.name for one in found.tensors if one.role.optional}
-    assert {one for one in found.tensors if one.name not in optional} == {
-        one for one in built.tensors if one.name not in optional
-    }
+@given(data=st.data(), target=st.sampled_from(["TimmWrapperModel", *[IMAGES] * 2]))
+@settings(max_examples=20)
+def test_the_wrapper_has_what_it_asks_timm_for(data, target):
+    """transformers builds it only beside torchvision; this is the call in its source."""
+    architecture = data.draw(names()).partition(".")[0]
+    config = {"architecture": architecture, "num_classes": 7}
+    try:
+        found = expect_wrapped(Config(values=config), target)
+    except SourceError:
+        return
+    import timm  # noqa: PLC0415 - seconds
+    import torch  # noqa: PLC0415 - likewise
+
+    with torch.device("meta"):
+        built = timm.create_model(architecture, num_classes=7 if target == IMAGES else 0)
+    names_built = {f"timm_model.{name}" for name in built.state_dict()}
+    assert {one.name for one in found.tensors} == names_built
+    assert found.parameters == sum(one.numel() for one in built.parameters())
+
+
+@given(data=st.data())
+@settings(max_examples=20)
+def test_an_older_config_is_what_timm_builds(data):
+    architecture = data.draw(names()).partition(".")[0]
+    config = {"architecture": architecture, "num_classes": 7}
+    try:
+        found = expect_timm(Config(values=config), architecture)
+    except SourceError:
+        return
+    assert {*found.tensors} == {*inventory("timm", architecture, config).tensors}
 
 
 def test_the_tool_writes_the_table():
