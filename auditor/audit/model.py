@@ -25,7 +25,7 @@ from auditor.audit.expected import (
     config_reasons,
     expectation_of,
     expectation_of_module,
-    refusal_of_diffusers,
+    library_class,
     second_opinion,
 )
 from auditor.audit.implied import class_tree, implied_shapes, name_forms
@@ -149,9 +149,8 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
             model_type=config.model_type,
             notes=(*case.outcome.notes, *declared.notes, *_drafting_notes(case, config)),
         )
-        if module is None and (refusal := refusal_of_diffusers(config)):
-            case = case.with_outcome(target=str(config.values["_class_name"]))
-            return _without_expected(case, declared, refusal)
+        if module is None and (of_library := library_class(config)):
+            case = case.with_outcome(target=of_library.name)
         # Choose the class, and derive its tensors from the config.
         implied = _implied_by(case, declared, module)
         case = case.with_choice(implied.choice)

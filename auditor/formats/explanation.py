@@ -33,7 +33,8 @@ def render(
     modules = lines(outcome.modules, _ALL_LEVELS if depth is None else depth)
     table = _table(modules, expected, width, symbolic=symbolic)
     name = outcome.model or outcome.requested
-    shown = [styled(f"{name}: {outcome.target} ({outcome.model_type})", "bold"), ()]
+    of = outcome.model_type or (outcome.expected and outcome.expected.library)
+    shown = [styled(f"{name}: {outcome.target} ({of})", "bold"), ()]
     shown += (*columns(styled_rows(table), right=right_columns(table), width=width), ())
     for line in _legend(expected.legend, symbolic=symbolic):
         shown += wrapped(line, width, 2)

@@ -1,4 +1,4 @@
-"""Build a model in transformers on torch's meta device, and list its tensors, without weights.
+"""Build a model of transformers on torch's meta device, and list its tensors, without weights.
 
 torch and transformers take seconds and 340 MB to import, so only audits that need them load them,
 through `oracle.client`, whose process runs `oracle.server`. Nothing is downloaded, and only code of
@@ -58,7 +58,7 @@ def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
     """
     library = _library()
     with _quiet():
-        model = _build(_model_class(library, target), _checked(config))
+        model = _build(_model_class(library, target), checked_config(config))
         shapes = loading_rules.untied_shapes(model)
         model.tie_weights()
         tensors = tuple(_tensors(model))
@@ -127,7 +127,7 @@ def _model_class(transformers: Any, target: str) -> Any:
     return loaded_class
 
 
-def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
+def checked_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the keys that shape tensors; raise CheckpointError for too large a number of modules."""
     shaping_values = {}
     for key, value in config.items():
@@ -137,7 +137,7 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
                     f"{named(key)} is {described(value)}; the oracle builds {most:,} at most"
                 )
         if not _DROPPED.search(key):
-            shaping_values[key] = _checked(value) if isinstance(value, Mapping) else value
+            shaping_values[key] = checked_config(value) if isinstance(value, Mapping) else value
     return shaping_values
 
 
@@ -147,18 +147,24 @@ def _build(model_class: Any, config: dict[str, Any]) -> Any:
     from transformers.initialization import no_tie_weights  # noqa: PLC0415 - likewise
 
     config_class = model_class.config_class
+    with building("transformers", model_class.__name__), torch.device("meta"), no_tie_weights():
+        return model_class(config_class.from_dict(own_config(config_class, config)))
+
+
+@contextmanager
+def building(library: str, target: str) -> Iterator[None]:
+    """Turn what a library raises while it builds a model into the errors of `inventory`."""
     try:
-        with torch.device("meta"), no_tie_weights():
-            return model_class(config_class.from_dict(own_config(config_class, config)))
+        yield
     except (ImportError, OSError) as error:  # a missing library, or a backbone on the Hub
-        detail = f"{model_class.__name__} needs what is not here: {one_line(error)}"
+        detail = f"{target} needs what is not here: {one_line(error)}"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail) from None
     except Exception as error:  # noqa: BLE001 - a modeling file can raise anything at a config
         if isinstance(error, MemoryError) or _NO_MEMORY in str(error):
             raise MemoryError from None
         unsaid = "" if _refuses(error) else ", and does not say what is wrong with it"
         raise CheckpointError(
-            f"transformers cannot build {model_class.__name__} from this config{unsaid}: "
+            f"{library} cannot build {target} from this config{unsaid}: "
             f"{type(error).__name__}: {one_line(error)}"
         ) from None
 
@@ -197,17 +203,17 @@ def _tensors(model: Any) -> Iterator[ExpectedTensor]:
         role = Role.BUFFER if name in buffers else Role.PARAMETER
         if role is Role.BUFFER and any(re.search(pattern, name) for pattern in unmissed):
             role = Role.LEGACY
-        yield _tensor(name, value, role)
+        yield tensor_of(name, value, role)
     stored_name_by_id = {id(model.get_parameter_or_buffer(name)): name for name in stored}
     for tied in (name for name in state if name not in stored):
         source = stored_name_by_id[id(model.get_parameter_or_buffer(tied))]
         (name, value), (tied_to, _) = (
             next(iter(_on_disk(model, {key: state[key]}).items())) for key in (tied, source)
         )
-        yield _tensor(name, value, Role.TIED, tied_to)
+        yield tensor_of(name, value, Role.TIED, tied_to)
 
 
-def _tensor(name: str, value: Any, role: Role, tied_to: str | None = None) -> ExpectedTensor:
+def tensor_of(name: str, value: Any, role: Role, tied_to: str | None = None) -> ExpectedTensor:
     shape = tuple(value.shape)
     return ExpectedTensor(name, shape, prod(shape), role, tied_to)
 

@@ -18,10 +18,10 @@ from typing import IO, Any, NamedTuple, cast
 from auditor import oracle
 from auditor.analytic import Config, Expectation, expectation, kv_cache, loading
 from auditor.analytic.catalogue import Sibling
-from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.machine import every_cpu
 from auditor.oracle.server import MOST_SECONDS, from_json
-from auditor.oracle.transformers_classes import InstalledLibrary, installed_library
+from auditor.oracle.transformers_classes import EXTRAS, InstalledLibrary, installed_library
 from auditor.writing import write_atomically
 
 # Keys about the origin of a config, left out so that fine-tunes of one base share one answer.
@@ -29,7 +29,10 @@ _WRITERS = frozenset({"_name_or_path", "architectures"})
 
 
 class Oracle:
-    """A source of expectations from transformers, with the interface of `catalogue`."""
+    """A source of expectations from one library, with the interface of `catalogue`.
+
+    Only transformers lists its classes by model type.
+    """
 
     def __init__(self, library: InstalledLibrary, folder: Path, process: "Process") -> None:
         self.name = library.name
@@ -73,12 +76,12 @@ class Oracle:
         the library cannot build the class at all, or not within the oracle's bounds.
         """
         values = {key: value for key, value in config.values.items() if key not in _WRITERS}
-        question = json.dumps([target, values], sort_keys=True)
+        question = json.dumps([self._library.key, target, values], sort_keys=True)
         digest = sha256(f"{self.name}\n{self._code}\n{question}".encode()).hexdigest()
         key = f"{target}-{digest[:32]}"
         answered = self._read(read_answer(self._folder, key), target)
         if answered is None:
-            answer = self._process.ask(question, target)
+            answer = self._process.ask(question, target, self._library.key)
             answered = self._read(answer, target)
             keep_answer(self._folder, key, answer)
         if isinstance(answered, Expectation):
@@ -107,15 +110,33 @@ def _code() -> str:
     return digest.hexdigest()
 
 
+@lru_cache(maxsize=3)
+def available_oracle(key: str = "transformers") -> Oracle | None:
+    """Return the oracle of a library, without importing it; None if it or torch is missing."""
+    library = installed_library(key)
+    return None if library is None else Oracle(library, cache_folder(), _process())
+
+
 @lru_cache(maxsize=1)
-def available_oracle() -> Oracle | None:
-    """Return the oracle without importing transformers; None if it or torch is not installed."""
-    library = installed_library()
-    if library is None:
-        return None
+def _process() -> "Process":
+    """Return the process of all libraries' oracles."""
     process = Process()
     atexit.register(process.end)
-    return Oracle(library, cache_folder(), process)
+    return process
+
+
+def inventory(library: str, target: str, config: Mapping[str, Any]) -> Expectation:
+    """Return the tensors that a library's class has with a config: names, shapes, roles and ties.
+
+    `library` is transformers, diffusers or timm; a class of timm is an architecture. Raise
+    UsageError if the library is not installed, otherwise the errors of `Oracle.expect`.
+    """
+    oracle = available_oracle(library)
+    if oracle is None:
+        raise UsageError(
+            f"the oracle needs torch and {library}: pip install 'hf-audit[{EXTRAS[library]}]'"
+        )
+    return oracle.expect(Config(values=config), target)
 
 
 # --- the process ------------------------------------------------------------------------------
@@ -139,12 +160,12 @@ class Process:
         self._running: _Running | None = None
         self._turn = Lock()  # one question at a time
 
-    def ask(self, question: str, target: str) -> object:
+    def ask(self, question: str, target: str, library: str) -> object:
         """Send a question, a line of JSON, and return the answer, or raise SourceError."""
         with self._turn:
             line = self._answered(question)
             if not line:
-                raise _no_answer(self.end(patience=_PATIENCE), target)
+                raise _no_answer(self.end(patience=_PATIENCE), target, library)
             answer = json.loads(line)
             if "reason" not in answer:
                 return answer
@@ -190,11 +211,11 @@ def _started(command: tuple[str, ...]) -> _Running:
     return _Running(process, cast(IO[str], process.stdin), cast(IO[str], process.stdout))
 
 
-def _no_answer(code: int, target: str) -> SourceError:
+def _no_answer(code: int, target: str, library: str) -> SourceError:
     """Return the error for a process that ended; a negative code is the signal that ended it."""
     how = Signals(-code).name if code < 0 else f"exit code {code}"
     if how == "SIGALRM":
-        detail = f"transformers took more than {MOST_SECONDS} seconds to build {target}"
+        detail = f"{library} took more than {MOST_SECONDS} seconds to build {target}"
         return SourceError(Reason.TOO_LARGE, detail)
     detail = f"the process that was to build {target} ended with {how}"
     return SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)

@@ -18,7 +18,8 @@ from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.kv_cache import KVCache
 from auditor.analytic.loading import Loading
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.oracle.build import build_expectation, one_line, summed_expectation
+from auditor.oracle.build import one_line, summed_expectation
+from auditor.oracle.inventory import inventory
 
 # The bounds of `serve` for one answer. Of all classes with their default configs, the slowest takes
 # 6 s after an import of 7 s, and the largest 344 MB.
@@ -27,7 +28,7 @@ MOST_BYTES = 4 * 2**30
 
 
 def serve() -> None:
-    """Answer questions, each a line of JSON `[target, config]`, until the input ends.
+    """Answer questions, each a line of JSON `[library, target, config]`, until the input ends.
 
     A question that takes longer than MOST_SECONDS ends the process by SIGALRM; a class that needs
     more than MOST_BYTES gets no more memory. Windows has neither limit. Nothing uses the network.
@@ -39,8 +40,7 @@ def serve() -> None:
         os.dup2(2, 1)  # a library may print to stdout, which is for answers
         for line in sys.stdin:
             set_alarm(MOST_SECONDS)
-            target, config = json.loads(line)
-            answers.write(json.dumps(_answer(target, config)) + "\n")
+            answers.write(json.dumps(_answer(*json.loads(line))) + "\n")
             answers.flush()
             set_alarm(0)
 
@@ -56,16 +56,16 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-def _answer(target: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(library: str, target: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the expectation, else the `fault` of the config, else the `reason` of a failure."""
     try:
-        built = build_expectation(config, target)
+        built = inventory(library, target, config)
     except CheckpointError as error:
         return {"fault": str(error)}
     except SourceError as error:
         return {"reason": error.reason, "detail": str(error)}
     except MemoryError:
-        detail = f"transformers takes more than {MOST_BYTES >> 30} GiB to build {target}"
+        detail = f"{library} takes more than {MOST_BYTES >> 30} GiB to build {target}"
         return {"reason": Reason.TOO_LARGE, "detail": detail}
     except Exception as error:  # noqa: BLE001 - the library, or how we use it; the audit goes on
         detail = f"{target}: {type(error).__name__}: {one_line(error)}"

@@ -10,6 +10,7 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct, field
 
@@ -20,14 +21,24 @@ _CLASS = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 _ABSTRACT = "PreTrainedModel"  # how names of classes without tensors of their own end
 
 
+# Each library that the oracle builds with, and the extra that installs it.
+EXTRAS = MappingProxyType({"transformers": "oracle", "diffusers": "diffusers", "timm": "timm"})
+
+
 class InstalledLibrary(Struct, frozen=True):
-    """The installed transformers: its version, its source folder and its model classes."""
+    """An installed library: its version, its source folder and its model classes."""
 
     name: str  # "transformers 5.23.0"
     folder: Path
-    listed: Mapping[str, tuple[str, ...]]  # model type -> its auto classes, the base class first
+    # model type -> its auto classes, the base class first; only transformers has them
+    listed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # AutoModelForX -> model type -> the class that it builds
     autos: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The name without the version."""
+        return self.name.partition(" ")[0]
 
     def types(self, name: str) -> tuple[str, ...]:
         """Return the model types that list a class, then the model types of its source folder.
@@ -53,15 +64,17 @@ def _types_beside(folder: Path, name: str) -> tuple[str, ...]:
     return tuple(model_types)
 
 
-@lru_cache(maxsize=1)
-def installed_library() -> InstalledLibrary | None:
-    """Return the installed transformers; None if transformers or torch is not installed."""
-    spec = find_spec("transformers")
+@lru_cache(maxsize=3)
+def installed_library(key: str = "transformers") -> InstalledLibrary | None:
+    """Return an installed library; None if the library or torch is not installed."""
+    spec = find_spec(key)
     if find_spec("torch") is None or spec is None or not spec.submodule_search_locations:
         return None
     folder = Path(spec.submodule_search_locations[0])
     try:
-        name = f"transformers {version('transformers')}"
+        name = f"{key} {version(key)}"
+        if key != "transformers":
+            return InstalledLibrary(name, folder)
         source = (folder / "models/auto/modeling_auto.py").read_text(encoding="utf-8")
     except (PackageNotFoundError, OSError):
         return None

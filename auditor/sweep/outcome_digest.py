@@ -7,7 +7,7 @@ from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 
-from auditor.oracle.transformers_classes import installed_library
+from auditor.oracle.transformers_classes import EXTRAS, installed_library
 from auditor.sweep.store.reading import Versions
 from auditor.version import VERSION
 
@@ -35,8 +35,9 @@ def current_versions(*, companions: bool = False) -> Versions:
     the package's version is unchanged. `companions` (whether companion files are read) is part of
     the versions too, because it changes outcomes.
     """
-    oracle = installed_library()  # None: models without a closed form stay unaudited
-    rules = (_digest(_PACKAGE), *((oracle.name,) if oracle else ()))
+    # None: the library's models without a closed form stay unaudited
+    oracles = [library.name for key in EXTRAS if (library := installed_library(key))]
+    rules = (_digest(_PACKAGE), *oracles)
     parts = (*rules, "companions") if companions else rules
     return Versions(auditor=VERSION, catalogue=", ".join(parts))
 

@@ -14,7 +14,7 @@ from auditor.oracle.transformers_classes import InstalledLibrary
 
 pytestmark = pytest.mark.slow  # each starts the oracle's process
 
-# As `build_expectation` of auditor.oracle.build does, but without the import of a slow library.
+# As `inventory` of auditor.oracle does, but without the import of a slow library.
 PRETENCE = """
 import sys
 from auditor.oracle import build, server
@@ -22,7 +22,7 @@ from auditor.analytic import ExpectedTensor
 from auditor.analytic.loading import PLAIN
 from auditor.errors import CheckpointError, Reason, SourceError
 
-def build_expectation(config, target):
+def inventory(library, target, config):
     print("a library that prints")
     open(config["log"], "a").write(target + "\\n")
     {body}
@@ -31,7 +31,7 @@ def build_expectation(config, target):
         target, model_type="pretence", prefix="base", tensors=(tensor,), loading=PLAIN
     )
 
-server.build_expectation = build_expectation
+server.inventory = inventory
 server.MOST_SECONDS = 1
 server.serve()
 """
