@@ -3,12 +3,11 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
+from auditor import explain
 from auditor.analytic import Config, generated
 from auditor.audit import expected
 from auditor.audit.expected import Implied, NotImplied, expectation_of
-from auditor.cli.app import app
 
 MODEL = {"model_type": "deberta", "architectures": ["DebertaForMaskedLM"]}
 
@@ -38,9 +37,8 @@ def test_outside_its_guards_the_key_is_named():
     assert "generated form for 'unheard_of'" in str(implied.error)
 
 
-def test_explain_lists_the_tensors_of_a_generated_form(tmp_path):
+def test_explain_reports_the_generated_form(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(MODEL))
-    arguments = ["explain", str(tmp_path), "--tensors", "--format", "json"]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0
-    assert '"by": "generated"' in result.stdout
+    outcome = explain(str(tmp_path))
+    form = generated.expect(Config(values=MODEL), "DebertaForMaskedLM")
+    assert (outcome.expected.by, outcome.expected.parameters) == ("generated", form.parameters)
