@@ -16,7 +16,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick test-tools oracle parity lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour clean
+.PHONY: help audit test quick test-tools oracle parity catalogue lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ oracle: $(VENV)/.test ## closed forms against EXAMPLES (20) random configs, and 
 
 parity: $(VENV)/.test ## our load report beside from_pretrained's, for every type: reports/parity.csv
 	@$(PROGRAM) tools/parity.py $(ARGS)
+
+catalogue: $(VENV)/.test ## learn generated forms of classes without a closed form; ARGS="--jobs 2 deberta"
+	@$(PROGRAM) -m catalogue $(ARGS)
 
 lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
 	@$(BIN)/ruff check .

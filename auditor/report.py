@@ -33,13 +33,13 @@ Verdict = Literal["clean", "findings", "unaudited"]
 class Expected(Struct, frozen=True, kw_only=True):
     """The expected side: what the config implies for the target class."""
 
-    by: Literal["closed-form", "oracle"]
+    by: Literal["closed-form", "generated", "oracle"]
     tensors: int
     parameters: int
     formula: str
     legend: tuple[Symbol, ...] = ()
     active: ModuleFormula | None = None  # parameters that process one token in a mixture of experts
-    library: str | None = None  # the oracle's library: "transformers 5.23.0"
+    library: str | None = None  # of an oracle or a generated form: "transformers 5.23.0"
 
 
 class FileTally(Struct, frozen=True, kw_only=True):

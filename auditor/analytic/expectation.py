@@ -1,10 +1,12 @@
 """The Expectation class: the tensors that a config implies for one class, and their source."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain, repeat
 from math import prod
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -191,8 +193,9 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
     target: str  # e.g. "BertForMaskedLM"
     model_type: str  # e.g. "bert"
     prefix: str  # base_model_prefix, e.g. "bert"; "" if the family has none
-    by: Literal["closed-form", "oracle"]
-    library: str | None = None  # the library that the oracle ran: "transformers 5.23.0"
+    by: Literal["closed-form", "generated", "oracle"]
+    # of the oracle, or of a generated form with how it was held: "transformers 5.23.0"
+    library: str | None = None
     listed: Listed
     parameters: int  # tied parameters counted once
     formula: str
@@ -243,3 +246,45 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
             for one in tensors
             if one.role not in _OPTIONAL or (one.role is Role.LEGACY and takes(one.name))
         )
+
+
+def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it is
+    target: str,
+    *,
+    model_type: str,
+    prefix: str,
+    tensors: tuple[ExpectedTensor, ...],
+    loading: Loading,
+    cache: "KVCache | None" = None,
+    library: str | None = None,
+    by: Literal["oracle", "generated"] = "oracle",
+) -> Expectation:
+    """Return an expectation of these tensors, with the number of parameters of each module."""
+    counts = _by_module(tensors)
+    modules = {prefix: ModuleFormula(count, str(count)) for prefix, count in counts.items()}
+    return Expectation(
+        target=target,
+        model_type=model_type,
+        prefix=prefix,
+        by=by,
+        library=library,
+        listed=Written(tensors=tensors, modules=MappingProxyType(modules)),
+        parameters=counts[""],
+        formula=str(counts[""]),
+        legend=(),
+        loading=loading,
+        cache=cache,
+    )
+
+
+def _by_module(tensors: tuple[ExpectedTensor, ...]) -> dict[str, int]:
+    """Count the parameters below each prefix with required tensors; "" is the complete model."""
+    counts: defaultdict[str, int] = defaultdict(int, {"": 0})
+    for tensor in tensors:
+        if tensor.role.optional:
+            continue
+        count = tensor.elements if tensor.role is Role.PARAMETER else 0
+        parts = tensor.name.split(".")[:-1]
+        for length in range(len(parts) + 1):
+            counts[".".join(parts[:length])] += count
+    return dict(counts)

@@ -1,7 +1,7 @@
-"""The sources of expectations: the closed forms, or the oracle if there is no closed form.
+"""The sources of expectations: closed forms, then generated forms, then the oracle.
 
-A closed form computes the tensors of a class from its config; the oracle asks transformers. Only
-this module uses both; a third source would be another ExpectationSource.
+A closed form computes the tensors of a class from its config, as a generated form does for the
+configs that it covers; the oracle builds the class in transformers. Only this module uses all.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from auditor.analytic import Config, Expectation, ExpectedTensor, Role, catalogue
+from auditor.analytic import Config, Expectation, ExpectedTensor, Role, catalogue, generated
 from auditor.analytic.auto_classes import is_auto
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.config_classes import FaultyConfigError, fault_sentence
@@ -74,9 +74,10 @@ def _oracle(library: str = "transformers") -> "Oracle | None":
 
 
 def classes_of_type(model_type: str) -> tuple[str, ...]:
-    """Return the names of a model type's classes: those with closed forms, else the oracle's."""
-    oracle = _oracle() if not catalogue.siblings(model_type) else None
-    return oracle.siblings(model_type) if oracle else catalogue.siblings(model_type)
+    """Return a model type's classes with closed forms, else the oracle's, else generated ones."""
+    closed = catalogue.siblings(model_type)
+    oracle = None if closed else _oracle()
+    return closed or (oracle or generated).siblings(model_type)
 
 
 def expectation_of(
@@ -109,17 +110,22 @@ def expectation_of(
 
 
 def _implied(config: Config, target: str | None, loader: Loader | None) -> Implied | NotImplied:
-    """Return the closed form's expectation, or the oracle's if there is no closed form."""
+    """Return the expectation of the first source that covers the class and the config."""
     closed = _expect_by(catalogue, config, target, loader)
     if isinstance(closed, Implied) or not _is_unknown(closed.error):
         return closed
+    learned = _expect_by(generated, config, target, loader)
+    if isinstance(learned, Implied):
+        return learned
+    # a generated form that was chosen names the key that it does not cover
+    refused = learned if learned.choice and _is_unknown(learned.error) else closed
     oracle = _oracle()
     if oracle is None:
         hint = f"{_EXTRA} lets transformers build it if it has the class"
-        error = SourceError(Reason.UNKNOWN_ARCHITECTURE, f"{closed.error}; {hint}")
-        return NotImplied(error, closed.choice)
+        error = SourceError(Reason.UNKNOWN_ARCHITECTURE, f"{refused.error}; {hint}")
+        return NotImplied(error, refused.choice)
     second = _expect_by(oracle, config, target, loader)
-    return second if second.choice else second._replace(choice=closed.choice)
+    return second if second.choice else second._replace(choice=refused.choice)
 
 
 def _is_unknown(error: CheckpointError | SourceError) -> bool:
@@ -237,7 +243,7 @@ def _siblings(source: ExpectationSource, config: Config, model_type: str) -> Ite
 
 def require_known_class(target: str) -> None:
     """Raise UsageError if no source has the class; auto classes are not checked without a model."""
-    if catalogue.is_known(target) or is_auto(target):
+    if catalogue.is_known(target) or is_auto(target) or generated.types(target):
         return
     oracle = _oracle()
     if oracle is None:

@@ -200,7 +200,7 @@ def _expected(parts: tuple[Report | Unaudited, ...]) -> Expected | None:
         return None
     libraries = [one.library for one in expectations if one.library]
     return Expected(
-        by="oracle" if any(one.by == "oracle" for one in expectations) else "closed-form",
+        by=max((one.by for one in expectations), key=("closed-form", "generated", "oracle").index),
         tensors=sum(one.tensors for one in expectations),
         parameters=sum(one.parameters for one in expectations),
         formula=" + ".join(str(one.parameters) for one in expectations),

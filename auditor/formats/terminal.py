@@ -62,6 +62,11 @@ _NAMED_SOURCES = {"bundled", "cache", "snapshot"}
 _MOST_DTYPES = 3  # most dtypes in the title
 _MAX_ROWS = 60  # most module rows if only a config was read, unless verbose
 _TOPIC = 40  # most characters of a topic that was not checked
+_SOURCES = {
+    "closed-form": "the closed form",
+    "generated": "a generated form",
+    "oracle": "the oracle",
+}
 _SAMPLED = "values: sampled "
 _OPTIONS = {"values": "--values"}  # topic that was not checked -> the option that checks it
 _LABEL = 9  # cells of a label
@@ -221,7 +226,9 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in fine.items())
         sentences.append(f"Fine: {kinds}.")
     if outcome.expected and outcome.expected.library:
-        sentences.append(f"Expected by the oracle, {outcome.expected.library}.")
+        sentences.append(
+            f"Expected by {_SOURCES[outcome.expected.by]}, {outcome.expected.library}."
+        )
     sampled = [text for text in outcome.unchecked if text.startswith(_SAMPLED)]
     sentences += [f"{text[:1].upper()}{text[1:]}." for text in sampled]
     # The subject of a sentence is before the colon.
@@ -403,16 +410,16 @@ def _values(values: ValuesRead) -> str:
 
 
 def _expected(expected: Expected) -> str:
-    by = expected.by.replace("-", " ")
     library = f" ({expected.library})" if expected.library else ""
     tensors = counted(expected.tensors, "tensor")
-    return f"{counted(expected.parameters, 'parameter')} in {tensors}, by the {by}{library}"
+    by = _SOURCES[expected.by]
+    return f"{counted(expected.parameters, 'parameter')} in {tensors}, by {by}{library}"
 
 
 def facts(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
     """Yield the formula with its letters, and the stored numbers of each dtype."""
     expected, observed = outcome.expected, outcome.observed
-    if expected and expected.by != "oracle":  # the oracle's formula is only the total
+    if expected and expected.by == "closed-form":  # other formulas are only the total
         yield "formula", expected.formula
     if expected and expected.legend:
         letters = (

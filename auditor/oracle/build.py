@@ -7,7 +7,6 @@ the installed library runs.
 
 import re
 import warnings
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from logging import ERROR
@@ -15,9 +14,8 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
-from auditor.analytic.kv_cache import KVCache
-from auditor.analytic.loading import Loading
+from auditor.analytic import Expectation, ExpectedTensor, Role
+from auditor.analytic.expectation import summed_expectation
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import described, named, quoted
 from auditor.oracle import loading_rules
@@ -69,34 +67,6 @@ def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
         model_type=type(model.config).model_type,
         prefix=model.base_model_prefix or "",
         tensors=tensors,
-        loading=loading,
-        cache=cache,
-    )
-
-
-def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it is
-    target: str,
-    *,
-    model_type: str,
-    prefix: str,
-    tensors: tuple[ExpectedTensor, ...],
-    loading: Loading,
-    cache: KVCache | None = None,
-    library: str | None = None,
-) -> Expectation:
-    """Return an expectation of these tensors, with the number of parameters of each module."""
-    counts = _by_module(tensors)
-    modules = {prefix: ModuleFormula(count, str(count)) for prefix, count in counts.items()}
-    return Expectation(
-        target=target,
-        model_type=model_type,
-        prefix=prefix,
-        by="oracle",
-        library=library,
-        listed=Written(tensors=tensors, modules=MappingProxyType(modules)),
-        parameters=counts[""],
-        formula=str(counts[""]),
-        legend=(),
         loading=loading,
         cache=cache,
     )
@@ -234,19 +204,6 @@ def _younger(name: str) -> str:
     for older, younger in _OLDER:
         name = name.replace(older, younger)
     return name
-
-
-def _by_module(tensors: tuple[ExpectedTensor, ...]) -> dict[str, int]:
-    """Count the parameters of each module that has required tensors; "" is the complete model."""
-    counts: defaultdict[str, int] = defaultdict(int, {"": 0})
-    for tensor in tensors:
-        if tensor.role.optional:
-            continue
-        count = tensor.elements if tensor.role is Role.PARAMETER else 0
-        parts = tensor.name.split(".")[:-1]
-        for length in range(len(parts) + 1):
-            counts[".".join(parts[:length])] += count
-    return dict(counts)
 
 
 @contextmanager

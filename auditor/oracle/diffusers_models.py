@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
+from auditor.analytic.expectation import summed_expectation
 from auditor.analytic.loading import Loading, Rule
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
@@ -12,7 +13,6 @@ from auditor.oracle.build import (
     building,
     checked_config,
     one_line,
-    summed_expectation,
     tensor_of,
 )
 

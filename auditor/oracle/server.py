@@ -15,10 +15,11 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from auditor.analytic import Expectation, ExpectedTensor
+from auditor.analytic.expectation import summed_expectation
 from auditor.analytic.kv_cache import KVCache
 from auditor.analytic.loading import Loading
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.oracle.build import one_line, summed_expectation
+from auditor.oracle.build import one_line
 from auditor.oracle.inventory import inventory
 
 # The bounds of `serve` for one answer. Of all classes with their default configs, the slowest takes

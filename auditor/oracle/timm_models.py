@@ -8,10 +8,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
+from auditor.analytic.expectation import summed_expectation
 from auditor.analytic.loading import Loading
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
-from auditor.oracle.build import building, checked_config, summed_expectation
+from auditor.oracle.build import building, checked_config
 from auditor.oracle.diffusers_models import state_tensors
 
 # Arguments that let timm read files or the network.

@@ -57,7 +57,7 @@ def _loaded(contents: Contents, expectation: Expectation, reconciled: Reconciled
     try:
         load = (
             complete_load(expectation, stored)
-            if expectation.by == "oracle" and len(stored) <= _MOST_LOADED
+            if expectation.by != "closed-form" and len(stored) <= _MOST_LOADED
             else load_of_differences(expectation, stored, plain)
         )
         return Predicted(simulate_load(load))

@@ -27,7 +27,7 @@ def inventory(library, target, config):
     open(config["log"], "a").write(target + "\\n")
     {body}
     tensor = ExpectedTensor("a.weight", (2, config["size"]), 2 * config["size"])
-    return build.summed_expectation(
+    return summed_expectation(
         target, model_type="pretence", prefix="base", tensors=(tensor,), loading=PLAIN
     )
 

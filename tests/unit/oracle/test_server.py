@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from support.bert_configs import config_of
 
 from auditor.analytic import Expectation, catalogue
+from auditor.analytic.expectation import summed_expectation
 from auditor.analytic.loading import Loading, Memory, Operation, Rule
-from auditor.oracle.build import summed_expectation
 from auditor.oracle.server import from_json, to_json
 
 CUT = Operation("Chunk", (0,), 3, ("q_proj",))

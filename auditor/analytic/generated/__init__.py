@@ -1,0 +1,137 @@
+"""Generated forms: the tensors of classes without a closed form by hand, from data.
+
+`make catalogue` learns a form by probing what transformers builds, and ships it only if it was
+right for random configs that learning did not draw. This module is a source of expectations, as
+`catalogue` is. It reads the data of a model type when that type is requested.
+"""
+
+import re
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+from types import MappingProxyType
+
+import msgspec
+from msgspec import Struct, convert
+
+from auditor.analytic.catalogue import Sibling
+from auditor.analytic.config import Config
+from auditor.analytic.expectation import Expectation, summed_expectation
+from auditor.analytic.generated.expressions import Outside
+from auditor.analytic.generated.form import Form
+from auditor.analytic.loading import Loading
+from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import quoted
+
+__all__ = [
+    "auto_class",
+    "base_class",
+    "current",
+    "current_type",
+    "expect",
+    "inside",
+    "sibling",
+    "siblings",
+    "types",
+    "unknown",
+]
+
+unknown = "neither a closed form nor a generated form is known for"
+_FILES = files("auditor") / "data" / "generated"
+_MODEL_TYPE = re.compile(r"[\w-]{1,64}", re.ASCII)
+_MOST_BYTES = 2**24  # of one model type, decompressed
+
+
+class _Index(Struct, frozen=True):
+    library: str
+    types: Mapping[str, tuple[str, ...]]  # model type -> its classes
+    bases: Mapping[str, str]
+    autos: Mapping[str, Mapping[str, str]]
+
+
+@lru_cache(maxsize=1)
+def index() -> _Index:
+    """Return the list of all generated forms."""
+    return msgspec.json.decode((_FILES / "index.json").read_bytes(), type=_Index)
+
+
+@lru_cache(maxsize=8)
+def forms(model_type: str) -> Mapping[str, Form]:
+    """Return the forms of a model type by class."""
+    if not _MODEL_TYPE.fullmatch(model_type) or model_type not in index().types:
+        return MappingProxyType({})
+    return decoded((_FILES / f"{model_type}.z").read_bytes())
+
+
+def decoded(chunk: bytes) -> Mapping[str, Form]:
+    """Decode a chunk; raise CheckpointError if it is broken or too large."""
+    try:
+        text = zlib.decompressobj().decompress(chunk, _MOST_BYTES)
+        return msgspec.json.decode(text, type=dict[str, Form])
+    except (zlib.error, msgspec.MsgspecError) as error:
+        raise CheckpointError(f"a chunk of generated forms cannot be read: {error}") from None
+
+
+def types(name: str) -> tuple[str, ...]:
+    return tuple(each for each, names in index().types.items() if name in names)
+
+
+def siblings(model_type: str) -> tuple[str, ...]:
+    return index().types.get(model_type, ())
+
+
+def base_class(model_type: str) -> str:
+    return index().bases[model_type]
+
+
+def auto_class(name: str, model_type: str) -> str | None:
+    return index().autos.get(name, {}).get(model_type)
+
+
+def current(name: str) -> str:
+    return name
+
+
+def current_type(model_type: str) -> str:
+    return model_type
+
+
+def inside(model_type: str) -> Mapping[str, str]:
+    """Return the nested configs of a model type: key -> its model type."""
+    found: dict[str, str] = {}
+    for form in forms(model_type).values():
+        found.update((key, kind) for key, kind in form.part_types.items() if "." not in key)
+    return found
+
+
+def expect(config: Config, target: str) -> Expectation:
+    """Return every tensor that the config implies; raise SourceError outside the form's guards."""
+    having = types(target)
+    model_type = config.model_type if config.model_type in having else next(iter(having), "")
+    form = forms(model_type).get(target)
+    if form is None:
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, f"{unknown} {quoted(target)}")
+    if config.arguments:
+        detail = f"the generated form of {target} covers no arguments beside the config"
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
+    try:
+        tensors, loading = form.tensors(config.values), form.loading(config.values)
+    except Outside as outside:
+        only = f" {outside.only} only" if outside.only else " other values only"
+        detail = f"{target} has a generated form for {quoted(outside.key)}{only}"
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail) from None
+    return summed_expectation(
+        target,
+        model_type=model_type,
+        prefix=form.prefix,
+        tensors=tensors,
+        loading=convert(loading, Loading),
+        library=f"{form.library}, held on {form.held} configs",
+        by="generated",
+    )
+
+
+def sibling(config: Config, target: str) -> Sibling:
+    expectation = expect(config, target)
+    return Sibling(target, expectation.prefix, expectation.renamed, expectation.loading)

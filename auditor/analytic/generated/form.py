@@ -1,0 +1,205 @@
+"""A generated form: data that lists the tensors of one class from a config as it is written."""
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Any
+
+from msgspec import Struct
+
+from auditor.analytic.expectation import ExpectedTensor, Role
+from auditor.analytic.generated.expressions import Outside, evaluator, keys_of
+
+# Keys of every config class that shape no tensor; the learner varies none of them.
+_IGNORED = """
+_attn_implementation _attn_implementation_autoset _attn_implementation_internal _class_name
+_commit_hash _diffusers_version _name_or_path architectures attn_implementation auto_map
+bos_token_id chunk_size_feed_forward decoder_start_token_id do_sample dtype early_stopping
+eos_token_id finetuning_task forced_bos_token_id forced_eos_token_id gradient_checkpointing
+label2id length_penalty max_length min_length no_repeat_ngram_size num_beams
+output_attentions output_hidden_states prefix problem_type quantization_config
+repetition_penalty return_dict sep_token_id task_specific_params temperature tokenizer_class
+top_k top_p torch_dtype torchscript transformers_version use_cache
+"""
+IGNORED = frozenset(_IGNORED.split())
+_MOST_TENSORS = 200_000
+_DEEPEST = 4  # levels of nested configs
+
+
+class Row(Struct, frozen=True, array_like=True):
+    """The tensors of one name template, whose `*` are indices of loops."""
+
+    template: str
+    levels: tuple[tuple[Any, Any], ...]  # per loop: its bound, and a test of each index
+    present: Any  # a test of all indices
+    shape: tuple[Any, ...]
+    roles: tuple[tuple[tuple[str, str | None], Any], ...]  # role, tied_to, and its test
+    seen: Mapping[str, tuple[Any, ...]] = {}  # the values of keys under which it was seen
+
+
+class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The rows of a class, and the keys and values that it covers."""
+
+    target: str
+    model_type: str
+    library: str  # "transformers 5.24.0"
+    prefix: str
+    held: int  # the number of random configs over which the form was exact
+    defaults: Mapping[str, Any]  # of each key that acts or is guarded; nested keys have dots
+    free: tuple[str, ...] = ()  # keys that do not act
+    parts: Mapping[str, Mapping[str, Any]] = {}  # nested configs: what a given one changes
+    part_types: Mapping[str, str] = {}  # the model types of nested configs
+    aliases: Mapping[str, str] = {}
+    derived: tuple[tuple[str, Any, Any], ...] = ()  # key, a list's length, the value or an item
+    guards: Mapping[str, tuple[Any, ...]] = {}
+    implied: tuple[str, ...] = ()  # keys that the class derives: guarded only if written
+    kinds: Mapping[str, tuple[str, ...]] = {}  # the types of values that were varied
+    lengths: Mapping[str, int] = {}
+    base_key: str = ""  # the key of a composite config under which the class's own config is
+    rows: tuple[Row, ...] = ()
+    loadings: tuple[tuple[Any, Any], ...] = ()  # loading rules, and the test of when they apply
+
+    def values(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the form's keys as the library's config class completes them."""
+        own = config.get(self.base_key) if self.base_key else None
+        config = own if isinstance(own, Mapping) else config
+        if config.get("model_type") not in (self.model_type, None):
+            raise Outside("model_type", self.model_type)
+        values, written = dict(self.defaults), dict[str, Any]()
+        for key, value in self._flat(config, "", _DEEPEST):
+            if key in self.parts:
+                values.update(self.parts[key])
+            elif written.setdefault(key, value) != value:
+                raise Outside(key)
+        values.update(written)
+        for key, length, element in self.derived:
+            if written.get(key) is not None:
+                continue
+            if length is None and element is None:
+                raise Outside(key)
+            if length is None:
+                values[key] = evaluator(element)(values, ())
+            else:
+                count, make = evaluator(length)(values, ()), evaluator(element)
+                if type(count) is not int or count > _MOST_TENSORS:
+                    raise Outside(key)
+                values[key] = [make(values, (i,)) for i in range(count)]
+        self._require_covered(values, written)
+        return values
+
+    def _flat(  # noqa: C901 - one branch for each kind of key
+        self, config: Mapping[str, Any], path: str, depth: int
+    ) -> Iterator[tuple[str, Any]]:
+        for name, value in config.items():
+            key = path + name
+            if name in ("id2label", "num_labels") and value is not None:
+                if path + "num_labels" in self.defaults:
+                    yield path + "num_labels", value if name == "num_labels" else len(value)
+                elif path + "num_labels" not in self.free:
+                    raise Outside(key)
+                continue
+            key = self.aliases.get(key, key)
+            if key in self.parts:
+                if value is None:
+                    continue
+                if not isinstance(value, Mapping) or not depth:
+                    raise Outside(key)
+                if value.get("model_type") != self.part_types.get(key):
+                    raise Outside(f"{key}.model_type", self.part_types.get(key) or "null")
+                yield key, None
+                yield from self._flat(value, f"{key}.", depth - 1)
+            elif key in self.defaults:
+                yield key, value
+            elif not (key in self.free or name in IGNORED or name == "model_type"):
+                raise Outside(key)
+
+    def _require_covered(self, values: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+        for key, allowed in self.guards.items():
+            if key in self.implied and key not in written:
+                continue
+            if not any(type(one) is type(values[key]) and one == values[key] for one in allowed):
+                raise Outside(key, ", ".join(map(str, allowed))[:80])
+        for key, kinds in self.kinds.items():
+            if kind_of(values[key]) not in kinds:
+                raise Outside(key, ", ".join(kinds))
+        for key, length in self.lengths.items():
+            if not isinstance(values[key], list) or len(values[key]) != length:
+                raise Outside(key, f"{length} items")
+
+    def tensors(self, config: Mapping[str, Any]) -> tuple[ExpectedTensor, ...]:
+        """Return the class's tensors, module by module; raise Outside for an uncovered config."""
+        values = self.values(config)
+        tensors: dict[str, ExpectedTensor] = {}
+        for row in self.rows:
+            tensors.update(_of_row(row, values))
+            if len(tensors) > _MOST_TENSORS:
+                raise Outside(next(keys_of(["+", *(bound for bound, _ in row.levels)]), "config"))
+        return _in_order(tensors)
+
+    def loading(self, config: Mapping[str, Any]) -> Any:
+        """Return the class's loading rules as JSON; raise Outside for an uncovered config."""
+        values = self.values(config)
+        return next(rules for rules, test in self.loadings if evaluator(test)(values, ()))
+
+
+def kind_of(value: Any) -> str:
+    if isinstance(value, list) and value:
+        return f"list of {type(value[0]).__name__}"
+    return "null" if value is None else type(value).__name__
+
+
+def _of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedTensor]]:
+    indices: list[tuple[int, ...]] = [()]
+    for bound, test in row.levels:
+        count, is_there = evaluator(bound), evaluator(test)
+        longer = list[tuple[int, ...]]()
+        for index in indices:
+            turns = count(values, index)
+            if type(turns) is not int or turns + len(longer) > _MOST_TENSORS:
+                raise Outside(next(keys_of(bound), "config"))
+            longer += [(*index, i) for i in range(turns) if is_there(values, (*index, i))]
+        indices = longer
+    present = evaluator(row.present)
+    shape = [evaluator(size) for size in row.shape]
+    fixed = not any('["i"' in str(size).replace("'", '"') for size in row.shape)
+    sizes: tuple[int, ...] | None = None
+    for index in indices:
+        if not present(values, index):
+            continue
+        for key, seen in row.seen.items():
+            if not any(type(one) is type(values[key]) and one == values[key] for one in seen):
+                raise Outside(key, ", ".join(map(str, seen))[:80])
+        if sizes is None or not fixed:
+            sizes = tuple(size(values, index) for size in shape)
+            if any(type(size) is not int or size < 0 for size in sizes):
+                raise Outside(next(keys_of(["+", *row.shape]), "config"))
+        role, tied_to = next(tag for tag, test in row.roles if evaluator(test)(values, index))
+        name = _filled(row.template, index)
+        source = _filled(tied_to, index) if tied_to else None
+        yield name, ExpectedTensor(name, sizes, prod(sizes), Role(role), source)
+
+
+def _filled(template: str, index: tuple[int, ...]) -> str:
+    if not index or "*" not in template:
+        return template
+    parts = iter(index)
+    return ".".join(str(next(parts)) if part == "*" else part for part in template.split("."))
+
+
+def _in_order(tensors: Mapping[str, ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
+    """Order tensors by module, in the order of the rows, numbers ascending; tied ones last."""
+    ranks: dict[str, int] = {}
+    keys: dict[str, tuple[int, ...]] = {}
+    for name in tensors:
+        parts = name.split(".")
+        places = []
+        for end in range(1, len(parts) + 1):
+            last = parts[end - 1]
+            prefix = ".".join("*" if one.isdecimal() else one for one in parts[:end])
+            places.append(ranks.setdefault(prefix, len(ranks)))
+            places.append(int(last) if last.isdecimal() else -1)
+        keys[name] = tuple(places)
+    ordered = sorted(tensors.values(), key=lambda one: keys[one.name])
+    return (
+        *(one for one in ordered if one.role is not Role.TIED),
+        *(one for one in ordered if one.role is Role.TIED),
+    )

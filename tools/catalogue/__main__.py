@@ -1,0 +1,90 @@
+"""Learn the classes of transformers or diffusers that have no closed form, and pack the forms.
+
+A class is learned in a process of its own, and its result is kept in `--work`, so that a run that
+was stopped goes on where it was. `--pack` writes what was learned to auditor/data/generated.
+"""
+
+import argparse
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from catalogue.pack import installed, pack, pairs, work_file
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("types", nargs="*", help="model types, the first ones first; default: all")
+    parser.add_argument("--work", type=Path, default=Path("reports/catalogue"))
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--limit", type=int, default=60, help="seconds of CPU for one class")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many")
+    parser.add_argument("--pack", action="store_true", help="only pack what was learned")
+    arguments = parser.parse_args()
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    if not arguments.pack:
+        learn_all(arguments)
+    print(pack(arguments.work))
+
+
+def learn_all(arguments: argparse.Namespace) -> None:
+    import torch  # noqa: PLC0415 - only to learn
+    import transformers.conversion_mapping  # noqa: F401, PLC0415 - before the processes part
+
+    import catalogue.learner  # noqa: F401, PLC0415 - what the processes share
+
+    torch.set_num_threads(1)
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    end = time.monotonic() + arguments.seconds
+    running: set[int] = set()
+    for model_type, name in pairs(arguments.types):
+        if work_file(arguments.work, model_type, name).exists():
+            continue
+        if time.monotonic() > end:
+            break
+        while len(running) >= arguments.jobs:
+            running.discard(os.wait()[0])
+        process = os.fork()
+        if not process:
+            try:
+                learn_one(arguments, model_type, name)
+            finally:
+                os._exit(0)
+        running.add(process)
+    while running:
+        running.discard(os.wait()[0])
+
+
+def learn_one(arguments: argparse.Namespace, model_type: str, name: str) -> None:
+    """Learn a class and write its form, or why it has none."""
+    from catalogue.learner import Learner, UnfitError  # noqa: PLC0415 - needs torch
+    from catalogue.probe import Probe  # noqa: PLC0415 - likewise
+
+    path = work_file(arguments.work, model_type, name)
+    path.write_text(json.dumps({"failed": "the time is up, or the process was killed"}))
+    resource.setrlimit(resource.RLIMIT_CPU, (arguments.limit, arguments.limit + 5))
+    signal.alarm(arguments.limit * 6)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
+    sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - the libraries' warnings
+    try:
+        learner = Learner(Probe("transformers", name), arguments.limit * 0.5)
+        form = learner.learn()
+        form = msgspec.structs.replace(form, library=installed())
+        result = {"report": learner.report, "form": msgspec.to_builtins(form)}
+    except UnfitError as error:
+        result = {"failed": str(error)}
+    except Exception as error:  # noqa: BLE001 - a library may raise anything
+        result = {"failed": f"{type(error).__name__}: {error}"[:300]}
+    path.write_text(json.dumps(result))
+    print(f"{model_type} {name}: {result.get('report') or result['failed']}", flush=True)
+
+
+main()

@@ -1,0 +1,138 @@
+"""A class as a function: from a config as written to its resolved keys and its tensors."""
+
+import inspect
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from auditor.analytic.conversions import class_memory
+from auditor.analytic.expectation import Expectation
+from auditor.oracle.build import checked_config, own_config
+from auditor.oracle.inventory import inventory
+
+Tensors = dict[str, tuple[tuple[int, ...], tuple[str, str | None]]]
+
+
+class Sample(NamedTuple):
+    """A config as written, the values that its class makes of it, and its tensors."""
+
+    written: dict[str, Any]
+    flat: frozenset[str]  # the keys that are written
+    leaves: dict[str, Any]
+    tensors: Tensors
+    loading: str
+
+
+def put(config: dict[str, Any], key: str, value: Any) -> None:
+    *path, last = key.split(".")
+    for part in path:
+        config = config.setdefault(part, {})
+    config[last] = value
+
+
+class Probe:
+    """The class; `errors` has the last message of a config that could not be built."""
+
+    def __init__(self, library: str, target: str) -> None:
+        self.library, self.target = library, target
+        self.builds, self.error = 0, ""
+        self.parts: dict[str, str | None] = {}  # nested configs: their default model types
+        self.known: dict[str, Sample | None] = {}
+        if library == "diffusers":
+            import diffusers  # noqa: PLC0415 - seconds
+
+            self.model_class: Any = getattr(diffusers, target)
+            self.config_class: Any = None
+        else:
+            import transformers  # noqa: PLC0415 - likewise
+
+            self.model_class = getattr(transformers, target)
+            self.config_class = self.model_class.config_class
+
+    @property
+    def model_type(self) -> str:
+        return self.config_class.model_type if self.config_class else ""
+
+    def leaves(self, config: dict[str, Any]) -> dict[str, Any]:
+        if self.config_class is None:
+            signature = inspect.signature(self.model_class.__init__).parameters
+            empty = inspect.Parameter.empty
+            found = {k: v.default for k, v in signature.items() if v.default is not empty}
+            found |= {k: v for k, v in config.items() if k in found}
+            return json.loads(json.dumps(found, default=str))
+        own = own_config(self.config_class, checked_config(config))
+        return dict(self._flat(self.config_class.from_dict(own), ""))
+
+    def _flat(self, config: Any, path: str) -> Iterator[tuple[str, Any]]:
+        from transformers import PreTrainedConfig  # noqa: PLC0415 - seconds
+
+        table = config.to_dict()
+        yield f"{path}num_labels", config.num_labels
+        for name, value in table.items():
+            inner = getattr(config, name, None)
+            if isinstance(inner, PreTrainedConfig):
+                self.parts.setdefault(path + name, inner.model_type or None)
+                yield from self._flat(inner, f"{path}{name}.")
+            elif name not in ("model_type", "id2label", "label2id", "num_labels"):
+                yield path + name, json.loads(json.dumps(value, default=str))
+
+    def full(self, overrides: dict[str, Any]) -> dict[str, Any]:
+        """Return a written config with these keys, and the model types that it needs."""
+        config: dict[str, Any] = {"model_type": self.model_type} if self.config_class else {}
+        for key, value in overrides.items():
+            for end in range(1, key.count(".") + 1):
+                part = ".".join(key.split(".")[:end])
+                if self.parts.get(part):
+                    put(config, f"{part}.model_type", self.parts[part])
+            put(config, key, value)
+        return config
+
+    def __call__(self, overrides: dict[str, Any]) -> Sample | None:
+        key = json.dumps(overrides, sort_keys=True)
+        if key not in self.known:
+            self.known[key] = self._sample(overrides)
+        return self.known[key]
+
+    def _sample(self, overrides: dict[str, Any]) -> Sample | None:
+        config = self.full(overrides)
+        self.builds += 1
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                leaves = self.leaves(deepcopy(config))
+                built = inventory(self.library, self.target, deepcopy(config))
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a library may raise anything at a config
+            self.error = str(error)[:200]
+            return None
+        self.built = built
+        tensors = {t.name: (t.shape, (t.role.value, t.tied_to)) for t in built.tensors}
+        return Sample(config, frozenset(overrides), leaves, tensors, loading_text(built))
+
+    def words(self, key: str) -> list[str]:
+        """Return strings that the class's source compares a key with."""
+        last = re.escape(key.rpartition(".")[2])
+        source = inspect.getsource(inspect.getmodule(self.model_class))
+        found: list[str] = []
+        for match in re.finditer(rf"\b{last}\s*(?:==|!=|in|not in)\s*([^\n:]+)", source):
+            found += re.findall(r"[\"']([\w.-]+)[\"']", match[1])
+        return list(dict.fromkeys(found))[:6]
+
+
+def loading_text(built: Expectation) -> str:
+    """Return the loading rules as JSON, without what depends on sizes."""
+    loading = built.loading
+    memory = loading.memory
+    reports = loading.reports
+    if memory is not None:
+        derived = class_memory(replace(built, loading=replace(loading, memory=None)))
+        reports = reports and not memory.unset and dict(memory.shapes) == dict(derived.shapes)
+    plain = replace(loading, memory=None, reports=reports)
+    return json.dumps(to_builtins(plain), sort_keys=True, default=sorted)
