@@ -42,7 +42,10 @@ class Answer:
     def __init__(
         self, reply: Reply, count: Callable[[int], None], previous: "Answer | None" = None
     ) -> None:
-        """Call `count` with the size of each piece; `previous` is the redirect to this answer."""
+        """Prepare to read a reply; `previous` is the redirect that led to it.
+
+        `count` is called with the size of each piece of the body that is read.
+        """
         self.url = reply.url
         self.host = reply.url.host_str
         self.status = reply.status
@@ -71,7 +74,7 @@ class Answer:
 
     @property
     def commit(self) -> str | None:
-        """The commit of the file; None if the Hub names none, or several."""
+        """The commit of the file; None unless the answers name exactly one commit."""
         return next(iter(self.commits)) if len(self.commits) == 1 else None
 
     def require_commit(self, expected: str) -> None:
@@ -96,7 +99,7 @@ class Answer:
             return bytes(data[:stop])
 
     def _require_speed(self) -> None:
-        """Raise PassingError if the body is slow, or has too many pieces; pieces may be empty."""
+        """Raise PassingError if the body is slow, or has too many pieces (empty ones count)."""
         self._number += 1
         size = len(self._data)
         if self.age > self._within + size / _SLOWEST:

@@ -139,8 +139,8 @@ def threads(
     """Provide a scheduler while the block lasts; it uses the threads of `pool` or of a new pool.
 
     If the block fails, calls that have not begun are cancelled, and `stop` ends the waits of calls
-    in flight. The block ends after the calls in flight, which may take seconds, except if the user
-    interrupted it.
+    in flight. At its end the block waits for the calls in flight, which may take seconds, unless
+    the user interrupted it.
     """
     scheduler = Scheduler(most, pool, distance)
     try:
