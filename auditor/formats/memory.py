@@ -1,6 +1,6 @@
 """The memory that a model takes, for people and as JSON: loaded, with a cache, in training.
 
-Activations, workspaces of kernels and the program itself come on top.
+Activations, workspaces of kernels and the program itself are not included.
 """
 
 from collections import Counter
@@ -147,7 +147,7 @@ def render(
         sentences = (*_parameters(outcome, needs), *_cache(outcome.kv_cache, needs, use))
         lines += (part for sentence in sentences for part in wrapped(sentence, width))
         lines += ((), *_lines(_training(parameters_loaded(outcome) or 0)))
-        lines.append(styled("an estimate: every parameter is trained; activations come on top"))
+        lines.append(styled("an estimate without activations; every parameter is trained"))
     return lines_text(lines, color=color)
 
 
