@@ -1,7 +1,7 @@
 """The sources of expectations: the closed forms, or the oracle if there is no closed form.
 
-A closed form computes the tensors of a class from its config; the oracle asks transformers. Only
-this module uses both; a third source would be another ExpectationSource.
+A closed form computes the tensors of a class from its config; the oracle builds the class with
+transformers. Only this module uses both; a third source would be another ExpectationSource.
 """
 
 import re
@@ -44,7 +44,7 @@ def config_reasons(error: CheckpointError) -> tuple[str, ...]:
 
 
 class ExpectationSource(Classes, Protocol):
-    """A source of expected tensors, from a config, for the classes that it knows."""
+    """A source that computes the expected tensors of the classes that it supports."""
 
     def expect(self, config: Config, target: str, /) -> Expectation: ...
 
@@ -86,7 +86,7 @@ def expectation_of(
     loader: Loader | None = None,
     stored: Callable[[], Collection[str] | None] = tuple,
 ) -> Implied | NotImplied:
-    """Return the expectation of the first source that knows the architecture.
+    """Return the expectation of the first source that supports the architecture.
 
     `stored` returns the names in the files, or None without files; they decide whether a head that
     the config does not tie is a separate tensor.
