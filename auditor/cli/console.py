@@ -1,4 +1,4 @@
-"""The code that all commands share: options, output, exit codes, and ends by errors or signals."""
+"""The code that all commands share: options, output, exit codes, errors and signals."""
 
 import atexit
 import os
