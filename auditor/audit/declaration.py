@@ -32,7 +32,7 @@ class Declaration(NamedTuple):
 
 
 def is_gguf(snapshot: Snapshot) -> bool:
-    """Return whether the opened weight files are GGUF files."""
+    """Return whether an opened weight file is a GGUF file."""
     return any(head.name.lower().endswith(".gguf") for head in snapshot.headers)
 
 

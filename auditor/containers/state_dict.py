@@ -209,7 +209,7 @@ def _text(key: str | int) -> str:
 
 
 def _arguments(call: Call) -> list[tuple[object, object]]:
-    """Return the items with which a dict is built: from a dict, or a list as in Python 2."""
+    """Return the items of a call that builds a dict from a dict, or from pairs (Python 2)."""
     match call.args:
         case (PickledDict(pairs=pairs),):
             return pairs

@@ -361,7 +361,7 @@ def _shares(head: WeightHeader, index: TextFile | None) -> bool:
 
 
 def _first_reads(index: TextFile) -> dict[str, int]:
-    """Return the bytes to read first of each shard, by its path, in sorted order.
+    """Map each shard's path to the number of bytes of its first read, sorted by path.
 
     Shard names in an index are relative to the folder of the index.
     """

@@ -206,9 +206,9 @@ def _is_foreign(path: str, name: str) -> bool:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether the path is a regular file; raise PermissionError for a model's file.
+    """Whether the path, or the target of its link, is a regular file.
 
-    The error occurs if the path, or the target of its link, is in a folder without permission.
+    Raise PermissionError if it is named like a model's file and its folder may not be searched.
     """
     try:
         return stat.S_ISREG(path.stat().st_mode)

@@ -39,7 +39,7 @@ class PassingError(SourceError):
 
 
 class Patience:
-    """A caller of functions that retries after each PassingError, for all threads of one audit.
+    """A retry policy: call a function again after each PassingError, in any thread of one audit.
 
     A wait that a server requested happens inside the context `during_wait`. `silence` is the total
     time that a request may stay unanswered. Once `over` is set, waits end and attempts fail.

@@ -45,7 +45,7 @@ class Need(NamedTuple):
 
 
 class Unwritten(Exception):  # noqa: N818 - a fact about an edit, not an error
-    """The files do not determine the value; the message says why."""
+    """The error for a value that the files do not determine, with the reason."""
 
 
 _LENGTHS = frozenset(
@@ -106,7 +106,7 @@ def is_width(path: str) -> bool:
 
 
 def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
-    """Return the options that renames need: none if each name keeps its layer and expert."""
+    """Return the options that renames need; () if each name keeps its layer and expert."""
     moved = sorted(name for name, new in renames.items() if not _keeps_numbers(name, new))
     if not moved:
         return ()

@@ -55,7 +55,7 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     @property
     def drawn_as(self) -> str:
-        """The status to draw: `equal` if it is `differs` without errors or warnings inside."""
+        """The status to draw: `equal`, not `differs`, if no error or warning is inside."""
         return "equal" if self.status == "differs" and not self.alarms else self.status
 
     @property

@@ -145,7 +145,7 @@ def _module_rows(
 
 
 def common_modules(names: tuple[str, ...]) -> str:
-    """Return the innermost module that contains all names; without one, the first few modules."""
+    """Return the innermost module that contains all names, or else the first few modules."""
     # Segments shared by the first and the last name in sorted order are shared by all names.
     first, last = min(names).split("."), max(names).split(".")
     common = commonprefix([first, last])  # noqa: RUF071 - lists, not paths

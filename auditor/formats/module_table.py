@@ -114,7 +114,7 @@ _OWN = "(itself)"
 
 
 class Part(NamedTuple):
-    """A module (or several folded ones) in a list of modules that together are the model.
+    """A module, or several folded into one, in a list of modules that cover the model once.
 
     `note` is its status, or its number of layers.
     """

@@ -110,7 +110,7 @@ def _bar(states: Mapping[str, int], models: int) -> Iterator[Element]:
 
 
 def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element]:
-    """Yield the section of new items, unless there are none.
+    """Yield a section with new causes and findings; yield nothing if there are none.
 
     Each item links to the model at its commit and to its page.
     """

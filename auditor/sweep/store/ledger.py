@@ -67,7 +67,7 @@ class StoreWriter(Store):
             return row
 
     def _delete_stale_plans(self) -> None:
-        """Delete plans of stopped selections, which no night uses or is still filling."""
+        """Delete plans that no night uses, except a plan that an unfinished selection may fill."""
         stale_plans = self._database.execute(
             "DELETE FROM plans WHERE NOT EXISTS (SELECT 1 FROM nights n WHERE n.plan = plans.plan"
             " OR n.night = plans.night AND n.plan IS NULL) RETURNING plan"
