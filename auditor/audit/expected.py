@@ -37,7 +37,7 @@ def config_faults(expectation: Expectation) -> tuple[str, ...]:
 
 
 def config_reasons(error: CheckpointError) -> tuple[str, ...]:
-    """Return why nothing follows from a config, one sentence for each reason."""
+    """Return why a config implies no tensors, one sentence for each reason."""
     if isinstance(error, FaultyConfigError):
         return tuple(fault_sentence(fault, error.target) for fault in error.faults)
     return (str(error),)
@@ -60,7 +60,7 @@ class Implied(NamedTuple):
 
 
 class NotImplied(NamedTuple):
-    """The reason why nothing follows from a config, and the class if one was chosen."""
+    """The reason why a config implies no tensors, and the class if one was chosen."""
 
     error: CheckpointError | SourceError
     choice: TargetChoice | None = None
@@ -150,7 +150,7 @@ def refusal_of_diffusers(config: Config) -> SourceError | None:
 def _expect_by(
     source: ExpectationSource, config: Config, target: str | None, loader: Loader | None
 ) -> Implied | NotImplied:
-    """Return the expectation of one source, or why nothing follows from the config."""
+    """Return the expectation of one source, or why the config implies no tensors."""
     choice: TargetChoice | None = None
     try:
         target_choice = choose(config, target, source, loader)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def implied_shapes(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> dict[str, tuple[int, ...]] | None:
-    """Return the shapes that must be stored, by name; None if nothing follows from the config."""
+    """Return the shapes that must be stored, by name; None if the config implies no tensors."""
     expectation = _implied(snapshot, target, entry)
     if expectation is None:
         return None
@@ -46,7 +46,7 @@ def sizes_determined(
     """Return the config's sizes that the stored shapes determine, by dotted path.
 
     The sizes in `declared_sizes` are assumed and not returned. Return {} if the class has no closed
-    form, or if nothing follows from the config.
+    form, or if the config implies none.
     """
     from auditor.diagnosis.case import Case  # noqa: PLC0415 - with `diagnose`
     from auditor.diagnosis.solving.determined import determined_sizes  # noqa: PLC0415 - likewise
@@ -89,7 +89,7 @@ def name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | No
 def _implied(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> Expectation | None:
-    """Return the config's expectation; None if nothing follows from the config."""
+    """Return the config's expectation; None if the config implies no tensors."""
     try:
         declared = declared_by_config(snapshot, entry)
     except CheckpointError:
@@ -105,7 +105,7 @@ def class_tree(
 ) -> "ClassTree | None":
     """Return the tree of blocks that the config implies; None if its class has no closed form.
 
-    Raise CheckpointError for a config from which nothing follows.
+    Raise CheckpointError for a config that implies no tensors.
     """
     from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - with `diagnose`
 

@@ -183,7 +183,7 @@ def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:
 
 
 def _total(answer: Answer, span: Span) -> int | None:
-    """Return the file's size from Content-Range; raise SourceError if its range is not `span`."""
+    """Return the file's size from Content-Range; raise PassingError if its range is not `span`."""
     text = answer.headers.get("content-range", "")
     match = _CONTENT_RANGE.fullmatch(text)
     total = whole_number(match[3]) if match else None

@@ -107,7 +107,7 @@ def _last_error(fault: PassingError, count: int) -> SourceError:
 
 
 def requested_wait(status: int, headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a refusal asks to wait, else None.
+    """Return the seconds to wait that a refusal declares, else None.
 
     Retry-After takes precedence over the end of the rate window.
     """

@@ -69,7 +69,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Journal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The steps of one run."""
+    """The steps of one fix or undo."""
 
     version: Literal[2] = 2
     is_undo: bool
@@ -134,7 +134,7 @@ def require_as_seen(folder: Path, entries: tuple[Entry, ...]) -> None:
 
 
 def finish_entries(folder: Path, work: Path, entries: tuple[Entry, ...]) -> None:
-    """Take all steps; if a signal interrupts them, take the rest (milliseconds) and raise it."""
+    """Take all steps; if a signal interrupts this, take the remaining steps before it is raised."""
     try:
         _finish(folder, work, entries)
     except Exception:

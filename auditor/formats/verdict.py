@@ -105,7 +105,7 @@ def _of_tensors(alarms: list[Finding], report: Report) -> Iterator[str]:
 
 
 def _of_kinds(alarms: list[Finding]) -> Iterator[str]:
-    """Yield a clause about kinds without a clause of their own: `also 2 x duplicate, bad-index`."""
+    """Yield a clause about kinds that no other clause counts: `also 2 x duplicate, bad-index`."""
     own_clause = {Missing.kind, Mismatched.kind, Unexpected.kind}
     kinds = Counter(finding.kind for finding in alarms if finding.kind not in own_clause)
     if kinds:

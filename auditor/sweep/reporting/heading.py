@@ -123,7 +123,7 @@ def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element
 
 
 def new_row(item: Mapping[str, Any], page: str | None = None) -> tuple[Element, ...]:
-    """Return the cells of a new item: the model with links, the cause or kind, a description."""
+    """Return the table cells of a new cause or finding: model with links, kind, description."""
     commit = f"/tree/{item['commit']}" if item["commit"] else ""
     address = _HUB + quote(printable(f"{item['model']}{commit}"))
     of_model = element("span", {"class": "hidden"}, " of ", element("bdi", {}, item["model"]))

@@ -47,7 +47,7 @@ class StoreWriter(Store):
             yield self._database
 
     def begin(self, night: str, selection: str, versions: Versions) -> Night:
-        """Start or resume a night; a finished night is selected anew.
+        """Start or resume a night; a finished night gets a new plan.
 
         Raise UsageError if the night is unfinished and was started for another selection.
         """
