@@ -46,7 +46,7 @@ def sizes_determined(
     """Return the config's sizes that the stored shapes determine, by dotted path.
 
     The sizes in `declared_sizes` are assumed and not returned. Return {} if the class has no closed
-    form, or if the config implies none.
+    form, or if the config implies no tensors.
     """
     from auditor.diagnosis.case import Case  # noqa: PLC0415 - with `diagnose`
     from auditor.diagnosis.solving.determined import determined_sizes  # noqa: PLC0415 - likewise
