@@ -76,7 +76,7 @@ def sweep(
                 versions = current_versions(companions=settings.policy.companions)
                 started = ledger.begin(name, selections, versions)
                 current = _planned(ledger, started, settings, selector, progress)
-            first = ledger.somewhere(current) if started.plan is not None else ""
+            first = ledger.random_model(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, progress)
             ledger.finish(current)
             keep = settings.output.keep

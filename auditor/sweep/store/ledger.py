@@ -148,7 +148,7 @@ class StoreWriter(Store):
         """Return the number of the night's planned models without an outcome."""
         return int(self._database.execute(_LEFT, night._asdict()).fetchone()[0])
 
-    def somewhere(self, night: Night) -> str:
+    def random_model(self, night: Night) -> str:
         """Return the id of a random planned model, "" if the plan is empty.
 
         A second sweep of the night starts there, to audit other models than the first sweep.
