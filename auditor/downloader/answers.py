@@ -291,7 +291,7 @@ class _Refusal(Struct):
 
 
 def _error_in(body: bytes) -> str:
-    """Return the error message in the body of a refusal; "" if the body has none."""
+    """Return the error message in the body of a refusal; "" if it has no message."""
     try:
         return decoded(body, _Refusal).error
     except CheckpointError:

@@ -188,7 +188,7 @@ def _copy_extended(source: int, target: int) -> None:
 
 
 def _extended(file: int) -> dict[str, bytes]:
-    """Return the extended attributes of an open file; {} if the file system has none."""
+    """Return the extended attributes of an open file; {} if the file system has no attributes."""
     try:
         return {name: os.getxattr(file, name) for name in os.listxattr(file)}
     except OSError as error:

@@ -199,9 +199,9 @@ class StoreWriter(Store):
         self._database.execute(query, row)
 
     def _share(self, shared: Shared | None) -> bytes | None:
-        """Store the shared part of an object once for all rows; return its digest, None for None.
+        """Store the shared part of an object once for all rows; return the digest of the part.
 
-        Call it within a transaction.
+        Return None if no part is shared. Call this within a transaction.
         """
         if shared is None:
             return None

@@ -349,7 +349,7 @@ def audit_batch(
 
 
 def waits(_worker: object = None) -> dict[str, float]:
-    """Return the seconds that each sweep on this worker still waits for its budget, by sweep."""
+    """Map each sweep on this worker to the seconds that it still waits for its budget."""
     longest = [(sweep, threads.waits.longest) for sweep, threads in tuple(_under_way)]
     return {sweep: wait.seconds if wait else 0.0 for sweep, wait in longest}
 
