@@ -159,7 +159,7 @@ def _classes(settings: AdapterSettings, config: Config, target: str | None) -> I
 
 
 def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
-    """Return the base's modules by each form of names; raise SourceError for an unknown class."""
+    """Return the base's modules under the names that PEFT may use, one entry for each form."""
     implied = expectation_of(config, target)
     match implied:
         case NotImplied(SourceError() as error):

@@ -22,7 +22,7 @@ from auditor.report import Report, Unaudited
 
 
 class Claim(NamedTuple):
-    """A number as written, and the name of the part of the model that it counts."""
+    """A published number as text, and the name of the part that it counts; "" for the model."""
 
     text: str
     part: str = ""
@@ -53,7 +53,7 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
 
 
 def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subject:
-    """Return the counts of a snapshot's model; raise SourceError if nothing implies any tensors."""
+    """Return the counts of a snapshot's model; raise SourceError if no config implies tensors."""
     expectation, config = implied_by(snapshot, target)
     return subject_of(snapshot.model, expectation, config, _stored_numbers(snapshot, target))
 
@@ -69,7 +69,7 @@ def implied_by(
 
     The config is None if the expectation is not a closed form. With `checked`, the expectation
     includes faults of the config; `arguments` are passed to the class's constructor. Raise
-    SourceError if nothing follows from the config.
+    SourceError if the config implies no tensors.
     """
     try:
         declared = declaration_of(snapshot)

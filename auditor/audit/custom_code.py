@@ -47,7 +47,7 @@ def custom_code(
 
 
 def _misfit(outcome: Report, expectation: Expectation) -> str | None:
-    """Return a name pattern that only one side has; None if both sides have the same patterns."""
+    """Return a sentence about a kind of name that only the files or only the class has, or None."""
     needed = {
         tensor.name for tensor in expectation.tensors if tensor.role in {Role.PARAMETER, Role.TIED}
     }

@@ -32,7 +32,7 @@ class Declaration(NamedTuple):
 
 
 def is_gguf(snapshot: Snapshot) -> bool:
-    """Return whether the opened weight files are GGUF files."""
+    """Return whether an opened weight file is a GGUF file."""
     return any(head.name.lower().endswith(".gguf") for head in snapshot.headers)
 
 
@@ -51,7 +51,7 @@ def module_of(entry: ManifestEntry | None) -> str | None:
 
 
 def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
-    """Return the declaration of config.json; None if the snapshot has none.
+    """Return the declaration of config.json; None if the snapshot has no config.
 
     `entry` is the entry of this model in the manifest of a repository of several models. Raise
     CheckpointError for a file that is not a config.

@@ -32,19 +32,19 @@ _EXTRA = "pip install 'hf-audit[oracle]'"
 
 
 def config_faults(expectation: Expectation) -> tuple[str, ...]:
-    """Return why the class cannot be built although its shapes follow, one sentence a fault."""
+    """Return why the class cannot be built although its shapes are known, a sentence a fault."""
     return tuple(fault_sentence(fault, expectation.target) for fault in expectation.faults)
 
 
 def config_reasons(error: CheckpointError) -> tuple[str, ...]:
-    """Return why nothing follows from a config, one sentence for each reason."""
+    """Return why a config implies no tensors, one sentence for each reason."""
     if isinstance(error, FaultyConfigError):
         return tuple(fault_sentence(fault, error.target) for fault in error.faults)
     return (str(error),)
 
 
 class ExpectationSource(Classes, Protocol):
-    """A source of expected tensors, from a config, for the classes that it knows."""
+    """A source that computes the expected tensors of the classes that it supports."""
 
     def expect(self, config: Config, target: str, /) -> Expectation: ...
 
@@ -60,7 +60,7 @@ class Implied(NamedTuple):
 
 
 class NotImplied(NamedTuple):
-    """The reason why nothing follows from a config, and the class if one was chosen."""
+    """The reason why a config implies no tensors, and the class if one was chosen."""
 
     error: CheckpointError | SourceError
     choice: TargetChoice | None = None
@@ -87,7 +87,7 @@ def expectation_of(
     loader: Loader | None = None,
     stored: Callable[[], Collection[str] | None] = tuple,
 ) -> Implied | NotImplied:
-    """Return the expectation of the first source that knows the architecture.
+    """Return the expectation of the first source that supports the architecture.
 
     `stored` returns the names in the files, or None without files; they decide whether a head that
     the config does not tie is a separate tensor.
@@ -200,7 +200,7 @@ def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
 def _expect_by(
     source: ExpectationSource, config: Config, target: str | None, loader: Loader | None
 ) -> Implied | NotImplied:
-    """Return the expectation of one source, or why nothing follows from the config."""
+    """Return the expectation of one source, or why the config implies no tensors."""
     choice: TargetChoice | None = None
     try:
         target_choice = choose(config, target, source, loader)

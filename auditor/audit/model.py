@@ -119,7 +119,7 @@ def examine_undiagnosed(
 
 
 def declaration_of(snapshot: Snapshot, entry: ManifestEntry | None = None) -> Declaration | None:
-    """Return the declaration by config.json or by GGUF metadata; None if there is neither.
+    """Return the declaration by config.json or by GGUF metadata; None if both are absent.
 
     Raise CheckpointError, or SourceError for an unknown GGUF type.
     """
@@ -188,7 +188,7 @@ def _as_requested(declared: Declaration, options: Options) -> Declaration:
 
 
 def _drafting_notes(case: ModelAudit, config: Config) -> tuple[str, ...]:
-    """Return notes about tensors for drafting; () if an unread file may contain such tensors."""
+    """Return notes about missing layers for draft tokens; () if an unread file may have them."""
     weights = case.contents
     return () if weights.unread else tuple(drafting_notes(config, weights.tensors))
 

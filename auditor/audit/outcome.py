@@ -274,7 +274,7 @@ def _with_gguf_names(
 
 
 class _Outline(NamedTuple):
-    """The fates whose modules are listed only down to some depth, with a note about this.
+    """The depth down to which modules of some fates are listed, with a note about the limit.
 
     A fate is the outcome of matching a tensor, such as unexpected.
     """
@@ -296,7 +296,7 @@ def _outline(names: Iterable[str], fates: int | None, most: int) -> _Outline:
 def _published(
     case: ModelAudit, expectation: Expectation, observed: Observed
 ) -> tuple[PublishedCount, ...]:
-    """Return the published counts; () for folders, and for adapters, named by their base."""
+    """Return the published counts; () for adapters, and for weights in subfolders."""
     snapshot = case.snapshot
     adapter = snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG
     if adapter or any("/" in head.name for head in snapshot.headers):
@@ -312,7 +312,7 @@ def _published(
 def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | ClaimedSize]:
     """Yield a finding for each refuted count: HubCount for the Hub's, ClaimedSize for others.
 
-    The Hub usually counts packed words, which is not a fault of the upload: this is a ClaimedSize.
+    A Hub count of packed words is usual and not a fault of the upload, so it is a ClaimedSize too.
     """
     for count in counts:
         if count.verdict == "refuted":
@@ -342,7 +342,7 @@ def _dtypes(
 def _with_unused_heads(
     case: ModelAudit, implied: Implied, findings: Sequence[Finding]
 ) -> Iterable[Finding]:
-    """Return the findings about tensors, with unused heads reported for a declared class only."""
+    """Return the findings; report unused heads if `architectures` decided the target class."""
     expectation = implied.expectation
     if not case.is_by_architectures or implied.family.declared is not expectation:
         return findings

@@ -71,8 +71,8 @@ class ComponentAudits(NamedTuple):
 def examine_repository(snapshot: Snapshot, options: Options) -> Report | Unaudited:
     """Audit each model of a snapshot and return their common outcome.
 
-    The `target` is for the root model; raise UsageError if the repository has none. If the root
-    model is the only model, its outcome is the repository's.
+    The `target` is for the root model; raise UsageError if there is no root model. If the
+    root model is the only model, its outcome is the repository's.
     """
     components = split_components(snapshot)
     root = next((piece for piece in components.pieces if not piece.folder), None)

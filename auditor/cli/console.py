@@ -1,4 +1,4 @@
-"""The code that all commands share: options, output, exit codes, and ends by errors or signals."""
+"""The code that all commands share: options, output, exit codes, errors and signals."""
 
 import atexit
 import os
@@ -239,7 +239,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 
 def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
-    """Return the exit code of an outcome: findings win over components that were not audited."""
+    """Return the exit code of an outcome: findings outweigh unaudited components."""
     if isinstance(outcome, Report):
         otherwise = max((exit_code(part, FailOn.NEVER) for part in outcome.parts), default=CLEAN)
     elif outcome.reason is Reason.BAD_REQUEST:

@@ -68,7 +68,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Print what MODEL takes in memory: stored, loaded, with a KV cache, in training.
 
-    Activations, workspaces and the program itself come on top. A config without weights is
+    Activations, workspaces and the program itself are not included. A config without weights is
     enough. Exit codes are those of audit without findings.
     """
     with guarded():

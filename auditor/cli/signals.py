@@ -26,7 +26,7 @@ class Stopped(BaseException):
 
 
 def heed() -> None:
-    """Make the first of these signals raise Stopped; signals that are ignored stay ignored."""
+    """Make the first ending signal raise Stopped; signals that are ignored stay ignored."""
     for number in _ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a job in the background
             signal.signal(number, _stop)

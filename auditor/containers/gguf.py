@@ -193,7 +193,7 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
 
 
 def _begin(cursor: Cursor) -> int:
-    """Read the version; the zero half of its bytes shows the byte order."""
+    """Check the magic, read the version and set the byte order, which the version shows."""
     if not cursor.size:
         raise CheckpointError("is empty: 0 bytes")
     prefix = cursor.peek(min(cursor.size, 1024))

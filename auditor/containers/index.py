@@ -81,8 +81,8 @@ def parse_index(file: str, content: bytes) -> Index:
 def _plainly_written(file: str, content: bytes) -> Loaded | None:
     """Parse an index in the usual form fast; None if `load_object` has to read it.
 
-    This is four times faster. Without escapes a name and its file have four quotes; if there are
-    more quotes, a key is repeated. The quotes also bound the number of names.
+    This is four times faster. Without escapes, each name with its file takes four quotes, so
+    additional quotes show a repeated key. The quotes also bound the number of names.
     """
     quotes = content.count(b'"')
     if b"\\" in content or len(content) > MAX_INDEX or quotes > _MOST_QUOTES:

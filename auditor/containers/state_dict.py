@@ -44,8 +44,8 @@ class StateDict(Struct, frozen=True, kw_only=True):
 def state_dict(value: object, *, opened: bool = True) -> StateDict:
     """Return the model's tensors in a pickled value: all of it, or the part under a known key.
 
-    Some loaders do not look under such a key, and find no tensors. Unless `opened`, the names
-    contain the key in parentheses, which no model's names have.
+    `opened` is whether the loader looks under such a key. If it does not, each name begins with the
+    key in parentheses, so that it matches no expected name.
     """
     walk = _Walk(opened=opened)
     tensors: dict[str, TensorView] = {}
@@ -209,7 +209,7 @@ def _text(key: str | int) -> str:
 
 
 def _arguments(call: Call) -> list[tuple[object, object]]:
-    """Return the items with which a dict is built: from a dict, or a list as in Python 2."""
+    """Return the items of a call that builds a dict from a dict, or from pairs (Python 2)."""
     match call.args:
         case (PickledDict(pairs=pairs),):
             return pairs

@@ -201,7 +201,7 @@ def _directory(file: str, sparse: PartialFile) -> tuple[int, int, int]:
 
 
 def _entries(directory: bytes) -> Iterator[_Entry]:
-    """Yield the entries of a directory; zipfile, which reads it, truncates overlong names."""
+    """Yield the entries of a directory, read by zipfile; raise BadZipFile for unusual ones."""
     at = 0
     while at < len(directory):
         at += _CENTRAL + sum(_LENGTHS.unpack_from(directory, at + _CENTRAL_LENGTHS))

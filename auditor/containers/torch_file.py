@@ -177,7 +177,7 @@ def _table(file: str, pickle: FollowedPickle, places: StoragePlaces, *, legacy: 
 
 
 def _span(view: TensorView, places: StoragePlaces) -> Span:
-    """Return a tensor's offset in the file, and its size; strides may spread it wider."""
+    """Return a tensor's offset in the file and its size, as if its elements were contiguous."""
     start = places.spans.get(view.storage.key, Span(0, 0)).start + view.start
     return Span(start, start + view.length)
 

@@ -103,7 +103,7 @@ PICKLED = (*PICKLES, *(ending for ending, module in MODULES.items() if module ==
 
 
 class TensorFault(NamedTuple):
-    """Tensors that contradict the file; without names, the complete file cannot be loaded."""
+    """A fault of the named tensors, or of the complete file if `names` is empty."""
 
     names: tuple[str, ...]
     reason: str  # a sentence that begins with the file

@@ -42,7 +42,10 @@ class Answer:
     def __init__(
         self, reply: Reply, count: Callable[[int], None], previous: "Answer | None" = None
     ) -> None:
-        """Call `count` with the size of each piece; `previous` is the redirect to this answer."""
+        """Prepare to read a reply; `previous` is the redirect that led to it.
+
+        `count` is called with the size of each piece of the body that is read.
+        """
         self.url = reply.url
         self.host = reply.url.host_str
         self.status = reply.status
@@ -71,7 +74,7 @@ class Answer:
 
     @property
     def commit(self) -> str | None:
-        """The commit of the file; None if the Hub names none, or several."""
+        """The commit of the file; None unless the answers name exactly one commit."""
         return next(iter(self.commits)) if len(self.commits) == 1 else None
 
     def require_commit(self, expected: str) -> None:
@@ -96,7 +99,7 @@ class Answer:
             return bytes(data[:stop])
 
     def _require_speed(self) -> None:
-        """Raise PassingError if the body is slow, or has too many pieces; pieces may be empty."""
+        """Raise PassingError if the body is slow, or has too many pieces (empty ones count)."""
         self._number += 1
         size = len(self._data)
         if self.age > self._within + size / _SLOWEST:
@@ -180,7 +183,7 @@ def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:
 
 
 def _total(answer: Answer, span: Span) -> int | None:
-    """Return the file's size from Content-Range; raise SourceError if its range is not `span`."""
+    """Return the file's size from Content-Range; raise PassingError if its range is not `span`."""
     text = answer.headers.get("content-range", "")
     match = _CONTENT_RANGE.fullmatch(text)
     total = whole_number(match[3]) if match else None
@@ -288,7 +291,7 @@ class _Refusal(Struct):
 
 
 def _error_in(body: bytes) -> str:
-    """Return the error message in the body of a refusal; "" if the body has none."""
+    """Return the error message in the body of a refusal; "" if it has no message."""
     try:
         return decoded(body, _Refusal).error
     except CheckpointError:

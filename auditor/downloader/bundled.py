@@ -37,7 +37,7 @@ def file_name(model_id: str) -> str:
 
 
 def read(model: HubModel) -> Snapshot:
-    """Return the shipped snapshot of a model; raise SourceError if none is shipped."""
+    """Return the shipped snapshot of a model; raise SourceError if it is not shipped."""
     shipped = bundled_models()
     name = next((alias for alias in model.aliases if alias in shipped), None)
     if name is None:

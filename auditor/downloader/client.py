@@ -56,10 +56,10 @@ class Client:
         self._seconds = seconds
 
     def ask(self, url: Url, headers: Mapping[str, str], silence: float) -> "Reply":
-        """Return the answer to a GET, which may be a redirect; raise SourceError if there is none.
+        """Return the answer to a GET, which may be a redirect; raise SourceError without an answer.
 
-        The headers and each piece of the body have `patience()` seconds to arrive; if `silence` is
-        shorter, the complete answer has `silence` seconds.
+        Wait at most `patience()` seconds for the headers and for each piece of the body. If
+        `silence` is shorter, wait at most `silence` seconds for the complete answer.
         """
         since, within = time.monotonic(), min(silence, self._seconds)
         with _translated(url):

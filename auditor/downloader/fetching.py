@@ -63,11 +63,11 @@ def fetch(
 ) -> Snapshot:
     """Read the config, the index and the headers of one checkpoint, without its weights.
 
-    `requested` is a path, or a Hub id with an optional `@revision`; a path that exists wins.
+    `requested` is a path, or a Hub id with an optional `@revision`; an existing path comes first.
     The snapshot of an adapter has the config of its base, or the reason why that is missing.
     A model that only a paper describes consists of its config, whatever the source.
-    `source` is where an id is looked up. `say` gets a line for each wait, and for a copy that is
-    read instead of the Hub's files. `choose` selects the files of a listing to read. Raise
+    `source` is where an id is looked up. `say` is called with a line for each wait, and for a copy
+    that is read instead of the Hub's files. `choose` selects the files of a listing to read. Raise
     UsageError for an impossible request, SourceError if the source does not have the model.
     """
     if source not in _SOURCES:

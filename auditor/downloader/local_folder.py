@@ -101,7 +101,7 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
 
 
 def _interrupted(folder: Path) -> str:
-    """Return a clause about an `audit fix` that was interrupted in the folder; "" without one."""
+    """Return a clause about an `audit fix` that was interrupted in the folder, else ""."""
     if not os.path.lexists(folder / FIX_FOLDER / FIX_JOURNAL):
         return ""
     return ", in which an audit fix was interrupted: run it again, with --apply or --undo"
@@ -206,9 +206,9 @@ def _is_foreign(path: str, name: str) -> bool:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether the path is a regular file; raise PermissionError for a model's file.
+    """Whether the path, or the target of its link, is a regular file.
 
-    The error occurs if the path, or the target of its link, is in a folder without permission.
+    Raise PermissionError if it is named like a model's file and its folder may not be searched.
     """
     try:
         return stat.S_ISREG(path.stat().st_mode)
@@ -238,7 +238,7 @@ def _require_file(path: Path) -> None:
 
 
 def _in_cache(path: Path) -> Path:
-    """Return the snapshot folder in a model's folder of the cache; any other path as it is."""
+    """Return the snapshot folder if the path is a model's cache folder, else the path."""
     snapshots = path / "snapshots"
     if not (path.absolute().name.startswith("models--") and snapshots.is_dir()):
         return path

@@ -2,7 +2,7 @@
 
 People copy these addresses from the Hub:
 https://huggingface.co/org/name[/tree/REV/FOLDER | /blob/REV/FILE | /resolve/REV/FILE?download=true]
-and hf://org/name[@REV][/FILE], as huggingface_hub's file system has it.
+and hf://org/name[@REV][/FILE], the form of huggingface_hub's file system.
 """
 
 import errno
@@ -86,9 +86,9 @@ def parse_model(requested: str) -> Path | HubModel:
 
 
 def _exists_here(path: str) -> bool:
-    """Return whether the path exists on this machine, also as a broken or circular link.
+    """Return whether the path exists on this machine; a broken or circular link counts.
 
-    A path without permission counts, so that the name of a private folder is not sent to the Hub.
+    So does an unreadable path: the name of a private folder must not be sent to the Hub.
     """
     try:
         os.lstat(path)

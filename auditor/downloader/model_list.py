@@ -37,7 +37,7 @@ class ListWalk:
         self._pages = set[bytes]()
         self._previous_ids = frozenset[str]()
 
-    def turn(self, address: str) -> None:
+    def record_address(self, address: str) -> None:
         """Record the next page's address; raise SourceError if it repeats or there are too many."""
         digest = _digest(address)
         if digest in self._addresses:
@@ -49,7 +49,7 @@ class ListWalk:
             raise SourceError(Reason.TOO_LARGE, f"{detail}; {ways}")
         self._addresses.add(digest)
 
-    def bring(self, ids: Iterable[str]) -> None:
+    def record_ids(self, ids: Iterable[str]) -> None:
         """Record a page's ids; raise SourceError if no id is new. Not called for the last page."""
         names = frozenset(ids)
         digest = _digest(*sorted(names))
@@ -77,7 +77,7 @@ def pages(
     address: str | None = f"{endpoint()}/api/models?{parameters}"
     walk = ListWalk()
     while address is not None:
-        walk.turn(address)
+        walk.record_address(address)
         content, address = session().get(address, _page, purpose="a page of the list")
         if _EMPTY.fullmatch(content):
             return
@@ -86,7 +86,7 @@ def pages(
             yield part
             ids += (entry.id for entry in part)
         if address is not None:
-            walk.bring(ids)
+            walk.record_ids(ids)
 
 
 def _page(answer: Answer) -> tuple[bytes, str | None]:

@@ -39,7 +39,7 @@ class PassingError(SourceError):
 
 
 class Patience:
-    """A caller of functions that retries after each PassingError, for all threads of one audit.
+    """A retry policy: call a function again after each PassingError, in any thread of one audit.
 
     A wait that a server requested happens inside the context `during_wait`. `silence` is the total
     time that a request may stay unanswered. Once `over` is set, waits end and attempts fail.
@@ -107,7 +107,7 @@ def _last_error(fault: PassingError, count: int) -> SourceError:
 
 
 def requested_wait(status: int, headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a refusal asks to wait, else None.
+    """Return the seconds to wait that a refusal declares, else None.
 
     Retry-After takes precedence over the end of the rate window.
     """
@@ -122,7 +122,7 @@ def requested_wait(status: int, headers: Mapping[str, str]) -> float | None:
 
 
 def _date(text: str) -> datetime | None:
-    """Parse an HTTP date; return None if the text is not one."""
+    """Parse an HTTP date; return None if the text is not a date."""
     if not text or len(text) > _LONGEST_DATE:
         return None
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - 10 ms, for few refusals
@@ -165,7 +165,7 @@ class RateLimit(NamedTuple):
 
 
 def rate_limit(headers: Mapping[str, str]) -> RateLimit | None:
-    """Return the rate-limit window in an answer's headers; None without one, as from a mirror."""
+    """Return the rate-limit window in an answer's headers; None if no limit is declared."""
     limit = _LIMIT.search(_header(headers, "ratelimit"))
     if limit is None:
         return None
@@ -179,6 +179,6 @@ def rate_limit(headers: Mapping[str, str]) -> RateLimit | None:
 
 
 def _header(headers: Mapping[str, str], lower_name: str) -> str:
-    """Return the value of a header; "" if there is none, or if it is too long."""
+    """Return the value of a header; "" if it is absent or too long."""
     value = next((value for name, value in headers.items() if name.lower() == lower_name), "")
     return value if len(value) <= _MOST_CHARACTERS else ""

@@ -69,7 +69,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Journal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The steps of one run."""
+    """The steps of one fix or undo."""
 
     version: Literal[2] = 2
     is_undo: bool
@@ -134,7 +134,7 @@ def require_as_seen(folder: Path, entries: tuple[Entry, ...]) -> None:
 
 
 def finish_entries(folder: Path, work: Path, entries: tuple[Entry, ...]) -> None:
-    """Take all steps; if a signal arrives, take the other steps first, which takes milliseconds."""
+    """Take all steps; if a signal interrupts this, take the remaining steps before it is raised."""
     try:
         _finish(folder, work, entries)
     except Exception:
@@ -168,7 +168,7 @@ def _take(folder: Path, work: Path, entry: Entry) -> None:
 
 
 def _keep(folder: Path, entry: Entry) -> None:
-    """Give the old file the name `kept`, in addition to its own name."""
+    """Link the old file to the name `kept`; rename it where hard links are impossible."""
     if not entry.kept or os.path.lexists(folder / entry.kept):
         return
     if getattr(os, "link", None) in os.supports_follow_symlinks:

@@ -1,4 +1,4 @@
-"""Edit a JSON text so that everything which no edit names stays byte for byte.
+"""Edit a JSON text; all bytes outside the edited values stay unchanged.
 
 An object's text is cut into its members. An edit changes the text of one value; a new member is
 written in the style of its neighbours. The text is parsed before it is cut, so cutting needs no
@@ -70,7 +70,7 @@ def edited_json(content: bytes, edits: Sequence[Edit]) -> bytes:
 
 
 def renamed_keys(content: bytes, renames: Mapping[str, str], within: str | None = None) -> bytes:
-    """Rename keys of a JSON object, or of the object that is its value `within`, in place.
+    """Rename keys of a JSON object, or of the object under its key `within`; keep their order.
 
     Raise ValueError or TypeError if there is no such object.
     """
@@ -107,7 +107,7 @@ class _Member(NamedTuple):
 
 
 class _Style(NamedTuple):
-    """How a JSON text is written: its indentation, and whether it escapes non-ASCII characters."""
+    """The style of a JSON text: its indentation, and whether it escapes non-ASCII characters."""
 
     is_ascii: bool
     unit: str  # one level of indentation; "" if not indented
@@ -155,9 +155,7 @@ def _joined(members: Sequence[_Member], tail: str) -> str:
 
 
 def _edited(text: str, edits: Sequence[Edit], style: _Style, line: str, colon: str) -> str:
-    """Edit the text of an object; `line` is the line break and indentation of its own line.
-
-    `line` is "" if the object does not have a line of its own.
+    """Edit the text of an object; `line` is the line break and indentation before it, or "".
 
     A new member takes its place in the alphabet if the members are sorted, else the last place.
     """

@@ -89,7 +89,7 @@ def states_in(folder: Path) -> dict[str, FileState]:
 def require_replaceable(
     folder: Path, existed_by_name: Mapping[str, bool], seen: Mapping[str, FileState]
 ) -> None:
-    """Raise FixError if a file that is to be replaced is shared with, or in, another folder."""
+    """Raise FixError if a file to replace is shared, in a subfolder, or was added or removed."""
     if is_in_cache(folder):
         raise FixError(
             f"{quoted(str(folder))} is in the Hugging Face cache, whose files are shared: {_COPY}"

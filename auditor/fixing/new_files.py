@@ -108,9 +108,9 @@ def _weight_map(tensors: list[StoredTensor], old_map: Mapping[str, Any]) -> dict
     }
 
 
-def json_values(index: TextFile | None) -> dict[str, Any]:
-    """Return the JSON object of an index; {} if the index is absent or cannot be parsed."""
-    return _loaded(index).value
+def json_values(file: TextFile | None) -> dict[str, Any]:
+    """Return the JSON object of a file; {} if the file is absent or cannot be parsed."""
+    return _loaded(file).value
 
 
 def _loaded(index: TextFile | None) -> Loaded:

@@ -1,9 +1,8 @@
 """The changes that a fix may write: always, only with an option `--allow`, or never.
 
-Tensor shapes determine lengths. A model's computation depends on more: into how many heads it
-splits a width, how many experts a token uses, how far attention looks. The config of another model
-size differs in these, too, and no tensor shows that. So the tables here list the keys that may be
-written; all other keys are not changed.
+Tensor shapes determine lengths. A model's computation also depends on its number of heads, its
+experts per token and its attention window. These differ between models of different sizes too, and
+no tensor shows them. So the tables here list the keys that may be written; no other key is changed.
 
 - `_LENGTHS`: rows of a matrix, or the inner size of a feed-forward layer. No other key depends on
   them. They are written if the stored shapes determine them.
@@ -12,8 +11,8 @@ written; all other keys are not changed.
 - `DEPTHS`: a larger number of layers is written, unless the config has a list with an entry for
   each layer, because no tensor shows the new entries. A smaller number needs the user's permission,
   because the files may be a part of a model.
-- A vocabulary of less than half or more than twice the size belongs to another tokenizer, so the
-  config belongs to another model.
+- A vocabulary of less than half or more than twice the declared size belongs to another tokenizer,
+  so the config belongs to another model.
 - A width (`hidden_size`) is in no table, because head sizes and more depend on it.
 - Two sizes at once, or a size and a number of labels, show that the config belongs to another
   model. They are not written.
@@ -46,7 +45,7 @@ class Need(NamedTuple):
 
 
 class Unwritten(Exception):  # noqa: N818 - a fact about an edit, not an error
-    """The files do not determine the value; the message says why."""
+    """The error for a value that the files do not determine, with the reason."""
 
 
 _LENGTHS = frozenset(
@@ -107,7 +106,7 @@ def is_width(path: str) -> bool:
 
 
 def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
-    """Return the options that renames need: none if each name keeps its layer and expert."""
+    """Return the options that renames need; () if each name keeps its layer and expert."""
     moved = sorted(name for name, new in renames.items() if not _keeps_numbers(name, new))
     if not moved:
         return ()

@@ -303,7 +303,7 @@ def _require_sound(after: Report | Unaudited, keys: Collection[str]) -> None:
 
 
 def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
-    """Whether a finding may remain: it casts no doubt on names, sizes or numbers of layers."""
+    """Whether a finding may remain: it does not concern names, sizes or numbers of layers."""
     match finding:
         case ConfigContradiction(says=says):
             return not any(key.rpartition(".")[2] in keys for _, key, _ in says)
@@ -318,7 +318,7 @@ def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
 
 
 def _with_other_size(plan: Plan, audits: _Audits) -> Plan:
-    """Return the plan; add the stored sizes if the config belongs to a model of another size."""
+    """Return the plan, with the stored sizes as the cause if the config is of another size."""
     if all(map(_may_stay, _alarms(plan.before))):
         return plan
     read = audits.sizes(plan.planned, {})

@@ -75,7 +75,7 @@ def stage_replacement(
 
 
 def stage_header(source: Path, seen: FileState, header: bytes, target: Path) -> None:
-    """Copy the header of `source` into a file of its own, with the attributes of `source`."""
+    """Write the header of `source`, which must not have changed, into a new file."""
     with unchanged_file(source, seen, header) as old, _new_file(target) as new:
         write_all(new, header)
         copy_attributes(source, old, new)
@@ -188,7 +188,7 @@ def _copy_extended(source: int, target: int) -> None:
 
 
 def _extended(file: int) -> dict[str, bytes]:
-    """Return the extended attributes of an open file; {} if the file system has none."""
+    """Return the extended attributes of an open file; {} if the file system has no attributes."""
     try:
         return {name: os.getxattr(file, name) for name in os.listxattr(file)}
     except OSError as error:

@@ -38,7 +38,7 @@ _UNCERTAIN = "the files do not determine that this reading is the right one"
 
 
 class Unfixable(Exception):  # noqa: N818 - a fact about the step, no error
-    """Changes of headers, index and config cannot remove the cause; the message says why."""
+    """The error for a cause that no change of headers, index or config removes, with the reason."""
 
 
 class FixStep(Struct, frozen=True, kw_only=True):

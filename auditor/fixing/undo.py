@@ -24,7 +24,8 @@ class Undone(Struct, frozen=True, kw_only=True):
 def undo_fix(folder: Path) -> Undone:
     """Undo the last fix, or finish an undo that was interrupted.
 
-    Raise FixError, and change nothing, if a file has changed since the fix. Raise OSError.
+    Raise FixError, and change nothing, if a file has changed since the fix.
+    Raise OSError if a file cannot be read or moved.
     """
     journal = finish_interrupted(folder)
     if journal is None or not journal.is_undo:

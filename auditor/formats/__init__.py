@@ -4,7 +4,7 @@ from msgspec import Struct
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """The options of formats for people; formats for machines contain everything."""
+    """The options of formats that people read; other formats always contain everything."""
 
     depth: int = 2  # levels of the module table
     width: int = 80  # characters in a line of the terminal

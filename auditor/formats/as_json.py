@@ -230,10 +230,10 @@ def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
 
 
 def _names_in_memory(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
-    """Return `in_memory`, the in-memory names of each name, and `silent`, if none is reported.
+    """Return the keys `in_memory` and `silent` for the tensor names of a finding.
 
-    `silent` has a flag for each name: whether from_pretrained reports none of its in-memory names.
-    Both values are None if an in-memory name is unknown.
+    `in_memory` lists the in-memory names of each name; `silent` has a flag for each name: whether
+    from_pretrained reports none of its in-memory names. Both are None if a name cannot be mapped.
     """
     if not names or not all(name in loading.in_memory for name in names):
         return {"in_memory": None, "silent": None}

@@ -147,8 +147,8 @@ def result_of(  # noqa: PLR0913 - the parts of a result
 ) -> Mapping[str, Any]:
     """Return the SARIF result of a finding; the finding and its causes are JSON objects.
 
-    `seen` counts the model's findings so far by identity. `state` is its
-    SARIF baselineState, such as `new`, compared with an earlier run.
+    `seen` counts the model's findings so far by identity. `state` is the finding's SARIF
+    baselineState, such as `new`, compared with an earlier run.
     """
     key = identity(finding)
     seen[key] += 1

@@ -57,7 +57,7 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     @property
     def drawn_as(self) -> str:
-        """The status to draw: `equal` if the module differs only in unused or new ones inside."""
+        """The status to draw: `equal`, not `differs`, if no error or warning is inside."""
         return "equal" if self.status == "differs" and not self.alarms else self.status
 
     @property
@@ -168,7 +168,7 @@ def height(cells: Sequence[Cell]) -> int:
 
 
 def icicle(cells: Sequence[Cell], label: str) -> Element:
-    """Draw the cells; a table next to the drawing must show the same to blind readers."""
+    """Draw the cells; for screen readers, a table next to the drawing must have the same data."""
     size: Attributes = {"width": "100%", "height": height(cells)}
     attributes = {"role": "img", "aria-label": label, "class": "icicle"}
     return element("svg", {**size, **attributes}, _hatch(), *map(_drawn, cells))

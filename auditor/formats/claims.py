@@ -1,4 +1,4 @@
-"""The verdicts on claims, for people and as JSON."""
+"""Format the verdicts on claims (published counts), as text and as JSON."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

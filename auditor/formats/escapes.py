@@ -90,14 +90,14 @@ def safe(cell: Cell) -> Cell:
 
 
 def guarded_value(cell: str) -> str:
-    """Guard a text that may stay a number or a flag, such as a shape or a config value."""
+    """Guard text that would be read as a formula or as no value; keep numbers and flags."""
     text = printable(cell)
     is_guarded = cell.lstrip(" ").startswith(_FORMULA) or text in _NO_VALUES
     return f"'{text}" if is_guarded else text
 
 
 def csv_row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
-    """Return the guarded cells of a row; a formula may be a plain number."""
+    """Return the guarded cells of a row; numbers in the column `formula` stay unguarded."""
     return [
         guarded_value(cell) if column == "formula" and isinstance(cell, str) else safe(cell)
         for column in columns

@@ -23,7 +23,7 @@ def render(
     color: bool = False,
     symbolic: bool = False,
 ) -> str:
-    """Return the module tree down to `depth`, numbered siblings folded; "" without expectation.
+    """Return the module tree down to `depth`, numbered siblings folded; "" if nothing is expected.
 
     `symbolic` leaves out all values, and prints formulas only.
     """

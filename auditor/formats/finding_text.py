@@ -148,7 +148,7 @@ def _module_rows(
 
 
 def common_modules(names: tuple[str, ...]) -> str:
-    """Return the innermost module that contains all names; without one, the first few modules."""
+    """Return the innermost module that contains all names, or else the first few modules."""
     if common := common_module(names):
         return fold([common])[0]
     modules = fold({name.rpartition(".")[0] or name for name in names})

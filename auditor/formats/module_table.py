@@ -114,7 +114,7 @@ _OWN = "(itself)"
 
 
 class Part(NamedTuple):
-    """A module (or several folded ones) in a list of modules that together are the model.
+    """A module, or several folded into one, in a list of modules that cover the model once.
 
     `note` is its status, or its number of layers.
     """
@@ -150,7 +150,7 @@ def _children(rows: Sequence[ModuleRow]) -> Mapping[str, Sequence[ModuleRow]]:
 
 
 def nearest(prefix: str, listed_prefixes: Iterable[str]) -> str:
-    """Return the longest listed prefix above a prefix, "" (the root) if none is listed."""
+    """Return the longest listed prefix above a prefix, "" for the root."""
     above = prefix.rpartition(".")[0]
     while above and above not in listed_prefixes:
         above = above.rpartition(".")[0]
@@ -170,7 +170,7 @@ def _leaves(
 
 
 def _own(row: ModuleRow, children: Sequence[ModuleRow]) -> ModuleRow | None:
-    """Return a row for the tensors of a module outside its children; None if there are none."""
+    """Return a row for the tensors of a module outside its children; None without such tensors."""
     tensors = row.tensors - sum(child.tensors for child in children)
     stored, expected = (
         None if whole is None else whole - sum(getattr(child, name) or 0 for child in children)

@@ -214,7 +214,7 @@ def _labelled(rows: Iterator[tuple[str, str]], width: int) -> Iterator[StyledLin
 
 
 def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    """Yield a line that counts harmless findings, and lines about what was not checked."""
+    """Yield the last paragraph: counts of harmless findings, the oracle, unchecked aspects."""
     fine: Counter[str] = Counter()
     for part in outcome.every:
         for finding in part.findings:

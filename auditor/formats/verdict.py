@@ -1,7 +1,4 @@
-"""The top of a report: the verdict, the sum of counts (law 3), the page on the Hub.
-
-Law 3: the findings explain exactly the stored minus the expected parameters.
-"""
+"""The top of a report: the verdict, a line that adds up the parameters, the page on the Hub."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -189,7 +186,7 @@ def common_module(names: Sequence[str]) -> str:
 
 
 def account(outcome: Report | Unaudited) -> str:
-    """Return the sum of counts (law 3) in a line; "" if no header was read.
+    """Return a line that adds up the parameters by kind of finding; "" if no header was read.
 
     An example is `102 used + 5 unused = 107 parameters stored; 110 expected (8 missing)`.
     """
@@ -222,7 +219,7 @@ def account(outcome: Report | Unaudited) -> str:
 
 
 def _term(kind: str, explains: int) -> str:
-    """Return one term of the sum; a sign is needed only for wrong shapes, which add or subtract."""
+    """Return a finding kind's term of the sum; only wrong shapes, which may add, need a sign."""
     if kind == Mismatched.kind:
         return f"{explains:+,} {kind}"
     return f"{abs(explains):,} {'behind ' if kind.startswith('bad-') else ''}{kind}"

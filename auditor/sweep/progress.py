@@ -109,5 +109,5 @@ def verdict_counts(counts: Counter[str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as `1:02:03`, or `0:02:03`."""
+    """Return a duration as hours, minutes and seconds: `0:02:03`."""
     return str(timedelta(seconds=round(seconds)))

@@ -76,7 +76,7 @@ def sweep(
                 versions = current_versions(companions=settings.policy.companions)
                 started = ledger.begin(name, selections, versions)
                 current = _planned(ledger, started, settings, selector, progress)
-            first = ledger.somewhere(current) if started.plan is not None else ""
+            first = ledger.random_model(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, progress)
             ledger.finish(current)
             keep = settings.output.keep
@@ -160,7 +160,7 @@ def _audit(
 
 
 def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
-    """Write outcomes in one transaction: models with neighbouring ids share pages of the file."""
+    """Write outcomes in one transaction, because neighbouring ids share pages of the file."""
     if not arrived:
         return
     with ledger.together():
@@ -169,7 +169,7 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
 
 
 def crash_notice(swept: Swept) -> str | None:
-    """Return a line about models whose audit crashed by a bug; None if there are none."""
+    """Return a line about models whose audit crashed by a bug; None if no audit crashed."""
     count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
     models = "1 model" if count == 1 else f"{count:,} models"
     notice = (

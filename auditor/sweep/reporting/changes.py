@@ -73,7 +73,7 @@ class Matched(NamedTuple):
 
     @property
     def finding(self) -> Finding:
-        """Tonight's finding; if there is none tonight, the earlier finding."""
+        """Tonight's finding, else the earlier finding."""
         return self.tonight or self.before or {}
 
     @property

@@ -100,7 +100,7 @@ def _text(cell: Cell) -> str | None:
 
 
 class JsonArray:
-    """An array in ASCII, written to a file that the caller closes."""
+    """A JSON array in ASCII, written to a file that the caller closes."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file

@@ -110,7 +110,7 @@ def _bar(states: Mapping[str, int], models: int) -> Iterator[Element]:
 
 
 def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element]:
-    """Yield the section of new items, unless there are none.
+    """Yield a section with new causes and findings; yield nothing if nothing is new.
 
     Each item links to the model at its commit and to its page.
     """
@@ -123,7 +123,7 @@ def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element
 
 
 def new_row(item: Mapping[str, Any], page: str | None = None) -> tuple[Element, ...]:
-    """Return the cells of a new item: the model with links, the cause or kind, a description."""
+    """Return the table cells of a new cause or finding: model with links, kind, description."""
     commit = f"/tree/{item['commit']}" if item["commit"] else ""
     address = _HUB + quote(printable(f"{item['model']}{commit}"))
     of_model = element("span", {"class": "hidden"}, " of ", element("bdi", {}, item["model"]))
@@ -141,7 +141,7 @@ def new_row(item: Mapping[str, Any], page: str | None = None) -> tuple[Element, 
 def _counts(
     title: str, column: str, counts_by_name: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Element]:
-    """Yield a section with a table of counts, unless there are none."""
+    """Yield a section with a table of counts; yield nothing without counts."""
     if counts_by_name:
         [first_counts, *_] = counts_by_name.values()
         rows = tuple(

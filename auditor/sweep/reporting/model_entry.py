@@ -56,7 +56,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def unexplained(self) -> bool:
-        """Whether there is a residual: a bug of the auditor, which no baseline can accept."""
+        """Whether the findings do not explain the counts: a bug, which no baseline can accept."""
         return any(part.get("residual") for part in with_components(self.outcome))
 
     @cached_property

@@ -35,7 +35,7 @@ CHANGES = (Change.NEW, Change.CHANGED, Change.STILL_OPEN, Change.FIXED, Change.U
 
 
 class NightPage:
-    """A writer of the page: it collects the models of a night in unnamed files until `write`."""
+    """A writer of the page: it collects the models of a night in temporary files."""
 
     def __init__(self, models: int, stack: ExitStack) -> None:
         self._all = models <= MOST_MODELS

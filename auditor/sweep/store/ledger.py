@@ -47,7 +47,7 @@ class StoreWriter(Store):
             yield self._database
 
     def begin(self, night: str, selection: str, versions: Versions) -> Night:
-        """Start or resume a night; a finished night is selected anew.
+        """Start or resume a night; a finished night gets a new plan.
 
         Raise UsageError if the night is unfinished and was started for another selection.
         """
@@ -67,7 +67,7 @@ class StoreWriter(Store):
             return row
 
     def _delete_stale_plans(self) -> None:
-        """Delete plans of stopped selections, which no night uses or is still filling."""
+        """Delete plans that no night uses, except a plan that an unfinished selection may fill."""
         stale_plans = self._database.execute(
             "DELETE FROM plans WHERE NOT EXISTS (SELECT 1 FROM nights n WHERE n.plan = plans.plan"
             " OR n.night = plans.night AND n.plan IS NULL) RETURNING plan"
@@ -148,7 +148,7 @@ class StoreWriter(Store):
         """Return the number of the night's planned models without an outcome."""
         return int(self._database.execute(_LEFT, night._asdict()).fetchone()[0])
 
-    def somewhere(self, night: Night) -> str:
+    def random_model(self, night: Night) -> str:
         """Return the id of a random planned model, "" if the plan is empty.
 
         A second sweep of the night starts there, to audit other models than the first sweep.
@@ -199,9 +199,9 @@ class StoreWriter(Store):
         self._database.execute(query, row)
 
     def _share(self, shared: Shared | None) -> bytes | None:
-        """Store the shared part of an object once for all rows; return its digest, None for None.
+        """Store the shared part of an object once for all rows; return the digest of the part.
 
-        Call it within a transaction.
+        Return None if no part is shared. Call this within a transaction.
         """
         if shared is None:
             return None

@@ -194,9 +194,9 @@ class Store:
     def compared(self, night: Night, previous: Night | None) -> Iterator[Compared]:
         """Yield every model of the night and of the previous night, sorted by id.
 
-        `before` is the outcome of the last night that audited the model; if this night could not
-        audit it, the last night that read its files is enough; if there is none, the outcome of the
-        previous night. So after a night without network, known findings are not reported as new.
+        `before` is the model's result in the last night that audited it or, if `night` could not
+        audit it, in the last night that read its files; without such a night, its result in
+        `previous`. So after a night without network, known findings are not reported as new.
         """
         both = [self.results(one.night) for one in (night, previous) if one]
         # SQLite sorts UTF-8 by bytes, which is the order of Python's code points.

@@ -1,1 +1,1 @@
-"""Auditing the planned models of a sweep: threads of this process, or workers of a Dask cluster."""
+"""Workers that audit the models of a sweep: threads of this process, or a Dask cluster's."""

@@ -128,7 +128,7 @@ class Allowance(Governor):
         self._budget.note(turn, status, headers)
 
     def held(self, seconds: float) -> AbstractContextManager[object]:
-        """Return a context for a wait imposed by a server; one rate-limit window is excused."""
+        """Return a context for a wait imposed by a server, excused up to one window in total."""
         left = self._excused_seconds_left
         self._excused_seconds_left -= seconds
         return self._excused() if left > 0 else nullcontext()

@@ -193,7 +193,7 @@ class Cluster:
         yield failed(models[0], Reason.CRASHED, f"its audit ended a worker: {detail}")
 
     def _look(self) -> None:
-        """Update the workers and their waits; raise SourceError if there are none for too long."""
+        """Update the workers and their waits; raise SourceError if there is no worker for long."""
         now = time.monotonic()
         if self._threads and now - self._looked < _LOOK:
             return
@@ -349,7 +349,7 @@ def audit_batch(
 
 
 def waits(_worker: object = None) -> dict[str, float]:
-    """Return the seconds that each sweep on this worker still waits for its budget, by sweep."""
+    """Map each sweep on this worker to the seconds that it still waits for its budget."""
     longest = [(sweep, threads.waits.longest) for sweep, threads in tuple(_under_way)]
     return {sweep: wait.seconds if wait else 0.0 for sweep, wait in longest}
 

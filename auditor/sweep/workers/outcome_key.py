@@ -63,7 +63,7 @@ def _nothing(_record: object) -> None:
 
 
 def _config(snapshot: Snapshot) -> object:
-    """Return the config's name and its bytes, with the values of `WRITERS` emptied."""
+    """Return the config's name and its bytes, with the values of the `WRITERS` keys emptied."""
     config = snapshot.config
     return config and (config.name, _WRITER.sub(rb'\1""', config.content))
 

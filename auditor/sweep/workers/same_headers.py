@@ -67,7 +67,7 @@ class RememberedOutcome(NamedTuple):
     claims: tuple[PublishedCount, ...]  # claims quote the name of the first model
 
     def of_model(self, snapshot: Snapshot) -> Recorded:
-        """Return the stored form of the outcome of another model with the same key."""
+        """Return the outcome in its stored form, with the name, commit and cost of this model."""
         model = snapshot.model
         claims = tuple(
             replace(claim, key=model) if claim.where == "name" else claim for claim in self.claims

@@ -217,7 +217,7 @@ def test_a_night_under_way_for_another_selection_is_refused(path):
 
 def test_a_sweep_that_starts_in_the_middle_goes_round_once(path):
     with opened(path, *(found(f"o/{number:03}") for number in range(200))) as (ledger, night):
-        first = ledger.somewhere(night)
+        first = ledger.random_model(night)
         order = [one.model for one in ledger.waiting(night, first=first)]
         assert sorted(order) == [f"o/{number:03}" for number in range(200)]
         assert order[-1] == first
