@@ -95,7 +95,7 @@ def _nothing_follows(error: Exception) -> SourceError:
 
 
 def _stored_numbers(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:
-    """Return the counts of the stored tensors; None without files, or if a file is unreadable."""
+    """Return the counts of the stored tensors; None if no header, or not every header, was read."""
     if not snapshot.headers:
         return None
     outcome: Report | Unaudited = examine(

@@ -312,7 +312,7 @@ def untied_heads(
 
 
 def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation:
-    """Return the expectation with these tied tensors counted as separate tensors."""
+    """Return the expectation with the tied tensors in `names` counted as separate tensors."""
     separate_tensors = [tensor for tensor in expectation.tensors if tensor.name in names]
     elements = sum(tensor.elements for tensor in separate_tensors)
     tensors = tuple(

@@ -1,4 +1,4 @@
-"""The tensors that a config implies, as the diagnosis and `audit fix` ask for them."""
+"""Functions for the diagnosis and `audit fix` that compute what a config implies."""
 
 from collections.abc import Mapping
 from functools import partial

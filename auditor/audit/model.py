@@ -191,7 +191,7 @@ def _as_requested(declared: Declaration, options: Options) -> Declaration:
 
 
 def _drafting_notes(case: ModelAudit, config: Config) -> tuple[str, ...]:
-    """Return notes about tensors for drafting; () if an unread file may contain such tensors."""
+    """Return notes about declared drafting layers that no file stores; () if a file is unread."""
     weights = case.contents
     return () if weights.unread else tuple(drafting_notes(config, weights.tensors))
 

@@ -141,7 +141,7 @@ class GgufHeader(Table, frozen=True, kw_only=True):
 
 
 class _Entry(NamedTuple):
-    """One entry of the table of tensors, as stored."""
+    """An entry of the table of tensors, as stored."""
 
     name: str
     shape: tuple[int, ...]  # slowest first, as in PyTorch
@@ -193,7 +193,7 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
 
 
 def _begin(cursor: Cursor) -> int:
-    """Read the version; the zero half of its bytes shows the byte order."""
+    """Read the version and the byte order: versions are small, so the two high bytes are zero."""
     if not cursor.size:
         raise CheckpointError("is empty: 0 bytes")
     prefix = cursor.peek(min(cursor.size, 1024))

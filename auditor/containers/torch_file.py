@@ -113,7 +113,7 @@ def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpo
 
 
 def _other_format_error(file: str, prefix: bytes) -> str | None:
-    """Return the sentence for a file in a format other than pickle; None if it may be one."""
+    """Return the sentence for a file in a format other than pickle; None if it may be a pickle."""
     if prefix.startswith(b"\x80"):
         return None
     kind = "a safetensors file, perhaps" if prefix[8:9] == b"{" else format_by_magic(prefix)
@@ -122,7 +122,7 @@ def _other_format_error(file: str, prefix: bytes) -> str | None:
 
 
 def _join(legacy: LegacyFile) -> FollowedPickle:
-    """Return the value's pickle (if one is faulty, the last) with the imports of all pickles."""
+    """Return the value's pickle (the last pickle if one is faulty) with all pickles' imports."""
     last = legacy.pickles[-1] if legacy.fault else legacy.value
     lines = (line for pickle in legacy.pickles for line in pickle.outside)
     refused = (reason for pickle in legacy.pickles for reason in pickle.refused)
@@ -177,7 +177,7 @@ def _table(file: str, pickle: FollowedPickle, places: StoragePlaces, *, legacy: 
 
 
 def _span(view: TensorView, places: StoragePlaces) -> Span:
-    """Return a tensor's offset in the file, and its size; strides may spread it wider."""
+    """Return a tensor's span in the file, as long as its numbers without gaps between them."""
     start = places.spans.get(view.storage.key, Span(0, 0)).start + view.start
     return Span(start, start + view.length)
 

@@ -71,11 +71,11 @@ class Answer:
 
     @property
     def commit(self) -> str | None:
-        """The commit of the file; None if the Hub names none, or several."""
+        """The commit of the file; None if the Hub's answers name no commit or several commits."""
         return next(iter(self.commits)) if len(self.commits) == 1 else None
 
     def require_commit(self, expected: str) -> None:
-        """Raise SourceError if the file has another commit, or no answer names one."""
+        """Raise SourceError if an answer names another commit, or if no answer names a commit."""
         if other_commits := sorted(self.commits - {expected}):
             detail = f"the Hub answered with commit {quoted(other_commits[0])}, expected {expected}"
             raise SourceError(Reason.COMMIT_MOVED, detail)
@@ -117,7 +117,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answer], bytes]:
-    """Return a function that reads a complete body, at most `limit` bytes; `size` if known."""
+    """Return a function that reads a complete body of at most `limit` bytes (`size`, if known)."""
 
     def take(answer: Answer) -> bytes:
         if answer.partial:

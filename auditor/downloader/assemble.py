@@ -307,7 +307,7 @@ def _with_named_weights(
 
 
 def _resolve_hints(reads: _Reads, selection: FileSelection) -> FileSelection:
-    """Read the files that decide which weights are selected; raise SourceError without any."""
+    """Select the weights that the hint files name; raise SourceError if no weights are found."""
     if not selection.hints:
         return selection
     names = frozenset(name for name in reads.listing if "/" not in name)
@@ -361,7 +361,7 @@ def _shares(head: WeightHeader, index: TextFile | None) -> bool:
 
 
 def _first_reads(index: TextFile) -> dict[str, int]:
-    """Return the bytes to read first of each shard, by its path, in sorted order.
+    """Map each shard's path, sorted, to the number of bytes to read in the first request.
 
     Shard names in an index are relative to the folder of the index.
     """

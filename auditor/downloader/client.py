@@ -56,7 +56,7 @@ class Client:
         self._seconds = seconds
 
     def ask(self, url: Url, headers: Mapping[str, str], silence: float) -> "Reply":
-        """Return the answer to a GET, which may be a redirect; raise SourceError if there is none.
+        """Return the answer to a GET, which may be a redirect; raise SourceError if none arrives.
 
         The headers and each piece of the body have `patience()` seconds to arrive; if `silence` is
         shorter, the complete answer has `silence` seconds.

@@ -101,7 +101,7 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
 
 
 def _interrupted(folder: Path) -> str:
-    """Return a clause about an `audit fix` that was interrupted in the folder; "" without one."""
+    """Return a clause about an interrupted `audit fix`; "" if the folder has no fix journal."""
     if not os.path.lexists(folder / FIX_FOLDER / FIX_JOURNAL):
         return ""
     return ", in which an audit fix was interrupted: run it again, with --apply or --undo"

@@ -107,7 +107,7 @@ def _last_error(fault: PassingError, count: int) -> SourceError:
 
 
 def requested_wait(status: int, headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a refusal asks to wait, else None.
+    """Return the seconds to wait by the headers of a refusal; None if they do not state a wait.
 
     Retry-After takes precedence over the end of the rate window.
     """
@@ -165,7 +165,7 @@ class RateLimit(NamedTuple):
 
 
 def rate_limit(headers: Mapping[str, str]) -> RateLimit | None:
-    """Return the rate-limit window in an answer's headers; None without one, as from a mirror."""
+    """Return the rate-limit window in an answer's headers; None if they have none (mirrors)."""
     limit = _LIMIT.search(_header(headers, "ratelimit"))
     if limit is None:
         return None

@@ -134,7 +134,7 @@ def require_as_seen(folder: Path, entries: tuple[Entry, ...]) -> None:
 
 
 def finish_entries(folder: Path, work: Path, entries: tuple[Entry, ...]) -> None:
-    """Take all steps; if a signal arrives, take the other steps first, which takes milliseconds."""
+    """Take all steps; if a signal interrupts them, take the remaining steps before it is raised."""
     try:
         _finish(folder, work, entries)
     except Exception:
@@ -198,7 +198,7 @@ def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
 
 
 def _is_of_both(now: bytes, new: bytes, old: bytes) -> bool:
-    """Whether each byte of `now` equals the byte of the new or the old header at its offset."""
+    """Whether each byte of `now` equals the byte at its offset in the new or the old header."""
     return now in {old, new} or all(
         byte in pair for byte, *pair in zip(now, new, old, strict=False)
     )

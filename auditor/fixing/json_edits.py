@@ -1,4 +1,4 @@
-"""Edit a JSON text so that everything which no edit names stays byte for byte.
+"""Edit values of a JSON text; all other bytes of the text stay unchanged.
 
 An object's text is cut into its members. An edit changes the text of one value; a new member is
 written in the style of its neighbours. The text is parsed before it is cut, so cutting needs no
@@ -159,7 +159,7 @@ def _edited(text: str, edits: Sequence[Edit], style: _Style, line: str, colon: s
 
     `line` is "" if the object does not have a line of its own.
 
-    A new member takes its place in the alphabet if the members are sorted, else the last place.
+    A new member is inserted in alphabetical order if the members are sorted, else at the end.
     """
     members, tail = _members(text)
     if members:

@@ -60,7 +60,7 @@ def open_to_read(path: Path) -> BinaryIO:
 
 
 def no_follow(path: str, flags: int) -> int:
-    """Open a file for `open(opener=)`, without following links; a new file gets the usual mode."""
+    """Open a file without following links: an opener for `open`; new files get the usual mode."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
@@ -80,7 +80,7 @@ def current_state(path: Path) -> FileState | None:
 def states_in(folder: Path) -> dict[str, FileState]:
     """Map the names in a folder to the states of the files; subfolders are not entered.
 
-    Each file's state is read by itself, because os.scandir on Windows has no inodes and links.
+    Each file needs its own call of lstat: os.scandir on Windows returns no inodes and link counts.
     """
     states = {path.name: current_state(path) for path in folder.iterdir()}
     return {name: state for name, state in states.items() if state is not None}
@@ -89,7 +89,7 @@ def states_in(folder: Path) -> dict[str, FileState]:
 def require_replaceable(
     folder: Path, existed_by_name: Mapping[str, bool], seen: Mapping[str, FileState]
 ) -> None:
-    """Raise FixError if a file that is to be replaced is shared with, or in, another folder."""
+    """Raise FixError if a file cannot be replaced: it is in another folder, or shared with one."""
     if is_in_cache(folder):
         raise FixError(
             f"{quoted(str(folder))} is in the Hugging Face cache, whose files are shared: {_COPY}"

@@ -46,7 +46,7 @@ class Need(NamedTuple):
 
 
 class Unwritten(Exception):  # noqa: N818 - a fact about an edit, not an error
-    """The files do not determine the value; the message says why."""
+    """The error for a value that a fix must not write; the message gives the reason."""
 
 
 _LENGTHS = frozenset(
@@ -107,7 +107,7 @@ def is_width(path: str) -> bool:
 
 
 def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
-    """Return the options that renames need: none if each name keeps its layer and expert."""
+    """Return the options that renames need; () if each name keeps its layer and expert."""
     moved = sorted(name for name, new in renames.items() if not _keeps_numbers(name, new))
     if not moved:
         return ()
@@ -117,7 +117,7 @@ def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
 
 
 def _keeps_numbers(name: str, new: str) -> bool:
-    """Whether both names have the same numbers, except that one name may lack some."""
+    """Whether the numbers of one name are, in order, among the numbers of the other name."""
     old_numbers, new_numbers = numbers_in(name), numbers_in(new)
     longer, shorter = (
         (old_numbers, new_numbers)

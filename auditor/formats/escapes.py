@@ -1,8 +1,8 @@
 """Escape untrusted text in Markdown, LaTeX and CSV, so that it stays text.
 
 Markdown text gets no markup, HTML, link, mention of a user or reference to an issue. In CSV, text
-that a spreadsheet or pandas would take for something else (a formula, a number, "no value") gets an
-apostrophe in front, which a spreadsheet reads as the mark of text.
+that a spreadsheet or pandas would read as a formula, a number or "no value" gets an apostrophe in
+front, by which spreadsheets recognise text.
 """
 
 import csv
@@ -97,7 +97,7 @@ def guarded_value(cell: str) -> str:
 
 
 def csv_row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
-    """Return the guarded cells of a row; a formula may be a plain number."""
+    """Return the guarded cells of a row; in the column `formula`, numbers are not guarded."""
     return [
         guarded_value(cell) if column == "formula" and isinstance(cell, str) else safe(cell)
         for column in columns

@@ -23,9 +23,10 @@ def render(
     color: bool = False,
     symbolic: bool = False,
 ) -> str:
-    """Return the module tree down to `depth`, numbered siblings folded; "" without expectation.
+    """Return the module tree down to `depth`; numbered siblings are folded.
 
-    `symbolic` leaves out all values, and prints formulas only.
+    With `symbolic`, only formulas are printed, without values. Return "" if the config implies no
+    tensors.
     """
     expected = outcome.expected
     if expected is None:

@@ -1,6 +1,6 @@
 """The memory that a model takes, for people and as JSON: loaded, with a cache, in training.
 
-Activations, workspaces of kernels and the program itself come on top.
+The figures exclude activations, workspaces of kernels and the program itself.
 """
 
 from collections import Counter
@@ -117,7 +117,7 @@ def loading_needs(outcome: Report | Unaudited, use: Use) -> tuple[LoadingNeed, .
 
 
 def bits_of(dtype: str) -> int:
-    """Return the bits of one number of a dtype; raise KeyError if `dtype` is not one."""
+    """Return the bits of one number of a dtype; raise KeyError if `dtype` is unknown."""
     return _FOUR_BITS if dtype == FOUR_BIT else DTYPE_BITS[dtype]
 
 

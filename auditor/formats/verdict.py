@@ -64,7 +64,7 @@ def headline_finding(outcome: Report | Unaudited) -> Finding | None:
 
 
 def is_all_explained(outcome: Report | Unaudited) -> bool:
-    """Whether the causes explain all findings that alarm."""
+    """Whether the causes fully explain all errors and warnings, and every component is clean."""
     explained = {at for cause in outcome.diagnosis for at in cause.findings}
     left = [at for at, one in enumerate(outcome.findings) if _alarms(one) and at not in explained]
     of_parts = any(part.verdict != "clean" for part in outcome.parts)
@@ -236,7 +236,7 @@ _FROM_HUB = frozenset({"hub", "cache", "bundled"})  # sources whose models have 
 
 
 def address(outcome: Report | Unaudited, file: str | None = None) -> str | None:
-    """Return the address of the audited commit, or of a file in it; None without a Hub id."""
+    """Return the Hub's address of the audited commit or of its `file`; None without a Hub id."""
     if outcome.model is None or outcome.source not in _FROM_HUB:
         return None
     place = f"{_HUB}/{quote(outcome.model, safe='/')}"

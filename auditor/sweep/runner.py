@@ -1,4 +1,4 @@
-"""One run of a sweep, called a night: select models, freeze the plan, audit the new ones."""
+"""The run of a sweep, called a night: select models, freeze the plan, audit the new ones."""
 
 import json
 import time

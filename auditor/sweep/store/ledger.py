@@ -151,7 +151,7 @@ class StoreWriter(Store):
     def somewhere(self, night: Night) -> str:
         """Return the id of a random planned model, "" if the plan is empty.
 
-        A second sweep of the night starts there, to audit other models than the first sweep.
+        A second sweep of the night starts at this model, because the first sweep audits others.
         """
         query = "SELECT model FROM planned WHERE plan = ? ORDER BY random() LIMIT 1"
         row = self._database.execute(query, (night.plan,)).fetchone()
@@ -199,9 +199,9 @@ class StoreWriter(Store):
         self._database.execute(query, row)
 
     def _share(self, shared: Shared | None) -> bytes | None:
-        """Store the shared part of an object once for all rows; return its digest, None for None.
+        """Store the shared part of an object once for all rows, and return its digest.
 
-        Call it within a transaction.
+        Return None if there is no shared part. Call it within a transaction.
         """
         if shared is None:
             return None

@@ -193,7 +193,7 @@ class Cluster:
         yield failed(models[0], Reason.CRASHED, f"its audit ended a worker: {detail}")
 
     def _look(self) -> None:
-        """Update the workers and their waits; raise SourceError if there are none for too long."""
+        """Read the list of workers and their waits; raise SourceError without workers for long."""
         now = time.monotonic()
         if self._threads and now - self._looked < _LOOK:
             return
