@@ -160,6 +160,7 @@ def _classes(settings: AdapterSettings, config: Config, target: str | None) -> I
 
 def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
     """Return the base's modules by name in memory, once with fused experts and once without.
+
     Raise SourceError if the class is unknown, or if the config implies no base.
     """
     implied = expectation_of(config, target)

@@ -53,7 +53,7 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
 
 
 def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subject:
-    """Return the counts of a snapshot's model; raise SourceError if nothing implies any tensors."""
+    """Return the counts of a snapshot's model; raise SourceError if its tensors are unknown."""
     expectation, config = implied_by(snapshot, target)
     return subject_of(snapshot.model, expectation, config, _stored_numbers(snapshot, target))
 

@@ -1,6 +1,6 @@
 """The sources of expectations: the closed forms, or the oracle if there is no closed form.
 
-A closed form computes the tensors of a class from its config; the oracle asks transformers. Only
+A closed form computes the tensors of a class from its config; the oracle runs transformers. Only
 this module uses both; a third source would be another ExpectationSource.
 """
 
@@ -37,14 +37,14 @@ def config_faults(expectation: Expectation) -> tuple[str, ...]:
 
 
 def config_reasons(error: CheckpointError) -> tuple[str, ...]:
-    """Return why nothing follows from a config, one sentence for each reason."""
+    """Return the reasons why a config implies no tensors, one sentence for each."""
     if isinstance(error, FaultyConfigError):
         return tuple(fault_sentence(fault, error.target) for fault in error.faults)
     return (str(error),)
 
 
 class ExpectationSource(Classes, Protocol):
-    """A source of expected tensors, from a config, for the classes that it knows."""
+    """A source that computes expected tensors from a config, for some classes."""
 
     def expect(self, config: Config, target: str, /) -> Expectation: ...
 
@@ -60,7 +60,7 @@ class Implied(NamedTuple):
 
 
 class NotImplied(NamedTuple):
-    """The reason why nothing follows from a config, and the class if one was chosen."""
+    """The reason why a config implies no tensors, and the target class if one was chosen."""
 
     error: CheckpointError | SourceError
     choice: TargetChoice | None = None
@@ -86,7 +86,7 @@ def expectation_of(
     loader: Loader | None = None,
     stored: Callable[[], Collection[str] | None] = tuple,
 ) -> Implied | NotImplied:
-    """Return the expectation of the first source that knows the architecture.
+    """Return the expectation of the first source that has the architecture.
 
     `stored` returns the names in the files, or None without files; they decide whether a head that
     the config does not tie is a separate tensor.
@@ -150,7 +150,7 @@ def refusal_of_diffusers(config: Config) -> SourceError | None:
 def _expect_by(
     source: ExpectationSource, config: Config, target: str | None, loader: Loader | None
 ) -> Implied | NotImplied:
-    """Return the expectation of one source, or why nothing follows from the config."""
+    """Return the expectation of one source, or why the config implies no tensors."""
     choice: TargetChoice | None = None
     try:
         target_choice = choose(config, target, source, loader)

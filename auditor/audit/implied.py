@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def implied_shapes(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> dict[str, tuple[int, ...]] | None:
-    """Return the shapes that must be stored, by name; None if nothing follows from the config."""
+    """Return the shapes that must be stored, by name; None if the config implies no tensors."""
     expectation = _implied(snapshot, target, entry)
     if expectation is None:
         return None
@@ -89,7 +89,7 @@ def name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | No
 def _implied(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> Expectation | None:
-    """Return the config's expectation; None if nothing follows from the config."""
+    """Return the config's expectation; None if the config implies no tensors."""
     try:
         declared = declared_by_config(snapshot, entry)
     except CheckpointError:
@@ -105,7 +105,7 @@ def class_tree(
 ) -> "ClassTree | None":
     """Return the tree of blocks that the config implies; None if its class has no closed form.
 
-    Raise CheckpointError for a config from which nothing follows.
+    Raise CheckpointError for a config that implies no tensors.
     """
     from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - with `diagnose`
 

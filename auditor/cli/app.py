@@ -92,7 +92,7 @@ class _WithHelp(TyperGroup):
 
 
 def _complete(args: list[str]) -> list[str]:
-    """Put the default command before arguments without one: `MODEL` becomes `check MODEL`.
+    """Insert the default command if the arguments have no command: `MODEL` is `check MODEL`.
 
     Raise UsageError if the first word is a misspelt command and not a path.
     """

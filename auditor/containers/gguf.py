@@ -218,7 +218,7 @@ def _begin(cursor: Cursor) -> int:
 
 
 def _check_count(cursor: Cursor, noun: str, count: int, least: int, most: int) -> None:
-    """Raise CheckpointError if `count` entries exceed the limit or the rest of the file."""
+    """Raise CheckpointError if `count` exceeds the limit, or its entries exceed the file."""
     if count * least > cursor.size - cursor.place:
         raise CheckpointError(
             f"declares {count:,} {noun}, which take {least} bytes each at least: "

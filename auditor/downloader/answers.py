@@ -117,7 +117,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answer], bytes]:
-    """Return a function that reads a complete body of at most `limit` bytes (`size`, if known)."""
+    """Return a function that reads a complete body of at most `limit` bytes, or of `size` bytes."""
 
     def take(answer: Answer) -> bytes:
         if answer.partial:

@@ -238,7 +238,7 @@ def _require_file(path: Path) -> None:
 
 
 def _in_cache(path: Path) -> Path:
-    """Return the snapshot folder in a model's folder of the cache; any other path as it is."""
+    """Return the snapshot folder if the path is a model's folder in the cache, else the path."""
     snapshots = path / "snapshots"
     if not (path.absolute().name.startswith("models--") and snapshots.is_dir()):
         return path

@@ -109,7 +109,10 @@ class Scheduler(Executor):
                     self._start_threads(len(self._waiting))
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        """Remove and return the first waiting call; None if no call waits or too many run."""
+        """Remove and return the first waiting call.
+
+        Return None, and count one thread less, if no call waits or too many threads run.
+        """
         with self._lock:
             if self._waiting and self._in_flight <= self._limit():
                 return self._waiting.popleft()

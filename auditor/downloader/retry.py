@@ -179,6 +179,6 @@ def rate_limit(headers: Mapping[str, str]) -> RateLimit | None:
 
 
 def _header(headers: Mapping[str, str], lower_name: str) -> str:
-    """Return the value of a header; "" if there is none, or if it is too long."""
+    """Return the value of a header; "" if the header is absent or too long."""
     value = next((value for name, value in headers.items() if name.lower() == lower_name), "")
     return value if len(value) <= _MOST_CHARACTERS else ""

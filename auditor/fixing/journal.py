@@ -168,7 +168,7 @@ def _take(folder: Path, work: Path, entry: Entry) -> None:
 
 
 def _keep(folder: Path, entry: Entry) -> None:
-    """Give the old file the name `kept`, in addition to its own name."""
+    """Give the old file the name `kept`: by a hard link if possible, else by renaming it."""
     if not entry.kept or os.path.lexists(folder / entry.kept):
         return
     if getattr(os, "link", None) in os.supports_follow_symlinks:

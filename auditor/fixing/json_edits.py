@@ -155,9 +155,7 @@ def _joined(members: Sequence[_Member], tail: str) -> str:
 
 
 def _edited(text: str, edits: Sequence[Edit], style: _Style, line: str, colon: str) -> str:
-    """Edit the text of an object; `line` is the line break and indentation of its own line.
-
-    `line` is "" if the object does not have a line of its own.
+    """Edit the text of an object; `line` is the line break and indentation before its key, or "".
 
     A new member is inserted in alphabetical order if the members are sorted, else at the end.
     """

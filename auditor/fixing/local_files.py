@@ -30,7 +30,7 @@ class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     sha256: str  # digest of this header or text
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a length that no header or text has: records are untrusted."""
+        """Raise ValueError if the length exceeds that of any header: records are untrusted."""
         if not 0 <= self.length <= MAX_START:
             raise ValueError(f"{self.length} bytes")
 
@@ -89,7 +89,11 @@ def states_in(folder: Path) -> dict[str, FileState]:
 def require_replaceable(
     folder: Path, existed_by_name: Mapping[str, bool], seen: Mapping[str, FileState]
 ) -> None:
-    """Raise FixError if a file cannot be replaced: it is in another folder, or shared with one."""
+    """Raise FixError if a file must not be replaced.
+
+    It is shared with another folder (by the cache, a link or a hard link), is in a subfolder, or
+    was added or removed while the folder was read.
+    """
     if is_in_cache(folder):
         raise FixError(
             f"{quoted(str(folder))} is in the Hugging Face cache, whose files are shared: {_COPY}"

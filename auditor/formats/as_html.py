@@ -104,7 +104,7 @@ def _heading(outcome: Report | Unaudited) -> Iterator[Element]:
 
 
 def _cause(diagnosis: Diagnosis, outcome: Report | Unaudited) -> Element:
-    """Return a card with the fix of a cause, and with its sentence unless it is the headline."""
+    """Return a card with the fix of a cause, and its sentence if the headline is another."""
     is_headline = diagnosis is verdict.headline_cause(outcome)
     return element(
         "section",

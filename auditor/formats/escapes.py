@@ -50,7 +50,7 @@ def table_cell(text: str) -> str:
 
 
 def escaped_latex(text: str) -> str:
-    """Escape a text so that TeX prints it as it is."""
+    """Escape a text so that TeX prints it unchanged."""
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     return "".join(special.get(c, f"\\{c}" if c in "{}_%&#$" else c) for c in printable(text))
 
@@ -108,7 +108,7 @@ def csv_row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
 def csv_text(rows: Iterable[Iterable[Cell]]) -> str:
     """Return rows as CSV without escaping formulas in cells, which the caller has done.
 
-    Headings are not escaped either: `nan` stays as it is.
+    Headings are not escaped either: `nan` stays unchanged.
     """
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(rows)

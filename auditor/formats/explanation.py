@@ -65,7 +65,7 @@ def _part(count: int, total: int) -> float:
 
 
 def _last(line: Line) -> str:
-    """Return the last part of a prefix; a number follows its module: `layer.{0-11}`."""
+    """Return the last part of a prefix; if it is a number, the last two: `layer.{0-11}`."""
     if line.row.depth <= 1:
         return line.name
     parts = re.split(r"\.(?![^{]*\})", line.pattern)

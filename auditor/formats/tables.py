@@ -51,7 +51,7 @@ class ByteCount(int):
 
 
 class Share(float):
-    """A fraction of a whole, 0 to 1."""
+    """A fraction from 0 to 1, shown as a percentage."""
 
     __slots__ = ()
 

@@ -153,7 +153,7 @@ def _of_tensors(alarms: list[Finding], report: Report) -> Iterator[str]:
 
 
 def _others(count: int) -> str:
-    """Return a clause about further findings; "" if there are none."""
+    """Return a clause about `count` further findings; "" if `count` is 0."""
     return f"; and {counted(count, 'more finding')}" if count else ""
 
 
@@ -179,7 +179,7 @@ def counts_of(finding: Finding) -> list[str]:
 
 
 def common_module(names: Sequence[str]) -> str:
-    """Return the innermost module that contains all names; "" if there is none."""
+    """Return the innermost module that contains all names; "" for the root."""
     # Segments shared by the first and the last name in sorted order are shared by all names.
     first, last = min(names).split("."), max(names).split(".")
     return ".".join(commonprefix([first, last]))  # noqa: RUF071 - lists, not paths

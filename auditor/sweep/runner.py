@@ -169,7 +169,7 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
 
 
 def crash_notice(swept: Swept) -> str | None:
-    """Return a line about models whose audit crashed by a bug; None if there are none."""
+    """Return a line about models whose audit crashed by a bug; None if no audit crashed."""
     count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
     models = "1 model" if count == 1 else f"{count:,} models"
     notice = (

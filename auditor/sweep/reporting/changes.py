@@ -73,7 +73,7 @@ class Matched(NamedTuple):
 
     @property
     def finding(self) -> Finding:
-        """Tonight's finding; if there is none tonight, the earlier finding."""
+        """Tonight's finding; the earlier finding if tonight's is None."""
         return self.tonight or self.before or {}
 
     @property

@@ -105,7 +105,7 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
 
 
 def _with_acceptance(match: Matched, model: str, baseline: Baseline) -> Matched:
-    """Return the match with the baseline's reason for accepting its finding, if any."""
+    """Return the match; add the baseline's reason if the baseline accepts the finding."""
     if match.tonight is None:
         return match
     kind, names = match.tonight["kind"], match.tonight["names"]

@@ -47,7 +47,7 @@ class StoreWriter(Store):
             yield self._database
 
     def begin(self, night: str, selection: str, versions: Versions) -> Night:
-        """Start or resume a night; a finished night is selected anew.
+        """Start or resume a night; if it is finished, its models are selected again.
 
         Raise UsageError if the night is unfinished and was started for another selection.
         """
@@ -189,7 +189,7 @@ class StoreWriter(Store):
         self._database.execute(query, (night.night, model))
 
     def _insert(self, table: str, key: tuple[object, ...], recorded: Recorded) -> None:
-        """Insert a row; if the row exists, an outcome stays as it is, a failure is replaced."""
+        """Insert a row; if it exists, keep an existing outcome but replace an existing failure."""
         summary = map(_storable, recorded.summary)
         content, shared = recorded.stored_outcome
         row = (*key, *summary, now(), content, self._share(shared))

@@ -127,7 +127,10 @@ class Allowance(Governor):
         self._budget.note(turn, status, headers)
 
     def held(self, seconds: float) -> AbstractContextManager[object]:
-        """Return a context for a wait imposed by a server; WINDOW seconds in all are excused."""
+        """Return a context for a wait imposed by a server.
+
+        The wait is excused if the earlier ones took less than WINDOW seconds in all.
+        """
         left = self._excused_seconds_left
         self._excused_seconds_left -= seconds
         return self._excused() if left > 0 else nullcontext()

@@ -207,7 +207,7 @@ class Concurrency:
     def done(self, seconds: float | None, *, waited: bool) -> None:
         """Count a finished model, and the seconds for which it was under way.
 
-        `seconds` excludes waits for the request budget; `waited` says whether there were any.
+        `seconds` excludes waits for the request budget; `waited` is whether it waited.
         `seconds` is None if the model needed no request: its headers are stored, or it has no
         weights.
         """
