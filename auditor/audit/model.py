@@ -331,7 +331,7 @@ def _unpack(
 
 
 def _all_tensors(weights: Contents) -> tuple[StoredTensor, ...]:
-    """Return the stored tensors, including those whose names are in the index alone."""
+    """Return the stored tensors, including tensors that only the index names."""
     unread = weights.without_header
     return (*weights.tensors, *unread) if unread else weights.tensors
 

@@ -177,7 +177,7 @@ def _table(file: str, pickle: FollowedPickle, places: StoragePlaces, *, legacy: 
 
 
 def _span(view: TensorView, places: StoragePlaces) -> Span:
-    """Return a tensor's span in the file, as long as its numbers without gaps between them."""
+    """Return a tensor's span in the file, which is exact only if its numbers are contiguous."""
     start = places.spans.get(view.storage.key, Span(0, 0)).start + view.start
     return Span(start, start + view.length)
 
@@ -244,7 +244,10 @@ def _limit(file: str, faults: list[TensorFault]) -> tuple[TensorFault, ...]:
 
 
 def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
-    """Follow the pickles of the file; raise UnsafeFileError if torch reads something else."""
+    """Follow the pickles of a legacy file; raise UnsafeFileError if torch reads a tar archive.
+
+    Raise it also if the pickles are longer than MAX_PICKLE bytes.
+    """
     if _is_tar(sparse.read(Span(0, min(sparse.size, _TAR)))):
         raise not_followed(file, "is a tar archive, as torch wrote before version 0.1.10")
     pickles = _pickles(file, sparse)

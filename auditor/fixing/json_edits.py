@@ -107,7 +107,7 @@ class _Member(NamedTuple):
 
 
 class _Style(NamedTuple):
-    """How a JSON text is written: its indentation, and whether it escapes non-ASCII characters."""
+    """The style of a JSON text: its indentation, and whether it escapes non-ASCII characters."""
 
     is_ascii: bool
     unit: str  # one level of indentation; "" if not indented

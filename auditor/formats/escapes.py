@@ -80,7 +80,7 @@ _INT64 = 1 << 63
 
 
 def safe(cell: Cell) -> Cell:
-    """Guard text that would be read as a formula or a value; drop integers over 64 bits."""
+    """Put `'` before a text that would be read as a formula or value; drop integers over 64 bits."""
     if isinstance(cell, int) and not -_INT64 <= cell < _INT64:
         return None
     if not isinstance(cell, str):
@@ -90,7 +90,7 @@ def safe(cell: Cell) -> Cell:
 
 
 def guarded_value(cell: str) -> str:
-    """Guard a text that may stay a number or a flag, such as a shape or a config value."""
+    """Put `'` before a text that would be read as a formula or "no value", but not as a number."""
     text = printable(cell)
     is_guarded = cell.lstrip(" ").startswith(_FORMULA) or text in _NO_VALUES
     return f"'{text}" if is_guarded else text

@@ -19,7 +19,7 @@ Item = Mapping[str, Any]  # a new cause or kind of finding
 
 
 class NightSummary:
-    """Counter of the models of a night, their findings and their changes."""
+    """A counter of the models of a night, their findings and their changes."""
 
     def __init__(self) -> None:
         self.verdicts: Counter[str] = Counter()

@@ -88,7 +88,8 @@ class RateWindow(NamedTuple):
 def opens(status: int, limit: RateLimit | None) -> bool:
     """Whether the answer to a window's first request lets other requests proceed.
 
-    It does if it is not a refusal, or if it declares that the window has no requests left.
+    It does if it is not a refusal, or if its headers state that the window has no requests left:
+    then the others wait for the next window.
     """
     return status not in _REFUSED or (limit is not None and limit.remaining == 0)
 

@@ -199,7 +199,7 @@ def _stored(waiting: Waiting, *, companions: bool) -> Snapshot | None:
 
 
 def _listing(waiting: Waiting) -> Listing | None:
-    """Return the stored listing of the model's files; None if there is none."""
+    """Return the listing of the model's files; None if the store has no listing."""
     if waiting.listing is None:
         return None
     siblings: Any = json.loads(decompress_text(waiting.listing))
