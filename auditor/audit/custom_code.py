@@ -47,7 +47,10 @@ def custom_code(
 
 
 def _misfit(outcome: Report, expectation: Expectation) -> str | None:
-    """Return a name pattern that only one side has; None if both sides have the same patterns."""
+    """Return a clause about name patterns that only the files or only transformers' class has.
+
+    Return None if there is no difference.
+    """
     needed = {
         tensor.name for tensor in expectation.tensors if tensor.role in {Role.PARAMETER, Role.TIED}
     }

@@ -32,7 +32,7 @@ _EXTRA = "pip install 'hf-audit[oracle]'"
 
 
 def config_faults(expectation: Expectation) -> tuple[str, ...]:
-    """Return why the class cannot be built although its shapes follow, one sentence a fault."""
+    """Return a sentence for each fault of the config by which the class cannot be built."""
     return tuple(fault_sentence(fault, expectation.target) for fault in expectation.faults)
 
 

@@ -119,7 +119,7 @@ def examine_undiagnosed(
 
 
 def declaration_of(snapshot: Snapshot, entry: ManifestEntry | None = None) -> Declaration | None:
-    """Return the declaration by config.json or by GGUF metadata; None if there is neither.
+    """Return the declaration by config.json or by GGUF metadata; None if both are absent.
 
     Raise CheckpointError, or SourceError for an unknown GGUF type.
     """

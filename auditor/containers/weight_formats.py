@@ -103,7 +103,7 @@ PICKLED = (*PICKLES, *(ending for ending, module in MODULES.items() if module ==
 
 
 class TensorFault(NamedTuple):
-    """Tensors that contradict the file; without names, the complete file cannot be loaded."""
+    """Tensors that contradict the file; if `names` is empty, the file cannot be loaded at all."""
 
     names: tuple[str, ...]
     reason: str  # a sentence that begins with the file

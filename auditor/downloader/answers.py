@@ -42,7 +42,7 @@ class Answer:
     def __init__(
         self, reply: Reply, count: Callable[[int], None], previous: "Answer | None" = None
     ) -> None:
-        """Call `count` with the size of each piece; `previous` is the redirect to this answer."""
+        """Wrap a reply: `count` gets the size of each piece, `previous` is the redirect to it."""
         self.url = reply.url
         self.host = reply.url.host_str
         self.status = reply.status

@@ -46,7 +46,7 @@ _NO_CONNECTION = ("(Connect)", "(os error ")  # no connection, or an error of th
 
 
 class Client:
-    """The sender of requests, for several threads.
+    """A client that sends requests; several threads use it.
 
     The main thread must not use it: Python handles no signals while compiled code waits.
     """

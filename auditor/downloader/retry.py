@@ -165,7 +165,7 @@ class RateLimit(NamedTuple):
 
 
 def rate_limit(headers: Mapping[str, str]) -> RateLimit | None:
-    """Return the rate-limit window in an answer's headers; None if they have none (mirrors)."""
+    """Return the rate-limit window in an answer's headers; None if absent, as from a mirror."""
     limit = _LIMIT.search(_header(headers, "ratelimit"))
     if limit is None:
         return None

@@ -83,7 +83,7 @@ def _read(requested: str, say: Say) -> Snapshot:
 
 
 def _shards_beside(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return unopened shards in the folder, with the name's stem and `-of-M` of an opened shard."""
+    """Return the unopened shards whose names have the stem and `-of-M` of an opened shard."""
     if snapshot.index is None or snapshot.unopened:
         return ()
     opened = {head.name for head in snapshot.headers}

@@ -180,7 +180,7 @@ _COPIES = (
 
 
 def _is_respelt(edit: Edit) -> bool:
-    """Whether an edit only respells a value, as when "12" or 12.0 becomes 12."""
+    """Whether an edit only changes the spelling of a value: "12" or 12.0 becomes 12."""
     before, after = edit.before, edit.after
     if isinstance(before, str) and type(after) in {int, bool}:
         return before.lower() == str(after).lower()

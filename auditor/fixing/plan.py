@@ -283,7 +283,7 @@ def _mended(
 
 
 def _require_tensors(snapshot: Snapshot) -> None:
-    """Raise Unwritten if a weight file has no tensors, because the missing ones are unknown."""
+    """Raise Unwritten if a weight file has no tensors: it is unknown which tensors it lacks."""
     for head in snapshot.headers:
         if not isinstance(head.parsed, CheckpointError) and not head.parsed.tensors:
             raise Unwritten(f"{named(head.name)} has no tensors: its weights were not saved")

@@ -228,10 +228,10 @@ def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
 
 
 def _names_in_memory(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
-    """Return `in_memory`, the in-memory names of each name, and `silent`, if none is reported.
+    """Return the JSON keys `in_memory` and `silent` for names of stored tensors.
 
-    `silent` has a flag for each name: whether from_pretrained reports none of its in-memory names.
-    Both values are None if an in-memory name is unknown.
+    `in_memory` lists the in-memory names of each name. `silent` has a flag for each name: true if
+    from_pretrained reports no in-memory name of it. A value is None if unknown.
     """
     if not names or not all(name in loading.in_memory for name in names):
         return {"in_memory": None, "silent": None}

@@ -80,7 +80,10 @@ _INT64 = 1 << 63
 
 
 def safe(cell: Cell) -> Cell:
-    """Put `'` before a text that would be read as a formula or value; drop integers over 64 bits."""
+    """Put `'` before a text that would be read as a formula or a value.
+
+    Return None for an integer of more than 64 bits.
+    """
     if isinstance(cell, int) and not -_INT64 <= cell < _INT64:
         return None
     if not isinstance(cell, str):

@@ -160,7 +160,7 @@ def _audit(
 
 
 def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
-    """Write outcomes in one transaction: models with neighbouring ids share pages of the file."""
+    """Write outcomes in one transaction, because neighbouring ids share pages of the database."""
     if not arrived:
         return
     with ledger.together():

@@ -177,7 +177,7 @@ def unaudited_model(model: str, commit: str, reason: Reason, detail: str) -> Una
 
 
 def _stored(waiting: Waiting, *, companions: bool) -> Snapshot | None:
-    """Return the stored snapshot; None if there is none, or if it lacks companion files.
+    """Return the stored snapshot; None if it is absent or lacks companion files.
 
     Its `fetched` counts no requests, because an earlier audit read the files.
     """
