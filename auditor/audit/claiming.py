@@ -69,7 +69,7 @@ def implied_by(
 
     The config is None if the expectation is not a closed form. With `checked`, the expectation
     includes faults of the config; `arguments` are passed to the class's constructor. Raise
-    SourceError if nothing follows from the config.
+    SourceError if the config implies no tensors.
     """
     try:
         declared = declaration_of(snapshot)

@@ -45,8 +45,8 @@ def sizes_determined(
 ) -> dict[str, SizeRead]:
     """Return the config's sizes that the stored shapes determine, by dotted path.
 
-    The values in `declared_sizes` are assumed. Return {} if no closed form of the class is known,
-    or nothing follows from the config.
+    The values in `declared_sizes` are assumed. Return {} if the class has no closed form, or if the
+    config implies no tensors.
     """
     from auditor.diagnosis.case import Case  # noqa: PLC0415 - with `diagnose`
     from auditor.diagnosis.solving.determined import determined_sizes  # noqa: PLC0415 - likewise
