@@ -1,8 +1,8 @@
 """The audit of an adapter, whose expected tensors follow from its settings and its base's config.
 
 The task of an adapter decides the class of its base. If no task is stated, or the number of labels
-of a head is unknown, the few possible answers are compared with the file, and the one that fits
-best counts.
+of a head is unknown, the few possible answers are compared with the file, and the answer with the
+fewest contradicting tensors is used.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -136,9 +136,9 @@ def _answers(
 def _classes(settings: AdapterSettings, config: Config, target: str | None) -> Iterator[str | None]:
     """Yield the possible classes of the base, the likeliest first; None is the declared class.
 
-    PEFT loads the class of the task. The declared class is possible instead if both generate text,
-    or if no class is for the task. AutoModel's class comes last, because sentence encoders are
-    trained without the head of their base.
+    PEFT loads the class for the settings' task (SEQ_CLS: ...ForSequenceClassification). The class
+    that the config declares is added if the task generates text, or if no class is for the task.
+    AutoModel's class comes last: sentence encoders are trained without the head of their base.
     """
     if target is not None:
         yield target
@@ -159,7 +159,10 @@ def _classes(settings: AdapterSettings, config: Config, target: str | None) -> I
 
 
 def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
-    """Return the base's modules under the names that PEFT may use, one entry for each form."""
+    """Return the base's modules by name in memory, once with fused experts and once without.
+
+    Raise SourceError if the class is unknown, or if the config implies no base.
+    """
     implied = expectation_of(config, target)
     match implied:
         case NotImplied(SourceError() as error):
@@ -216,7 +219,10 @@ def _relabelled(
 
 
 def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer:
-    """Return the first of the answers that fit best; if all are errors, raise the first error."""
+    """Return the answer with the fewest contradicting tensors, the first of several.
+
+    If all answers are errors, raise the first SourceError, else the first CheckpointError.
+    """
     best: _Answer | None = None
     doubts: list[SourceError] = []
     faults: list[CheckpointError] = []

@@ -53,7 +53,7 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
 
 
 def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subject:
-    """Return the counts of a snapshot's model; raise SourceError if no config implies tensors."""
+    """Return the counts of a snapshot's model; raise SourceError if its tensors are unknown."""
     expectation, config = implied_by(snapshot, target)
     return subject_of(snapshot.model, expectation, config, _stored_numbers(snapshot, target))
 
@@ -95,7 +95,7 @@ def _nothing_follows(error: Exception) -> SourceError:
 
 
 def _stored_numbers(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:
-    """Return the counts of the stored tensors; None without files, or if a file is unreadable."""
+    """Return the counts of the stored tensors; None if no header, or not every header, was read."""
     if not snapshot.headers:
         return None
     outcome: Report | Unaudited = examine(

@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 def if_comparable(
     case: ModelAudit, outcome: Report | Unaudited, expectation: Expectation, custom: str
 ) -> Report | Unaudited:
-    """Return the outcome if the names fit transformers' class, else an Unaudited.
+    """Return the outcome if the names fit transformers' class, else an Unaudited outcome.
 
     `custom` is the name of the class in auto_map.
     """
@@ -47,7 +47,10 @@ def custom_code(
 
 
 def _misfit(outcome: Report, expectation: Expectation) -> str | None:
-    """Return a sentence about a kind of name that only the files or only the class has, or None."""
+    """Return a clause about name patterns that only the files or only transformers' class has.
+
+    Return None if there is no difference.
+    """
     needed = {
         tensor.name for tensor in expectation.tensors if tensor.role in {Role.PARAMETER, Role.TIED}
     }
@@ -70,7 +73,7 @@ def _names(kind: type[Missing | Unexpected], findings: Iterable[Finding]) -> lis
 
 
 def _kinds(names: Iterable[str]) -> frozenset[str]:
-    """Return the names with `#` for each number: more layers do not make another architecture."""
+    """Return the names with `#` for each number, so that the number of layers does not matter."""
     return frozenset(_NUMBER.sub("#", name) for name in names)
 
 

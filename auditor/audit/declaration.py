@@ -71,7 +71,8 @@ def _overwritten(
 ) -> ConfigOverwritten | None:
     """Return a finding if a model's config.json has the settings of another module, else None.
 
-    Without a manifest, only the settings of a Pooling module count, which has no weights.
+    Without a manifest, return a finding only for settings of a Pooling module: it has no weights,
+    so the stored weights belong to another module.
     """
     if entry is not None and entry.library != SENTENCE:
         return None

@@ -1,7 +1,7 @@
 """The sources of expectations: closed forms, then generated forms, then the oracle.
 
 A closed form computes the tensors of a class from its config, as a generated form does for the
-configs that it covers; the oracle builds the class in transformers. Only this module uses all.
+configs that it covers; the oracle runs the library itself. Only this module uses all of them.
 """
 
 import re
@@ -32,19 +32,19 @@ _EXTRA = "pip install 'hf-audit[oracle]'"
 
 
 def config_faults(expectation: Expectation) -> tuple[str, ...]:
-    """Return why the class cannot be built although its shapes are known, a sentence a fault."""
+    """Return a sentence for each fault of the config by which the class cannot be built."""
     return tuple(fault_sentence(fault, expectation.target) for fault in expectation.faults)
 
 
 def config_reasons(error: CheckpointError) -> tuple[str, ...]:
-    """Return why a config implies no tensors, one sentence for each reason."""
+    """Return the reasons why a config implies no tensors, one sentence for each."""
     if isinstance(error, FaultyConfigError):
         return tuple(fault_sentence(fault, error.target) for fault in error.faults)
     return (str(error),)
 
 
 class ExpectationSource(Classes, Protocol):
-    """A source that computes the expected tensors of the classes that it supports."""
+    """A source that computes expected tensors from a config, for some classes."""
 
     def expect(self, config: Config, target: str, /) -> Expectation: ...
 
@@ -60,7 +60,7 @@ class Implied(NamedTuple):
 
 
 class NotImplied(NamedTuple):
-    """The reason why a config implies no tensors, and the class if one was chosen."""
+    """The reason why a config implies no tensors, and the target class if one was chosen."""
 
     error: CheckpointError | SourceError
     choice: TargetChoice | None = None
@@ -87,7 +87,7 @@ def expectation_of(
     loader: Loader | None = None,
     stored: Callable[[], Collection[str] | None] = tuple,
 ) -> Implied | NotImplied:
-    """Return the expectation of the first source that supports the architecture.
+    """Return the expectation of the first source that has the architecture.
 
     `stored` returns the names in the files, or None without files; they decide whether a head that
     the config does not tie is a separate tensor.
@@ -363,7 +363,7 @@ def untied_heads(
 
 
 def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation:
-    """Return the expectation with these tied tensors counted as separate tensors."""
+    """Return the expectation with the tied tensors in `names` counted as separate tensors."""
     separate_tensors = [tensor for tensor in expectation.tensors if tensor.name in names]
     elements = sum(tensor.elements for tensor in separate_tensors)
     tensors = tuple(

@@ -1,4 +1,4 @@
-"""The tensors that a config implies, for the diagnosis and `audit fix`."""
+"""Functions for the diagnosis and `audit fix` that compute what a config implies."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -45,8 +45,8 @@ def sizes_determined(
 ) -> dict[str, SizeRead]:
     """Return the config's sizes that the stored shapes determine, by dotted path.
 
-    The sizes in `declared_sizes` are assumed and not returned. Return {} if the class has no closed
-    form, or if the config implies no tensors.
+    The values in `declared_sizes` are assumed. Return {} if the class has no closed form, or if the
+    config implies no tensors.
     """
     from auditor.diagnosis.case import Case  # noqa: PLC0415 - with `diagnose`
     from auditor.diagnosis.solving.determined import determined_sizes  # noqa: PLC0415 - likewise

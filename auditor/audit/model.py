@@ -188,7 +188,7 @@ def _as_requested(declared: Declaration, options: Options) -> Declaration:
 
 
 def _drafting_notes(case: ModelAudit, config: Config) -> tuple[str, ...]:
-    """Return notes about missing layers for draft tokens; () if an unread file may have them."""
+    """Return notes about declared drafting layers that no file stores; () if a file is unread."""
     weights = case.contents
     return () if weights.unread else tuple(drafting_notes(config, weights.tensors))
 
@@ -328,7 +328,7 @@ def _unpack(
 
 
 def _all_tensors(weights: Contents) -> tuple[StoredTensor, ...]:
-    """Return the stored tensors, including those whose names are in the index alone."""
+    """Return the stored tensors, including tensors that only the index names."""
     unread = weights.without_header
     return (*weights.tensors, *unread) if unread else weights.tensors
 

@@ -118,7 +118,7 @@ class ModelAudit(Struct, frozen=True, kw_only=True):
         return replace(self, contradictions=(*self.contradictions, *contradictions))
 
     def with_outcome(self, **fields: Any) -> Self:
-        """Return a copy with these fields of the outcome replaced."""
+        """Return a copy with the given fields of its outcome replaced."""
         return replace(self, outcome=replace(self.outcome, **fields))
 
     def with_choice(self, choice: TargetChoice | None) -> Self:
@@ -296,7 +296,11 @@ def _outline(names: Iterable[str], fates: int | None, most: int) -> _Outline:
 def _published(
     case: ModelAudit, expectation: Expectation, observed: Observed
 ) -> tuple[PublishedCount, ...]:
-    """Return the published counts; () for adapters, and for weights in subfolders."""
+    """Return the judged published counts; () for adapters, whose names state the base's size.
+
+    Return () also if weight files are in subfolders, or if there is nothing to judge: no published
+    figure, and no digit in the name.
+    """
     snapshot = case.snapshot
     adapter = snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG
     if adapter or any("/" in head.name for head in snapshot.headers):
@@ -342,7 +346,7 @@ def _dtypes(
 def _with_unused_heads(
     case: ModelAudit, implied: Implied, findings: Sequence[Finding]
 ) -> Iterable[Finding]:
-    """Return the findings; report unused heads if `architectures` decided the target class."""
+    """Return the findings; if the audit is for the declared class, also report unused heads."""
     expectation = implied.expectation
     if not case.is_by_architectures or implied.family.declared is not expectation:
         return findings
@@ -427,7 +431,7 @@ def _file_findings(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
 
 
 def _tally(case: ModelAudit, *bad: BadConfig) -> Outcome:
-    """Return an outcome with the stored tensors counted as far as headers show them."""
+    """Return an outcome with only the counts of the stored tensors that the headers show."""
     weights = case.contents
     outline = _outline((tensor.name for tensor in weights.tensors), None, MOST_MODULES)
     counted = counted_once(

@@ -43,7 +43,7 @@ _TRAINING_STATE = re.compile(r"(optimizer|scheduler)(_\d+)?\.bin|random_states_\
 
 
 class ComponentAudit(NamedTuple):
-    """A model of a repository with several: its files, and its entry in the manifest."""
+    """A model in a repository of several models: its files, and its entry in the manifest."""
 
     folder: str  # "" for the root model
     entry: ManifestEntry | None

@@ -92,7 +92,7 @@ class _WithHelp(TyperGroup):
 
 
 def _complete(args: list[str]) -> list[str]:
-    """Put the default command before arguments without one: `MODEL` becomes `check MODEL`.
+    """Insert the default command if the arguments have no command: `MODEL` is `check MODEL`.
 
     Raise UsageError if the first word is a misspelt command and not a path.
     """
@@ -145,7 +145,7 @@ def _module_of(command: str) -> ModuleType:
 
 
 def _listed() -> None:
-    """Stand in for every command in the list that `audit --help` prints; never called."""
+    """Do nothing: a placeholder for each command in the list that `audit --help` prints."""
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with one positional

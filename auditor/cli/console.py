@@ -239,7 +239,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 
 def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
-    """Return the exit code of an outcome: findings outweigh unaudited components."""
+    """Return the exit code of an outcome: findings take precedence over unaudited components."""
     if isinstance(outcome, Report):
         otherwise = max((exit_code(part, FailOn.NEVER) for part in outcome.parts), default=CLEAN)
     elif outcome.reason is Reason.BAD_REQUEST:

@@ -62,7 +62,7 @@ def chosen_format(form: str | None, output: Path | None) -> str:
 
 
 def counted_depth(form: str, depth: int | None) -> int | Depth | None:
-    """Return the depth to which modules are counted: deeper than the terminal shows them."""
+    """Return the depth to which modules are counted; for the terminal, deeper than it shows."""
     if form != TERMINAL:
         return depth
     shown = _TABLE_DEPTH if depth is None else depth

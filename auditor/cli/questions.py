@@ -121,7 +121,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
 
 
 class Tables(NamedTuple):
-    """The tables to print."""
+    """The tables that `audit explain` prints, by its options."""
 
     tensors: bool
     kinds: bool

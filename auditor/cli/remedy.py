@@ -1,4 +1,4 @@
-"""The `audit fix` command that removes what an audit of a folder found, for the report's top."""
+"""The `audit fix` command that the report on a folder suggests at its top."""
 
 import shlex
 from contextlib import suppress
@@ -13,9 +13,9 @@ _MOST_TENSORS = 20_000  # planning takes some audits: a second for so many tenso
 
 
 def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, str] | None:
-    """Plan a fix as `audit fix` does; return the command and its effect, None if it does nothing.
+    """Plan a fix as `audit fix` does; return the command and its effect, None without changes.
 
-    Only a folder with findings and a single model is planned.
+    Return None also if the outcome is not about a folder with findings and a single, small model.
     """
     folder = outcome.requested
     is_small = outcome.observed is not None and outcome.observed.tensors <= _MOST_TENSORS

@@ -141,7 +141,7 @@ class GgufHeader(Table, frozen=True, kw_only=True):
 
 
 class _Entry(NamedTuple):
-    """One entry of the table of tensors, as stored."""
+    """An entry of the table of tensors, as stored."""
 
     name: str
     shape: tuple[int, ...]  # slowest first, as in PyTorch
@@ -193,7 +193,7 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
 
 
 def _begin(cursor: Cursor) -> int:
-    """Check the magic, read the version and set the byte order, which the version shows."""
+    """Read the version and the byte order: versions are small, so the two high bytes are zero."""
     if not cursor.size:
         raise CheckpointError("is empty: 0 bytes")
     prefix = cursor.peek(min(cursor.size, 1024))
@@ -218,7 +218,7 @@ def _begin(cursor: Cursor) -> int:
 
 
 def _check_count(cursor: Cursor, noun: str, count: int, least: int, most: int) -> None:
-    """Raise CheckpointError if `count` entries exceed the limit or the rest of the file."""
+    """Raise CheckpointError if `count` exceeds the limit, or its entries exceed the file."""
     if count * least > cursor.size - cursor.place:
         raise CheckpointError(
             f"declares {count:,} {noun}, which take {least} bytes each at least: "

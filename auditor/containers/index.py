@@ -32,7 +32,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 
 class _PlainIndex(Struct, forbid_unknown_fields=True):
-    """An index in the form that writers use: two keys and no other."""
+    """An index in the form that writers use, with exactly these two keys."""
 
     metadata: Raw
     weight_map: dict[str, str]

@@ -63,7 +63,7 @@ MAX_COMPONENTS = 64
 
 
 class ManifestEntry(NamedTuple):
-    """One component as the manifest declares it."""
+    """A component as the manifest declares it."""
 
     folder: str  # "" for the repository's root
     library: str

@@ -166,7 +166,7 @@ def _canonical(file: str, prefix: bytes, span: Span) -> _Parsed | None:
 
 
 def _end_of_json(prefix: bytes, span: Span) -> int:
-    """Return where the JSON ends and the white space that pads the header begins."""
+    """Return the offset of the JSON's end, at which the padding by white space begins."""
     end = span.stop
     while end > span.start:
         start = max(end - _LOOKED_AT, span.start)

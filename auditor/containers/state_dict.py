@@ -102,7 +102,7 @@ def _note(path: list[str], siblings: Mapping[str, object], *, opened: bool) -> s
 
 
 def _listed(siblings: Mapping[str, object]) -> str:
-    """Return `'optimizer' (12 tensors), 'epoch' and 3 more`; do not count tensors beyond bounds."""
+    """Return `'optimizer' (12 tensors), 'epoch' and 3 more`; omit a count beyond the bounds."""
     labels = []
     walk = _Walk()
     for key, value in islice(siblings.items(), _SHOWN):

@@ -66,7 +66,7 @@ class _Entry(NamedTuple):
 
     @property
     def least(self) -> int:
-        """The earliest possible start of its data, after a local header without extra fields."""
+        """The smallest possible offset of the entry's data: its local header has no extra field."""
         return self.header + _LOCAL.size + self.width
 
 

@@ -113,7 +113,7 @@ def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpo
 
 
 def _other_format_error(file: str, prefix: bytes) -> str | None:
-    """Return the sentence for a file in a format other than pickle; None if it may be one."""
+    """Return the sentence for a file in a format other than pickle; None if it may be a pickle."""
     if prefix.startswith(b"\x80"):
         return None
     kind = "a safetensors file, perhaps" if prefix[8:9] == b"{" else format_by_magic(prefix)
@@ -122,7 +122,7 @@ def _other_format_error(file: str, prefix: bytes) -> str | None:
 
 
 def _join(legacy: LegacyFile) -> FollowedPickle:
-    """Return the value's pickle (if one is faulty, the last) with the imports of all pickles."""
+    """Return the value's pickle (the last pickle if one is faulty) with all pickles' imports."""
     last = legacy.pickles[-1] if legacy.fault else legacy.value
     lines = (line for pickle in legacy.pickles for line in pickle.outside)
     refused = (reason for pickle in legacy.pickles for reason in pickle.refused)
@@ -177,7 +177,7 @@ def _table(file: str, pickle: FollowedPickle, places: StoragePlaces, *, legacy: 
 
 
 def _span(view: TensorView, places: StoragePlaces) -> Span:
-    """Return a tensor's offset in the file and its size, as if its elements were contiguous."""
+    """Return a tensor's span in the file, which is exact only if its numbers are contiguous."""
     start = places.spans.get(view.storage.key, Span(0, 0)).start + view.start
     return Span(start, start + view.length)
 
@@ -244,7 +244,10 @@ def _limit(file: str, faults: list[TensorFault]) -> tuple[TensorFault, ...]:
 
 
 def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
-    """Follow the pickles of the file; raise UnsafeFileError if torch reads something else."""
+    """Follow the pickles of a legacy file; raise UnsafeFileError if torch reads a tar archive.
+
+    Raise it also if the pickles are longer than MAX_PICKLE bytes.
+    """
     if _is_tar(sparse.read(Span(0, min(sparse.size, _TAR)))):
         raise not_followed(file, "is a tar archive, as torch wrote before version 0.1.10")
     pickles = _pickles(file, sparse)

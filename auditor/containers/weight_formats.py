@@ -103,7 +103,7 @@ PICKLED = (*PICKLES, *(ending for ending, module in MODULES.items() if module ==
 
 
 class TensorFault(NamedTuple):
-    """A fault of the named tensors, or of the complete file if `names` is empty."""
+    """Tensors that contradict the file; if `names` is empty, the file cannot be loaded at all."""
 
     names: tuple[str, ...]
     reason: str  # a sentence that begins with the file

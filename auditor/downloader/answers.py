@@ -42,10 +42,7 @@ class Answer:
     def __init__(
         self, reply: Reply, count: Callable[[int], None], previous: "Answer | None" = None
     ) -> None:
-        """Prepare to read a reply; `previous` is the redirect that led to it.
-
-        `count` is called with the size of each piece of the body that is read.
-        """
+        """Wrap a reply: `count` gets the size of each piece, `previous` is the redirect to it."""
         self.url = reply.url
         self.host = reply.url.host_str
         self.status = reply.status
@@ -74,11 +71,11 @@ class Answer:
 
     @property
     def commit(self) -> str | None:
-        """The commit of the file; None unless the answers name exactly one commit."""
+        """The commit of the file; None if the Hub's answers name no commit or several commits."""
         return next(iter(self.commits)) if len(self.commits) == 1 else None
 
     def require_commit(self, expected: str) -> None:
-        """Raise SourceError if the file has another commit, or no answer names one."""
+        """Raise SourceError if an answer names another commit, or if no answer names a commit."""
         if other_commits := sorted(self.commits - {expected}):
             detail = f"the Hub answered with commit {quoted(other_commits[0])}, expected {expected}"
             raise SourceError(Reason.COMMIT_MOVED, detail)
@@ -120,7 +117,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answer], bytes]:
-    """Return a function that reads a complete body, at most `limit` bytes; `size` if known."""
+    """Return a function that reads a complete body of at most `limit` bytes, or of `size` bytes."""
 
     def take(answer: Answer) -> bytes:
         if answer.partial:

@@ -307,7 +307,7 @@ def _with_named_weights(
 
 
 def _resolve_hints(reads: _Reads, selection: FileSelection) -> FileSelection:
-    """Select the weights that the hint files name; raise SourceError if there are no weights."""
+    """Select the weights that the hint files name; raise SourceError if no weights are found."""
     if not selection.hints:
         return selection
     names = frozenset(name for name in reads.listing if "/" not in name)
@@ -361,7 +361,7 @@ def _shares(head: WeightHeader, index: TextFile | None) -> bool:
 
 
 def _first_reads(index: TextFile) -> dict[str, int]:
-    """Map each shard's path to the number of bytes of its first read, sorted by path.
+    """Map each shard's path, sorted, to the number of bytes to read in the first request.
 
     Shard names in an index are relative to the folder of the index.
     """

@@ -52,7 +52,7 @@ def read(model: HubModel) -> Snapshot:
 
 
 def read_paper(model: HubModel) -> Snapshot | None:
-    """Return the snapshot of a config from a paper; None if no such model has this name."""
+    """Return the snapshot of a config from a paper; None if no shipped paper names it."""
     name = _PAPERS.get(model.id)
     if name is None or model.revision is not None:
         return None

@@ -46,7 +46,7 @@ _NO_CONNECTION = ("(Connect)", "(os error ")  # no connection, or an error of th
 
 
 class Client:
-    """The sender of requests, for several threads.
+    """A client that sends requests; several threads use it.
 
     The main thread must not use it: Python handles no signals while compiled code waits.
     """
@@ -56,7 +56,7 @@ class Client:
         self._seconds = seconds
 
     def ask(self, url: Url, headers: Mapping[str, str], silence: float) -> "Reply":
-        """Return the answer to a GET, which may be a redirect; raise SourceError without an answer.
+        """Return the answer to a GET, which may be a redirect; raise SourceError if none arrives.
 
         Wait at most `patience()` seconds for the headers and for each piece of the body. If
         `silence` is shorter, wait at most `silence` seconds for the complete answer.

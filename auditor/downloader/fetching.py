@@ -63,7 +63,7 @@ def fetch(
 ) -> Snapshot:
     """Read the config, the index and the headers of one checkpoint, without its weights.
 
-    `requested` is a path, or a Hub id with an optional `@revision`; an existing path comes first.
+    `requested` is a path if that path exists, else a Hub id with an optional `@revision`.
     The snapshot of an adapter has the config of its base, or the reason why that is missing.
     A model that only a paper describes consists of its config, whatever the source.
     `source` is where an id is looked up. `say` is called with a line for each wait, and for a copy

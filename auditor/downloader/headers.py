@@ -171,7 +171,7 @@ def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) ->
 
 
 class _Recorded(PartialFile, frozen=True):
-    """A file of which spans are fetched, with a record of the spans that the parser read."""
+    """A partly fetched file that records the spans which the parser reads."""
 
     _spans: set[Span] = field(default_factory=set)
 

@@ -45,8 +45,8 @@ MOST_BYTES = 160 * 1024 * 1024
 class Governor:
     """A gate for requests to the Hub that also records results; several threads call it.
 
-    Every `admit` is followed by one `note`. This class serves a single audit, for which Patience is
-    enough: it admits every request and only bounds the bytes.
+    Every `admit` is followed by one `note`. This class is for a single audit: it admits every
+    request and only limits the bytes, because Patience repeats refused requests.
     """
 
     def __init__(self, most: float = MOST_BYTES, subject: str = "one model") -> None:
@@ -239,7 +239,7 @@ class Session:
 
 
 class _Trace:
-    """One request's status and bytes, for the log."""
+    """The status and the number of bytes of a request, for the log."""
 
     def __init__(self) -> None:
         self.status = NO_ANSWER

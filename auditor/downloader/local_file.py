@@ -116,7 +116,7 @@ class RegularFile:
             at = hole
 
     def _next(self, whence: int, at: int, stop: int, *, otherwise: int) -> int:
-        """Return where the next data or hole starts, at most `stop`; `otherwise` if unknown."""
+        """Return the offset of the next data or hole, at most `stop`; `otherwise` if unknown."""
         try:
             return min(max(os.lseek(self._descriptor, at, whence), at), stop)
         except OSError as error:

@@ -101,7 +101,7 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
 
 
 def _interrupted(folder: Path) -> str:
-    """Return a clause about an `audit fix` that was interrupted in the folder, else ""."""
+    """Return a clause about an interrupted `audit fix`; "" if the folder has no fix journal."""
     if not os.path.lexists(folder / FIX_FOLDER / FIX_JOURNAL):
         return ""
     return ", in which an audit fix was interrupted: run it again, with --apply or --undo"
@@ -238,7 +238,7 @@ def _require_file(path: Path) -> None:
 
 
 def _in_cache(path: Path) -> Path:
-    """Return the snapshot folder if the path is a model's cache folder, else the path."""
+    """Return the snapshot folder if the path is a model's folder in the cache, else the path."""
     snapshots = path / "snapshots"
     if not (path.absolute().name.startswith("models--") and snapshots.is_dir()):
         return path

@@ -100,7 +100,7 @@ def _exists_here(path: str) -> bool:
 
 
 def parse_id(requested: str, otherwise: str = "not a Hub id") -> HubModel:
-    """Parse a Hub id, whatever paths exist; raise UsageError, which names the fault."""
+    """Parse a Hub id, even if a path of that name exists; raise UsageError, naming the fault."""
     name, at, revision = requested.partition("@")
     match = _TAGGED.fullmatch(name)
     model_id, tag = match.groups() if match else (name, None)

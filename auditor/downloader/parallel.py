@@ -99,7 +99,7 @@ class Scheduler(Executor):
         return min(AT_HAND, self._most) if is_near else self._most
 
     def _run(self) -> None:
-        """Run waiting calls one after another, while `_next` returns calls."""
+        """Run waiting calls one after another, until no call may start."""
         while waiting := self._next():
             since = time.monotonic()
             run_into(*waiting)
@@ -109,7 +109,10 @@ class Scheduler(Executor):
                     self._start_threads(len(self._waiting))
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        """Remove and return the first waiting call; None if no call waits, or too many run."""
+        """Remove and return the first waiting call.
+
+        Return None, and count one thread less, if no call waits or too many threads run.
+        """
         with self._lock:
             if self._waiting and self._in_flight <= self._limit():
                 return self._waiting.popleft()

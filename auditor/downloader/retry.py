@@ -107,7 +107,7 @@ def _last_error(fault: PassingError, count: int) -> SourceError:
 
 
 def requested_wait(status: int, headers: Mapping[str, str]) -> float | None:
-    """Return the seconds to wait that a refusal declares, else None.
+    """Return the seconds to wait by the headers of a refusal; None if they do not state a wait.
 
     Retry-After takes precedence over the end of the rate window.
     """
@@ -165,7 +165,7 @@ class RateLimit(NamedTuple):
 
 
 def rate_limit(headers: Mapping[str, str]) -> RateLimit | None:
-    """Return the rate-limit window in an answer's headers; None if no limit is declared."""
+    """Return the rate-limit window in an answer's headers; None if absent, as from a mirror."""
     limit = _LIMIT.search(_header(headers, "ratelimit"))
     if limit is None:
         return None
@@ -179,6 +179,6 @@ def rate_limit(headers: Mapping[str, str]) -> RateLimit | None:
 
 
 def _header(headers: Mapping[str, str], lower_name: str) -> str:
-    """Return the value of a header; "" if it is absent or too long."""
+    """Return the value of a header; "" if the header is absent or too long."""
     value = next((value for name, value in headers.items() if name.lower() == lower_name), "")
     return value if len(value) <= _MOST_CHARACTERS else ""

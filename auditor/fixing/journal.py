@@ -134,7 +134,7 @@ def require_as_seen(folder: Path, entries: tuple[Entry, ...]) -> None:
 
 
 def finish_entries(folder: Path, work: Path, entries: tuple[Entry, ...]) -> None:
-    """Take all steps; if a signal interrupts this, take the remaining steps before it is raised."""
+    """Take all steps; if a signal interrupts them, take the remaining steps before it is raised."""
     try:
         _finish(folder, work, entries)
     except Exception:
@@ -168,7 +168,7 @@ def _take(folder: Path, work: Path, entry: Entry) -> None:
 
 
 def _keep(folder: Path, entry: Entry) -> None:
-    """Link the old file to the name `kept`; rename it where hard links are impossible."""
+    """Give the old file the name `kept`: by a hard link if possible, else by renaming it."""
     if not entry.kept or os.path.lexists(folder / entry.kept):
         return
     if getattr(os, "link", None) in os.supports_follow_symlinks:
@@ -198,7 +198,7 @@ def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
 
 
 def _is_of_both(now: bytes, new: bytes, old: bytes) -> bool:
-    """Whether each byte of `now` equals the byte of the new or the old header at its offset."""
+    """Whether each byte of `now` equals the byte at its offset in the new or the old header."""
     return now in {old, new} or all(
         byte in pair for byte, *pair in zip(now, new, old, strict=False)
     )

@@ -1,4 +1,4 @@
-"""Edit a JSON text; all bytes outside the edited values stay unchanged.
+"""Edit values of a JSON text; all other bytes of the text stay unchanged.
 
 An object's text is cut into its members. An edit changes the text of one value; a new member is
 written in the style of its neighbours. The text is parsed before it is cut, so cutting needs no
@@ -155,9 +155,9 @@ def _joined(members: Sequence[_Member], tail: str) -> str:
 
 
 def _edited(text: str, edits: Sequence[Edit], style: _Style, line: str, colon: str) -> str:
-    """Edit the text of an object; `line` is the line break and indentation before it, or "".
+    """Edit the text of an object; `line` is the line break and indentation before its key, or "".
 
-    A new member takes its place in the alphabet if the members are sorted, else the last place.
+    A new member is inserted in alphabetical order if the members are sorted, else at the end.
     """
     members, tail = _members(text)
     if members:

@@ -30,7 +30,7 @@ class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     sha256: str  # digest of this header or text
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a length that no header or text has: records are untrusted."""
+        """Raise ValueError if the length exceeds that of any header: records are untrusted."""
         if not 0 <= self.length <= MAX_START:
             raise ValueError(f"{self.length} bytes")
 
@@ -60,7 +60,7 @@ def open_to_read(path: Path) -> BinaryIO:
 
 
 def no_follow(path: str, flags: int) -> int:
-    """Open a file for `open(opener=)`, without following links; a new file gets the usual mode."""
+    """Open a file without following links: an opener for `open`; new files get the usual mode."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
@@ -80,7 +80,7 @@ def current_state(path: Path) -> FileState | None:
 def states_in(folder: Path) -> dict[str, FileState]:
     """Map the names in a folder to the states of the files; subfolders are not entered.
 
-    Each file's state is read by itself, because os.scandir on Windows has no inodes and links.
+    Each file needs its own call of lstat: os.scandir on Windows returns no inodes and link counts.
     """
     states = {path.name: current_state(path) for path in folder.iterdir()}
     return {name: state for name, state in states.items() if state is not None}
@@ -89,7 +89,11 @@ def states_in(folder: Path) -> dict[str, FileState]:
 def require_replaceable(
     folder: Path, existed_by_name: Mapping[str, bool], seen: Mapping[str, FileState]
 ) -> None:
-    """Raise FixError if a file to replace is shared, in a subfolder, or was added or removed."""
+    """Raise FixError if a file must not be replaced.
+
+    It is shared with another folder (by the cache, a link or a hard link), is in a subfolder, or
+    was added or removed while the folder was read.
+    """
     if is_in_cache(folder):
         raise FixError(
             f"{quoted(str(folder))} is in the Hugging Face cache, whose files are shared: {_COPY}"

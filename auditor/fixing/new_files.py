@@ -61,7 +61,7 @@ _AS_TRANSFORMERS = b'{\n  "metadata": {},\n  "weight_map": {}\n}\n'  # the style
 
 
 def index_with_names(index: TextFile | None, renames: Mapping[str, str]) -> TextFile | None:
-    """Rename tensors in an index; an index that cannot be read is returned as it is."""
+    """Rename tensors in an index; an index that cannot be read is returned unchanged."""
     if index is None or not isinstance(json_values(index).get("weight_map"), dict):
         return index
     content = renamed_keys(index.content, renames, "weight_map")

@@ -83,7 +83,7 @@ def _read(requested: str, say: Say) -> Snapshot:
 
 
 def _shards_beside(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the shards in the folder that the index omits although it names their siblings."""
+    """Return the unopened shards whose names have the stem and `-of-M` of an opened shard."""
     if snapshot.index is None or snapshot.unopened:
         return ()
     opened = {head.name for head in snapshot.headers}
@@ -149,7 +149,7 @@ def fix_folder(folder_plan: FolderPlan, *, in_place: bool, say: Say) -> tuple[st
 
 
 def _require_as_planned(planned: Snapshot, written: Snapshot) -> None:
-    """Raise FixError unless the folder's content is the planned one, which was audited."""
+    """Raise FixError unless the written folder has the content that was planned and audited."""
     if _contents(written) != _contents(planned):
         raise FixError("the files are not as they were planned: somebody else writes to the folder")
 

@@ -45,7 +45,7 @@ class Need(NamedTuple):
 
 
 class Unwritten(Exception):  # noqa: N818 - a fact about an edit, not an error
-    """The error for a value that the files do not determine, with the reason."""
+    """The error for a value that a fix must not write; the message gives the reason."""
 
 
 _LENGTHS = frozenset(
@@ -116,7 +116,7 @@ def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
 
 
 def _keeps_numbers(name: str, new: str) -> bool:
-    """Whether both names have the same numbers, except that one name may lack some."""
+    """Whether the numbers of one name are, in order, among the numbers of the other name."""
     old_numbers, new_numbers = numbers_in(name), numbers_in(new)
     longer, shorter = (
         (old_numbers, new_numbers)
@@ -179,7 +179,7 @@ _COPIES = (
 
 
 def _is_respelt(edit: Edit) -> bool:
-    """Whether an edit only respells a value, as when "12" or 12.0 becomes 12."""
+    """Whether an edit only changes the spelling of a value: "12" or 12.0 becomes 12."""
     before, after = edit.before, edit.after
     if isinstance(before, str) and type(after) in {int, bool}:
         return before.lower() == str(after).lower()

@@ -207,7 +207,7 @@ _NO_BETTER = "an audit would find as much afterwards, or something else"
 
 
 def _steps(state: Snapshot, undoings: list[Undoing]) -> tuple[list[FixStep], list[Left], Snapshot]:
-    """Return the steps that can be written, the other causes, and the resulting checkpoint."""
+    """Return the steps that can be written, the causes without a step, and the new checkpoint."""
     steps, left = list[FixStep](), list[Left]()
     base, reached = state, state
     for undoing in undoings:
@@ -236,7 +236,7 @@ def _with_index(state: Snapshot, audits: _Audits) -> tuple[Snapshot, Report | Un
 
 
 def _better(now: Report | Unaudited, then: Report | Unaudited, renames: Mapping[str, str]) -> bool:
-    """Whether `then` lacks an error or warning of `now`, and has no new one."""
+    """Whether `then` has fewer errors and warnings than `now`: some are gone, and none is new."""
     if isinstance(then, Unaudited) and isinstance(now, Report):
         return False
     before = {key for one in _alarms(now) for key in alarm_keys(one, renames)}
@@ -283,7 +283,7 @@ def _mended(
 
 
 def _require_tensors(snapshot: Snapshot) -> None:
-    """Raise Unwritten if a weight file has no tensors, because the missing ones are unknown."""
+    """Raise Unwritten if a weight file has no tensors: it is unknown which tensors it lacks."""
     for head in snapshot.headers:
         if not isinstance(head.parsed, CheckpointError) and not head.parsed.tensors:
             raise Unwritten(f"{named(head.name)} has no tensors: its weights were not saved")
@@ -318,7 +318,7 @@ def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
 
 
 def _with_other_size(plan: Plan, audits: _Audits) -> Plan:
-    """Return the plan, with the stored sizes as the cause if the config is of another size."""
+    """Return the plan, with a note of the stored sizes if the config is of another model size."""
     if all(map(_may_stay, _alarms(plan.before))):
         return plan
     read = audits.sizes(plan.planned, {})

@@ -75,7 +75,7 @@ def stage_replacement(
 
 
 def stage_header(source: Path, seen: FileState, header: bytes, target: Path) -> None:
-    """Write the header of `source`, which must not have changed, into a new file."""
+    """Copy `header`, the header of `source`, to the file `target`, with all attributes."""
     with unchanged_file(source, seen, header) as old, _new_file(target) as new:
         write_all(new, header)
         copy_attributes(source, old, new)

@@ -38,7 +38,7 @@ _UNCERTAIN = "the files do not determine that this reading is the right one"
 
 
 class Unfixable(Exception):  # noqa: N818 - a fact about the step, no error
-    """The error for a cause that no change of headers, index or config removes, with the reason."""
+    """The error for a cause that no change of headers, index and config can remove."""
 
 
 class FixStep(Struct, frozen=True, kw_only=True):
@@ -126,7 +126,7 @@ def _layer_lists(config: Mapping[str, Any], edits: tuple[Edit, ...]) -> Iterator
 
 
 def taken(snapshot: Snapshot, step: FixStep) -> Snapshot:
-    """Return the checkpoint as a step changes it; raise Unfixable if a file cannot be edited."""
+    """Return the checkpoint after a step; raise Unfixable if a file cannot be edited."""
     try:
         heads = tuple(
             renamed_header(head, step.renames) if _holds(head, step.renames) else head

@@ -140,7 +140,10 @@ def with_components(outcome: Outcome) -> tuple[Outcome, ...]:
 
 
 def rows_of(outcome: Outcome, depth: int | None = None) -> Iterator[tuple[str, Iterable[Row]]]:
-    """Yield each table's name and rows, without those of components; modules down to `depth`."""
+    """Yield each table's name and rows for an outcome without its components.
+
+    Rows of modules end at level `depth`.
+    """
     yield "models", (model_row(outcome),)
     yield "modules", module_rows(outcome, depth)
     yield "findings", finding_rows(outcome)

@@ -1,6 +1,6 @@
 """--format github: workflow commands, which GitHub Actions shows as annotations of files.
 
-The runner takes a line that begins with `::` for a command. Each value is escaped as GitHub's own
+The runner executes each line that begins with `::` as a command. Values are escaped as GitHub's own
 toolkit does (`%`, line ends, and `:` and `,` in properties), after the escapes for all output.
 """
 

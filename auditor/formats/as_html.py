@@ -1,4 +1,4 @@
-"""--format html: one page that a reviewer can keep; it needs no network and no name can harm it.
+"""--format html: one page that a reviewer can keep; it needs no network, and escapes all names.
 
 The page is readable without JavaScript, which only filters the list of tensors. The content
 security policy in its head allows only its own style and script, by their digests.
@@ -70,7 +70,7 @@ def _text(name: str) -> str:
 
 
 def content_policy(style: str, script: str) -> str:
-    """Return a content security policy that allows only this style, and this script if any."""
+    """Return a content security policy that allows only this style, and this script if given."""
     texts = {"style": style, "script": script}
     digests = {what: b64encode(sha256(text.encode()).digest()) for what, text in texts.items()}
     allowed = [f"{what}-src 'sha256-{digests[what].decode()}'" for what in texts if texts[what]]
@@ -104,7 +104,7 @@ def _heading(outcome: Report | Unaudited) -> Iterator[Element]:
 
 
 def _cause(diagnosis: Diagnosis, outcome: Report | Unaudited) -> Element:
-    """Return a card with the fix of a cause, and with its sentence unless it is the headline."""
+    """Return a card with the fix of a cause, and its sentence if the headline is another."""
     is_headline = diagnosis is verdict.headline_cause(outcome)
     return element(
         "section",

@@ -230,10 +230,10 @@ def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
 
 
 def _names_in_memory(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
-    """Return the keys `in_memory` and `silent` for the tensor names of a finding.
+    """Return the JSON keys `in_memory` and `silent` for names of stored tensors.
 
-    `in_memory` lists the in-memory names of each name; `silent` has a flag for each name: whether
-    from_pretrained reports none of its in-memory names. Both are None if a name cannot be mapped.
+    `in_memory` lists the in-memory names of each name. `silent` has a flag for each name: true if
+    from_pretrained reports no in-memory name of it. A value is None if unknown.
     """
     if not names or not all(name in loading.in_memory for name in names):
         return {"in_memory": None, "silent": None}

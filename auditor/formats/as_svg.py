@@ -2,7 +2,7 @@
 
 A row is a level of the module tree. The width of a module shows its stored or its expected
 parameters, whichever are more, so that missing modules are visible. Modules with a fault have a
-least width.
+minimum width.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,12 +52,12 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     @property
     def alarms(self) -> bool:
-        """Whether the status of the module, or of one inside, is that of an error or a warning."""
+        """Whether the status of this module or of a module inside it is an error or a warning."""
         return self.status in _ALARMING or any(cell.alarms for cell in self.below)
 
     @property
     def drawn_as(self) -> str:
-        """The status to draw: `equal`, not `differs`, if no error or warning is inside."""
+        """The status to draw: `equal` instead of `differs` if no module inside has a fault."""
         return "equal" if self.status == "differs" and not self.alarms else self.status
 
     @property
@@ -86,7 +86,7 @@ def _flat(cell: Cell) -> Iterator[Cell]:
 
 
 class _Module:
-    """A node of a module tree, with its path and the sums over the modules it stands for."""
+    """A node of a module tree, with its path and the sums over its folded modules."""
 
     def __init__(self, node: Node, above: str, times: int) -> None:
         self.label, self.status = node.name, node.status

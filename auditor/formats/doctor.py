@@ -1,4 +1,4 @@
-"""The page of `audit doctor`: a line for each property that makes a model talk nonsense or no end.
+"""The page of `audit doctor`: a line for each possible cause of bad or endless generated text.
 
 Each line is `ok`, `wrong` with what to do, or `not checked` with the reason.
 """
@@ -164,7 +164,7 @@ def _state(why: str) -> Styled:
 
 
 def _said(part: Report | Unaudited, at: int) -> tuple[str, str]:
-    """Return a finding in words, and what to do: the fix of its cause, else of its kind."""
+    """Return a sentence about a finding, and the fix of its cause, else the advice for its kind."""
     finding = part.findings[at]
     text = finding.reason
     if finding.file is None and finding.names:
@@ -180,7 +180,7 @@ def _said(part: Report | Unaudited, at: int) -> tuple[str, str]:
 
 
 def _unchecked(topic: Topic, outcome: Report | Unaudited) -> str:
-    """Return why a topic was not checked; "" if it was."""
+    """Return the reason why a topic was not checked; "" if it was checked."""
     if isinstance(outcome, Unaudited):
         return "the model was not audited"
     if topic.needs == "values" and outcome.values is None:

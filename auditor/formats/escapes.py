@@ -1,8 +1,8 @@
 """Escape untrusted text in Markdown, LaTeX and CSV, so that it stays text.
 
 Markdown text gets no markup, HTML, link, mention of a user or reference to an issue. In CSV, text
-that a spreadsheet or pandas would take for something else (a formula, a number, "no value") gets an
-apostrophe in front, which a spreadsheet reads as the mark of text.
+that a spreadsheet or pandas would read as a formula, a number or "no value" gets an apostrophe in
+front, by which spreadsheets recognise text.
 """
 
 import csv
@@ -50,7 +50,7 @@ def table_cell(text: str) -> str:
 
 
 def escaped_latex(text: str) -> str:
-    """Escape a text so that TeX prints it as it is."""
+    """Escape a text so that TeX prints it unchanged."""
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     return "".join(special.get(c, f"\\{c}" if c in "{}_%&#$" else c) for c in printable(text))
 
@@ -80,7 +80,10 @@ _INT64 = 1 << 63
 
 
 def safe(cell: Cell) -> Cell:
-    """Guard text that would be read as a formula or a value; drop integers over 64 bits."""
+    """Put `'` before a text that would be read as a formula or a value.
+
+    Return None for an integer of more than 64 bits.
+    """
     if isinstance(cell, int) and not -_INT64 <= cell < _INT64:
         return None
     if not isinstance(cell, str):
@@ -90,14 +93,14 @@ def safe(cell: Cell) -> Cell:
 
 
 def guarded_value(cell: str) -> str:
-    """Guard text that would be read as a formula or as no value; keep numbers and flags."""
+    """Put `'` before a text that would be read as a formula or "no value", but not as a number."""
     text = printable(cell)
     is_guarded = cell.lstrip(" ").startswith(_FORMULA) or text in _NO_VALUES
     return f"'{text}" if is_guarded else text
 
 
 def csv_row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
-    """Return the guarded cells of a row; numbers in the column `formula` stay unguarded."""
+    """Return the guarded cells of a row; in the column `formula`, numbers are not guarded."""
     return [
         guarded_value(cell) if column == "formula" and isinstance(cell, str) else safe(cell)
         for column in columns
@@ -108,7 +111,7 @@ def csv_row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
 def csv_text(rows: Iterable[Iterable[Cell]]) -> str:
     """Return rows as CSV without escaping formulas in cells, which the caller has done.
 
-    Headings are not escaped either: `nan` stays as it is.
+    Headings are not escaped either: `nan` stays unchanged.
     """
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(rows)

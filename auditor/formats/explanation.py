@@ -23,9 +23,10 @@ def render(
     color: bool = False,
     symbolic: bool = False,
 ) -> str:
-    """Return the module tree down to `depth`, numbered siblings folded; "" if nothing is expected.
+    """Return the module tree down to `depth`; numbered siblings are folded.
 
-    `symbolic` leaves out all values, and prints formulas only.
+    With `symbolic`, only formulas are printed, without values. Return "" if the config implies no
+    tensors.
     """
     expected = outcome.expected
     if expected is None:
@@ -65,7 +66,7 @@ def _part(count: int, total: int) -> float:
 
 
 def _last(line: Line) -> str:
-    """Return the last part of a prefix; a number follows its module: `layer.{0-11}`."""
+    """Return the last part of a prefix; if it is a number, the last two: `layer.{0-11}`."""
     if line.row.depth <= 1:
         return line.name
     parts = re.split(r"\.(?![^{]*\})", line.pattern)

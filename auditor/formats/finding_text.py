@@ -55,7 +55,7 @@ def finding_text(
     ignored: bool = False,
     reason: bool = True,
 ) -> Iterator[StyledLine]:
-    """Yield a finding's heading, its first names (all if verbose) and, if asked for, its reason."""
+    """Yield a finding's heading, its first names (all if verbose) and, if `reason`, its reason."""
     yield from wrapped(_heading(finding, ignored=ignored), width)
     folded = _names(finding)
     named = folded if verbose else folded[:_MAX_NAMES]
@@ -68,7 +68,7 @@ def finding_text(
 
 
 def _names(finding: Finding) -> tuple[str, ...]:
-    """Return the folded names, as `copy = original` for copies; () if the file is the only name."""
+    """Return the folded names, as `copy = original` for copies; () for a finding about a file."""
     if finding.names == (finding.file,):
         return ()
     if not isinstance(finding, TiedWeight | Duplicate):
@@ -148,7 +148,7 @@ def _module_rows(
 
 
 def common_modules(names: tuple[str, ...]) -> str:
-    """Return the innermost module that contains all names, or else the first few modules."""
+    """Return the innermost module that contains all names; if only the root does, a few modules."""
     if common := common_module(names):
         return fold([common])[0]
     modules = fold({name.rpartition(".")[0] or name for name in names})

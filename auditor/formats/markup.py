@@ -13,7 +13,7 @@ _DOCTYPE = "<!doctype html>\n"
 
 
 def element(tag: str, attributes: Attributes | None = None, /, *children: Child) -> Element:
-    """Make an element with its children in order; children and attributes of None are left out.
+    """Make an element with its children in order; leave out children and attributes that are None.
 
     Each text and each attribute is escaped as for a terminal; writing the element escapes markup.
     """

@@ -1,6 +1,6 @@
 """The memory that a model takes, for people and as JSON: loaded, with a cache, in training.
 
-Activations, workspaces of kernels and the program itself are not included.
+The figures exclude activations, workspaces of kernels and the program itself.
 """
 
 from collections import Counter
@@ -177,7 +177,7 @@ def _is_whole(prefix: str) -> bool:
 
 
 def bits_of(dtype: str) -> int:
-    """Return the bits of one number of a dtype; raise KeyError if the dtype is unknown."""
+    """Return the bits of one number of a dtype; raise KeyError if `dtype` is unknown."""
     return _FOUR_BITS if dtype == FOUR_BIT else DTYPE_BITS[dtype]
 
 

@@ -150,7 +150,7 @@ def _children(rows: Sequence[ModuleRow]) -> Mapping[str, Sequence[ModuleRow]]:
 
 
 def nearest(prefix: str, listed_prefixes: Iterable[str]) -> str:
-    """Return the longest listed prefix above a prefix, "" for the root."""
+    """Return the longest listed prefix above a prefix, else "" (the root)."""
     above = prefix.rpartition(".")[0]
     while above and above not in listed_prefixes:
         above = above.rpartition(".")[0]
@@ -160,7 +160,7 @@ def nearest(prefix: str, listed_prefixes: Iterable[str]) -> str:
 def _leaves(
     rows: Iterable[ModuleRow], below: Mapping[str, Sequence[ModuleRow]], depth: int
 ) -> Iterator[ModuleRow]:
-    """Yield the modules without listed children, and for each other module, its own tensors."""
+    """Yield modules without listed children; for other modules, rows of their direct tensors."""
     for row in rows:
         children = below.get(row.prefix, ()) if row.depth < depth else ()
         if row.depth <= depth and not children:

@@ -51,7 +51,7 @@ class ByteCount(int):
 
 
 class Share(float):
-    """A fraction of a whole, 0 to 1."""
+    """A fraction from 0 to 1, shown as a percentage."""
 
     __slots__ = ()
 
@@ -209,7 +209,7 @@ def _csv(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def _readable(cell: Cell) -> Cell:
-    """Guard a cell like `safe`, but leave numbers and flags, as in shapes and config values."""
+    """Escape a cell like `safe`, but leave texts that are numbers or flags (config values)."""
     return guarded_value(cell) if isinstance(cell, str) else safe(cell)
 
 

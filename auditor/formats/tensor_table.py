@@ -204,7 +204,7 @@ def _folded(tensors: Sequence[TensorRow]) -> list[_Row]:
 
 
 def _table(rows: Sequence[_Row], *, several: bool) -> SimpleTable:
-    """Return the table of tensors, without columns whose cells are empty or equal to others."""
+    """Return the table of tensors; leave out counts, expected shapes or files that add nothing."""
     is_folded = any(count > 1 for _, count, _ in rows)
     differs = any(row.shape != row.expected_shape and row.expected_shape for _, _, row in rows)
     left_out = {

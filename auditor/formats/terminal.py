@@ -372,7 +372,7 @@ def _parameters(part: Report | Unaudited) -> tuple[int | None, int | None]:
 
 
 def details(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
-    """Yield the request, the source and the counts."""
+    """Yield (label, text) rows: the request, the source, the counts and the claims."""
     if outcome.model and outcome.model != outcome.requested:
         yield "requested", outcome.requested
     if outcome.model_type:

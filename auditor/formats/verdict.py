@@ -61,7 +61,7 @@ def headline_finding(outcome: Report | Unaudited) -> Finding | None:
 
 
 def is_all_explained(outcome: Report | Unaudited) -> bool:
-    """Whether the causes explain all findings that alarm."""
+    """Whether the causes fully explain all errors and warnings, and every component is clean."""
     explained = {at for cause in outcome.diagnosis for at in cause.findings}
     left = [at for at, one in enumerate(outcome.findings) if _alarms(one) and at not in explained]
     of_parts = any(part.verdict != "clean" for part in outcome.parts)
@@ -150,7 +150,7 @@ def _of_tensors(alarms: list[Finding], report: Report) -> Iterator[str]:
 
 
 def _others(count: int) -> str:
-    """Return a clause about further findings; "" if there are none."""
+    """Return a clause about `count` further findings; "" if `count` is 0."""
     return f"; and {counted(count, 'more finding')}" if count else ""
 
 
@@ -176,7 +176,7 @@ def counts_of(finding: Finding) -> list[str]:
 
 
 def common_module(names: Sequence[str]) -> str:
-    """Return the innermost module that contains all names; "" if there is none."""
+    """Return the innermost module that contains all names; "" for the root."""
     # Segments shared by the first and the last name in sorted order are shared by all names.
     first, last = min(names).split("."), max(names).split(".")
     return ".".join(commonprefix([first, last]))  # noqa: RUF071 - lists, not paths
@@ -233,7 +233,7 @@ _FROM_HUB = frozenset({"hub", "cache", "bundled"})  # sources whose models have 
 
 
 def address(outcome: Report | Unaudited, file: str | None = None) -> str | None:
-    """Return the address of the audited commit, or of a file in it; None without a Hub id."""
+    """Return the Hub's address of the audited commit or of its `file`; None without a Hub id."""
     if outcome.model is None or outcome.source not in _FROM_HUB:
         return None
     place = f"{_HUB}/{quote(outcome.model, safe='/')}"

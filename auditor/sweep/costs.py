@@ -88,7 +88,7 @@ class SweepLoad(Struct, frozen=True, kw_only=True):
 
 
 def hours_of_requests(api: int, resolvers: int, quota: Quota) -> float:
-    """Return the hours at the allowed rates: for the API requests, then for the files."""
+    """Return the hours that API requests and then file requests take at the quota's rates."""
     windows = api / (quota.api - spared(quota.api))
     windows += resolvers / (quota.resolvers - spared(quota.resolvers))
     return windows * WINDOW / _HOUR

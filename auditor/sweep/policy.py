@@ -62,6 +62,6 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def hopeless(self) -> float:
         """The seconds without any outcome after which the models under way are abandoned.
 
-        They leave time for the oracle, which takes up to 120 s a model, one model at a time.
+        It is long because the oracle takes up to 120 s for each model, one model at a time.
         """
         return 5 * self.deadline

@@ -1,4 +1,4 @@
-"""One run of a sweep, called a night: select models, freeze the plan, audit the new ones."""
+"""The run of a sweep, called a night: select models, freeze the plan, audit the new ones."""
 
 import json
 import time
@@ -160,7 +160,7 @@ def _audit(
 
 
 def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
-    """Write outcomes in one transaction, because neighbouring ids share pages of the file."""
+    """Write outcomes in one transaction, because neighbouring ids share pages of the database."""
     if not arrived:
         return
     with ledger.together():

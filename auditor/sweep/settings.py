@@ -67,7 +67,7 @@ def read_sweep_settings(path: Path) -> SweepSettings:
 
 
 def folder_of(night: str) -> Path:
-    """Return the reports' folder of a night; raise UsageError if it cannot name a folder."""
+    """Return the reports' folder of a night; raise UsageError if no folder can have its name."""
     if not night.strip(".") or not night.isprintable() or any(char in night for char in "/\\"):
         raise UsageError(f"the night is {quoted(night)}, expected a name that a folder can have")
     return REPORTS / night

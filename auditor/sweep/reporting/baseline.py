@@ -102,7 +102,7 @@ class Baseline(Struct, kw_only=True, dict=True):
 
 
 def _covering(rules: Sequence[_Rule], names: Sequence[str]) -> Sequence[_Rule]:
-    """Return rules that together accept all names; return () if no rule accepts some name."""
+    """Return rules that together accept all names; return () if they do not accept all."""
     remaining_names, used = list(names), []
     for rule in rules:
         unmatched = [name for name in remaining_names if not rule.name(name)]

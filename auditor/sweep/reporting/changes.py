@@ -64,7 +64,7 @@ class Change(StrEnum):
 
 
 class Matched(NamedTuple):
-    """A finding as it is tonight and as it was before, and the change between them."""
+    """A finding of tonight, the matching finding of an earlier night, and the change."""
 
     change: Change
     tonight: Finding | None
@@ -73,7 +73,7 @@ class Matched(NamedTuple):
 
     @property
     def finding(self) -> Finding:
-        """Tonight's finding, else the earlier finding."""
+        """Tonight's finding; the earlier finding if tonight's is None."""
         return self.tonight or self.before or {}
 
     @property
@@ -164,7 +164,7 @@ def of_finding(match: Matched) -> Row:
 
 
 def of_cause(match: Matched) -> Row:
-    """Return a row of changes.csv for a cause: `kind` is empty, `count` is that of its findings."""
+    """Return a row of changes.csv for a cause: `kind` is empty, `count` counts its findings."""
     return {**_row(match, _OF_CAUSE, itemgetter("reason")), "cause": match.finding["kind"]}
 
 
@@ -181,7 +181,7 @@ def _finding_text(finding: Finding) -> str:
 
 
 def of_model(tonight: Outcome, before: Outcome, *, first: bool) -> Iterator[Row]:
-    """Yield rows for changes of the model itself; `first` is whether no night came before."""
+    """Yield rows for changes of the model itself; `first` is whether this is the first night."""
     if not tonight or not before:
         if not first:
             change = Change.DESELECTED if before else Change.SELECTED

@@ -115,10 +115,10 @@ class JsonArray:
         return self.length - 1
 
     def place(self, key: Any, make: Callable[[], Any] | None = None) -> int:
-        """Return the index of the item with this key, which is added if the key is new.
+        """Return the index of the item with this key; add the item if the key is new.
 
-        The item is the value that `make` returns, or the key itself without `make`. Keys are
-        compared by digests of 16 bytes.
+        A new item is the value that `make` returns, or the key itself if `make` is None. Keys
+        are compared by digests of 16 bytes.
         """
         digest = sha256(ascii_json(key).encode()).digest()[:16]
         if digest not in self._places:

@@ -110,7 +110,7 @@ def _bar(states: Mapping[str, int], models: int) -> Iterator[Element]:
 
 
 def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element]:
-    """Yield a section with new causes and findings; yield nothing if nothing is new.
+    """Yield a section with the new items; yield nothing if there are no new items.
 
     Each item links to the model at its commit and to its page.
     """
@@ -141,7 +141,7 @@ def new_row(item: Mapping[str, Any], page: str | None = None) -> tuple[Element, 
 def _counts(
     title: str, column: str, counts_by_name: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Element]:
-    """Yield a section with a table of counts; yield nothing without counts."""
+    """Yield a section with a table of counts; yield nothing if there are no counts."""
     if counts_by_name:
         [first_counts, *_] = counts_by_name.values()
         rows = tuple(

@@ -56,7 +56,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def unexplained(self) -> bool:
-        """Whether the findings do not explain the counts: a bug, which no baseline can accept."""
+        """Whether findings leave a residual of parameters: a bug that no baseline accepts."""
         return any(part.get("residual") for part in with_components(self.outcome))
 
     @cached_property
@@ -83,7 +83,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEntry:
-    """Return the entry of one model; `first` is whether there is no night before."""
+    """Return the entry of one model; `first` is whether this is the first night."""
     model, planned, last = compared
     outcome = _outcome(planned)
     # Most outcomes are the same as before: unpack these only once.
@@ -105,7 +105,7 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
 
 
 def _with_acceptance(match: Matched, model: str, baseline: Baseline) -> Matched:
-    """Return the match with the baseline's reason for accepting its finding, if any."""
+    """Return the match; add the baseline's reason if the baseline accepts the finding."""
     if match.tonight is None:
         return match
     kind, names = match.tonight["kind"], match.tonight["names"]
@@ -147,7 +147,7 @@ def _packed(result: Result) -> tuple[bytes | None, bytes | None]:
 
 
 def _outcome(result: Result | None) -> Outcome:
-    """Return the stored outcome, or the values of the plan if the model is not audited yet."""
+    """Return the stored outcome; if the model is not audited yet, its id, commit and no verdict."""
     if result is None:
         return {}
     return result.outcome or {

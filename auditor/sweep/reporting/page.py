@@ -165,7 +165,7 @@ def _name(text: str | None) -> Any:
 
 
 def _short(text: Any, most: int = _LONGEST_TEXT) -> Any:
-    """Return text cut to `most` characters; other values are returned unchanged."""
+    """Return text cut to `most` characters, "" for None, and any other value unchanged."""
     if not isinstance(text, str | None):
         return text
     line = printable(text or "")

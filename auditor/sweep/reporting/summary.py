@@ -72,7 +72,7 @@ class NightSummary:
         )
 
     def _count(self, entry: ModelEntry) -> None:
-        """Count findings by their kind, and causes with the findings that they explain."""
+        """Add the model's findings to the counts by kind, and its causes to those by cause."""
         for name, matches in _by_kind(entry.matches):
             self.severities.setdefault(name, matches[0].finding["severity"])
             new = sum(match.change is Change.NEW for match in matches)

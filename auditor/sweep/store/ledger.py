@@ -47,7 +47,7 @@ class StoreWriter(Store):
             yield self._database
 
     def begin(self, night: str, selection: str, versions: Versions) -> Night:
-        """Start or resume a night; a finished night gets a new plan.
+        """Start or resume a night; if it is finished, its models are selected again.
 
         Raise UsageError if the night is unfinished and was started for another selection.
         """
@@ -151,7 +151,7 @@ class StoreWriter(Store):
     def random_model(self, night: Night) -> str:
         """Return the id of a random planned model, "" if the plan is empty.
 
-        A second sweep of the night starts there, to audit other models than the first sweep.
+        A second sweep of the night starts at this model, because the first sweep audits others.
         """
         query = "SELECT model FROM planned WHERE plan = ? ORDER BY random() LIMIT 1"
         row = self._database.execute(query, (night.plan,)).fetchone()
@@ -189,7 +189,7 @@ class StoreWriter(Store):
         self._database.execute(query, (night.night, model))
 
     def _insert(self, table: str, key: tuple[object, ...], recorded: Recorded) -> None:
-        """Insert a row; if the row exists, an outcome stays as it is, a failure is replaced."""
+        """Insert a row; if it exists, keep an existing outcome but replace an existing failure."""
         summary = map(_storable, recorded.summary)
         content, shared = recorded.stored_outcome
         row = (*key, *summary, now(), content, self._share(shared))
@@ -199,9 +199,9 @@ class StoreWriter(Store):
         self._database.execute(query, row)
 
     def _share(self, shared: Shared | None) -> bytes | None:
-        """Store the shared part of an object once for all rows; return the digest of the part.
+        """Store the shared part of an object once for all rows, and return its digest.
 
-        Return None if no part is shared. Call this within a transaction.
+        Return None if there is no shared part. Call it within a transaction.
         """
         if shared is None:
             return None

@@ -30,7 +30,7 @@ class Versions(NamedTuple):
 
 
 class Night(NamedTuple):
-    """One night's sweep, as the store records it."""
+    """The sweep of one night, as the store records it."""
 
     night: str
     selection: str  # JSON
@@ -103,9 +103,9 @@ class Compared(NamedTuple):
 
 
 class Store:
-    """An open store in its state at the first read, whatever a sweep writes meanwhile.
+    """An open store; all reads see the state at the first read, even if a sweep writes meanwhile.
 
-    Only one thread may use it; other threads open the store themselves.
+    Only one thread may use a Store; each thread opens its own.
     """
 
     _connect = staticmethod(open_store_to_read)
@@ -194,9 +194,9 @@ class Store:
     def compared(self, night: Night, previous: Night | None) -> Iterator[Compared]:
         """Yield every model of the night and of the previous night, sorted by id.
 
-        `before` is the model's result in the last night that audited it or, if `night` could not
-        audit it, in the last night that read its files; without such a night, its result in
-        `previous`. So after a night without network, known findings are not reported as new.
+        `before` is the outcome of the last night that audited the model (or, if the model is
+        unaudited in `night`, of the last night that read its files). If no night did, `before` is
+        the outcome of `previous`. So after a night without network, known findings are not new.
         """
         both = [self.results(one.night) for one in (night, previous) if one]
         # SQLite sorts UTF-8 by bytes, which is the order of Python's code points.

@@ -172,7 +172,7 @@ def digest_of(text: bytes) -> bytes:
 
 
 def merged_object(content: bytes, shared: bytes | None) -> dict[str, Any]:
-    """Unpack a row's object: its own part, merged into the shared part if there is one.
+    """Unpack a row's object: merge the row's own part into the shared part, unless that is NULL.
 
     The shared part may contain keys of the row's own part with empty values, which fix their order.
     """

@@ -66,8 +66,7 @@ class Allowance(Governor):
     """The governor that admits the requests of one model or page, within its bounds.
 
     A model with more than LARGE bytes waits at the `gate`, if given. Setting `over` ends all waits.
-
-    An excused wait does not count as the model's time: for the budget, or imposed by a server.
+    Waits for the budget and waits imposed by a server are excused: they are not part of `seconds`.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class Allowance(Governor):
     def session(self, model: HubModel, token: str | None) -> Session:
         """Return a session within the bounds; raise SourceError if HF_HUB_OFFLINE is set.
 
-        Nobody watches a sweep, so the session retries temporary errors for the model's whole time.
+        No user waits for a sweep, so temporary errors are retried until the model's time is over.
         """
         require_online()
         silence, over = self._bounds.seconds, self.over
@@ -128,7 +127,10 @@ class Allowance(Governor):
         self._budget.note(turn, status, headers)
 
     def held(self, seconds: float) -> AbstractContextManager[object]:
-        """Return a context for a wait imposed by a server, excused up to one window in total."""
+        """Return a context for a wait imposed by a server.
+
+        The wait is excused if the earlier ones took less than WINDOW seconds in all.
+        """
         left = self._excused_seconds_left
         self._excused_seconds_left -= seconds
         return self._excused() if left > 0 else nullcontext()

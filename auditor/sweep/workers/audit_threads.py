@@ -176,14 +176,14 @@ _MOST_TIMES = 4  # longest accepted time, as a multiple of that in the quickest 
 class Concurrency:
     """The best number of models under way, measured after each round of that many models.
 
-    Little's law gives the number: the rate of models times the time that one model is under way.
-    The rate is limited by the processor or, if models waited for the budget, by the budget. The
-    time is measured in the last round in which the processor was idle for a while. If the processor
-    is busy, models also wait for it, so the measured time is reduced round by round until the
-    processor is idle again. The more models there are, the longer they wait for each other (a full
-    link, a server, a disk), so the time is at most four times that of the quickest round. Without
-    this limit a nearby server led to 200 threads after twenty thousand models, which took 320 MB.
-    Models without requests do not count.
+    By Little's law it is the rate of models times the seconds for which a model is under way. The
+    rate is limited by the processor or, if models waited for the request budget, by the budget. The
+    seconds are measured in the last round in which the processor was idle for a while. If the
+    processor is busy, models wait for it too, so the measured seconds are reduced round by round
+    until it is idle again. Models also wait for each other (at a full link, a server, a disk), so
+    the seconds are at most four times those of the quickest round. Without this limit a nearby
+    server led to 200 threads after twenty thousand models, which took 320 MB. Models without
+    requests do not count.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class Concurrency:
     def done(self, seconds: float | None, *, waited: bool) -> None:
         """Count a finished model, and the seconds for which it was under way.
 
-        `seconds` excludes waits for the request budget; `waited` says whether there were any.
+        `seconds` excludes waits for the request budget; `waited` is whether it waited.
         `seconds` is None if the model needed no request: its headers are stored, or it has no
         weights.
         """

@@ -49,7 +49,7 @@ class RateWindow(NamedTuple):
         return self._replace(left=self.left - 1, first=first)
 
     def lost(self, first: float) -> "RateWindow":
-        """Return the state after the first request, sent at `first`, failed: send another."""
+        """Return the state after the first request, sent at `first`, has failed: send another."""
         return self._replace(first=0.0) if first and first == self.first else self
 
     def after_limit(self, limit: RateLimit, now: float, share: int = 1) -> "RateWindow":
@@ -77,8 +77,8 @@ class RateWindow(NamedTuple):
     def after_no_limit(self, now: float, *, is_requested: bool) -> "RateWindow":
         """Return the state after an answer without rate-limit headers for this kind.
 
-        The window becomes unlimited if no answer had headers for it before, or if the window is
-        over and a request of this kind was answered: the server sends them no longer.
+        The window becomes unlimited if no earlier answer had headers for it, or if the window is
+        over and this answer is to a request of its kind: the server has stopped sending headers.
         """
         if self.until == -inf or (is_requested and self.is_over(now)):
             return self._replace(left=inf, until=inf)
@@ -88,7 +88,8 @@ class RateWindow(NamedTuple):
 def opens(status: int, limit: RateLimit | None) -> bool:
     """Whether the answer to a window's first request lets other requests proceed.
 
-    It does if it is not a refusal, or if it declares that the window has no requests left.
+    It does if it is not a refusal, or if its headers state that the window has no requests left:
+    then the others wait for the next window.
     """
     return status not in _REFUSED or (limit is not None and limit.remaining == 0)
 
@@ -151,7 +152,7 @@ class Budget:
             return Turn(path, first=now if window.is_over(now) else 0.0, waited=waited)
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
-        """Update the windows after an answer of the Hub, or after none (status NO_ANSWER)."""
+        """Update the windows after an answer of the Hub, or a failed request (NO_ANSWER)."""
         limit = rate_limit(headers)
         request_kind = limit_kind = _kind_of(turn.path)
         has_limit = limit is not None and limit.kind in {None, *_KINDS}

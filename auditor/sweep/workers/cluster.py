@@ -193,7 +193,10 @@ class Cluster:
         yield failed(models[0], Reason.CRASHED, f"its audit ended a worker: {detail}")
 
     def _look(self) -> None:
-        """Update the workers and their waits; raise SourceError if there is no worker for long."""
+        """Read the list of workers and their waits.
+
+        Raise SourceError if the scheduler has had no worker for a minute or more.
+        """
         now = time.monotonic()
         if self._threads and now - self._looked < _LOOK:
             return

@@ -177,7 +177,7 @@ def unaudited_model(model: str, commit: str, reason: Reason, detail: str) -> Una
 
 
 def _stored(waiting: Waiting, *, companions: bool) -> Snapshot | None:
-    """Return the stored snapshot; None if it is not stored, or if it lacks companion files.
+    """Return the stored snapshot; None if it is absent or lacks companion files.
 
     Its `fetched` counts no requests, because an earlier audit read the files.
     """
@@ -199,7 +199,7 @@ def _stored(waiting: Waiting, *, companions: bool) -> Snapshot | None:
 
 
 def _listing(waiting: Waiting) -> Listing | None:
-    """Return the listing of the model's files; None if it is not stored."""
+    """Return the listing of the model's files; None if the store has no listing."""
     if waiting.listing is None:
         return None
     siblings: Any = json.loads(decompress_text(waiting.listing))

@@ -71,8 +71,8 @@ def _config(snapshot: Snapshot) -> object:
 def _files(snapshot: Snapshot) -> Iterator[tuple[str, int | None]]:
     """Yield the names of the files, with the sizes of weight files; skip unread files.
 
-    In a repository of several models, or in an incomplete copy, all files count, because an audit
-    checks whether a folder has any file at all.
+    In a repository of several models, or in an incomplete copy, yield all files and sizes, because
+    an audit checks whether a folder has any file at all.
     """
     all_count = snapshot.partial or snapshot.manifest or snapshot.components
     for file in snapshot.files:
