@@ -104,6 +104,8 @@ def explain(  # noqa: PLR0913 - one parameter for each option
             raise typer.Exit(exit_code(outcome, FailOn.WARNING))
         for finding in outcome.findings:
             if isinstance(finding, BadConfig):
+                if values:
+                    raise UsageError(f"--set: {finding.reason}")
                 tell(f"{finding.kind}: {finding.reason}")
         width, color = terminal()
         text = (
