@@ -189,7 +189,8 @@ def diff(  # noqa: PLR0913 - one parameter for each option
 
     A and B may be models, revisions, folders, snapshots; of any format, quantized or not.
 
-    Exit codes: 0 the same, 1 different, 2 usage, 3 one of them could not be read.
+    Numbers are not compared. Exit codes: 0 nothing else differs, 1 different, 2 usage, 3 one of
+    them could not be read.
     """
     from auditor.formats.comparison import comparison_tables  # noqa: PLC0415 - for this alone
     from auditor.formats.tables import TABLE_FORMATS  # noqa: PLC0415
@@ -205,6 +206,7 @@ def diff(  # noqa: PLR0913 - one parameter for each option
         text = TABLE_FORMATS[form](comparison_tables(comparison, most=most))
         if output is not None or not quiet:
             put(text, output)
+        tell("not compared: the numbers in the tensors")
     raise typer.Exit(CLEAN if comparison.same else FINDINGS)
 
 
