@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from auditor.analytic import catalogue, read_config
 from auditor.analytic.config_classes import of_model_type
+from auditor.analytic.config_classes.declarations import of_name
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile
 from auditor.downloader.bundled import PAPERS
 from auditor.errors import CheckpointError, UsageError
-from auditor.messages import quoted
+from auditor.messages import meant, quoted
 
 
 def is_model_type(requested: str) -> bool:
@@ -47,8 +48,22 @@ def with_settings(snapshot: Snapshot, settings: Mapping[str, Any]) -> Snapshot:
         raise UsageError(f"--set: {error}") from None
     family = _aliases(values)
     for key, value in settings.items():
+        _require_likely(key, values, family)
         _set(values, key.split("."), value, family.get(key, ()))
     return replace(snapshot, config=_config_file(values))
+
+
+def _require_likely(
+    key: str, values: Mapping[str, Any], family: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Raise UsageError for a key that is unknown and close to a known key: a slip of the pen."""
+    kind = of_model_type(str(values.get("model_type")))
+    base = of_name("PreTrainedConfig")
+    if kind is None or base is None or "." in key:
+        return
+    known = {*kind.fields, *kind.attribute_map, *kind.parts, *base.fields, *family, *values}
+    if key not in known and (hint := meant(key, known)):
+        raise UsageError(f"--set: {kind.name} has no key {quoted(key)}{hint}")
 
 
 def is_key_of_config(snapshot: Snapshot, key: str) -> bool:

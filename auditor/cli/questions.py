@@ -108,6 +108,8 @@ def explain(  # noqa: PLR0913 - one parameter for each option
             raise typer.Exit(exit_code(outcome, FailOn.WARNING))
         for finding in outcome.findings:
             if isinstance(finding, BadConfig):
+                if values:
+                    raise UsageError(f"--set: {finding.reason}")
                 tell(f"{finding.kind}: {finding.reason}")
         width, color = terminal()
         text = (
@@ -191,7 +193,8 @@ def diff(  # noqa: PLR0913 - one parameter for each option
 
     A and B may be models, revisions, folders, snapshots; of any format, quantized or not.
 
-    Exit codes: 0 the same, 1 different, 2 usage, 3 one of them could not be read.
+    Numbers are not compared. Exit codes: 0 nothing else differs, 1 different, 2 usage, 3 one of
+    them could not be read.
     """
     from auditor.formats.comparison import comparison_tables  # noqa: PLC0415 - for this alone
     from auditor.formats.tables import TABLE_FORMATS  # noqa: PLC0415
@@ -207,6 +210,7 @@ def diff(  # noqa: PLR0913 - one parameter for each option
         text = TABLE_FORMATS[form](comparison_tables(comparison, most=most))
         if output is not None or not quiet:
             put(text, output)
+        tell("not compared: the numbers in the tensors")
     raise typer.Exit(CLEAN if comparison.same else FINDINGS)
 
 

@@ -223,6 +223,8 @@ def test_an_argument_of_the_class_is_set_as_a_key_is():
         (("bert", "--as", "BertForMaskedLM", "--set", "use_mask_token=true", "--kinds"), "no such"),
         (("gpt2", "--set", "add_pooling_layer=true"), "GPT2Model takes no such argument"),
         (("bert", "--set", "add_pooling_layer=0"), "true or false is needed"),
+        (("llama", "--set", "hiden_size=1024"), "did you mean hidden_size?"),
+        (("llama", "--set", "hidden_size=1001"), "hidden_size 1001 is not a multiple of"),
     ],
 )
 def test_an_argument_that_a_class_does_not_take_is_a_clear_line(args, said):
