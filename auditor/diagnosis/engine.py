@@ -139,7 +139,7 @@ MOST_SECONDS = 4.0
 # From this many tensors on, an audit takes 0.1 s: longer than a check of the new names.
 _LARGE = 5000
 
-# An audit of a large model's new names must be able to find more than one in this many missing names.
+# A large model is audited with new names only if these include one in this many missing names.
 _RARE = 100
 
 _DEEPEST = 3  # the most undoings of one diagnosis, each applied to the previous one's snapshot
@@ -279,7 +279,7 @@ def _closings(case: Case, cause: Cause, tries: _Tries) -> Iterator[_Closing]:
     if not tries.left(case.size):
         return
     for undoing in cause(case):
-        if _promises(case, undoing):
+        if is_worth_an_audit(case, undoing):
             after = _after(case, undoing, tries)
             if after and (closing := _closing(case, undoing, after)):
                 yield closing
@@ -421,7 +421,7 @@ def _merged(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
     return tuple(merged)
 
 
-def _promises(case: Case, undoing: Undoing) -> bool:
+def is_worth_an_audit(case: Case, undoing: Undoing) -> bool:
     """Whether an undoing is worth an audit: for a large model, it must produce missing names.
 
     Names are compared with and without their first segment, which loading may add or remove.

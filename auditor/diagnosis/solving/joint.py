@@ -16,6 +16,7 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
+from auditor.analytic.config_classes import words_of_any_class
 from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import NULL, value_at
 from auditor.diagnosis.solving.candidates import (
@@ -267,7 +268,8 @@ class _Search:
         yield from flags(keys)
         for key in keys:
             if isinstance(key.value, str):
-                for word in self._words({**best.values, key.path: _WORD}):
+                words = self._words({**best.values, key.path: _WORD})
+                for word in words or sorted(words_of_any_class(key.path.rpartition(".")[2])):
                     if word != key.value:
                         yield KeyChange(key, word)
 

@@ -216,6 +216,16 @@ PUBLISHED = (
             "vision_config.num_hidden_layers": (12, 24),
         },
     ),
+    Pair(  # a word that no error message lists
+        "t5",
+        "T5ForConditionalGeneration",
+        {
+            "d_ff": (1024, 2048),
+            "feed_forward_proj": ("gated-gelu", "relu"),
+            "num_heads": (6, 8),
+            "num_layers": (8, 6),
+        },
+    ),
     Pair(  # shapes show the number of layers whose features are used, not which
         "qwen3_vl",
         "Qwen3VLForConditionalGeneration",
