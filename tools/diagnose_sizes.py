@@ -123,15 +123,17 @@ def is_determined(
 ) -> bool | None:
     """Return whether shapes leave no choice of a key; None if no other value makes a config.
 
-    A choice may go with another value of one of the `unread` keys: each is tried with its declared
-    value, every stored length, and 3/2 of it: gated layers may have two thirds of a width.
+    A choice may go with another value of one of the `unread` keys: a flag is tried with both
+    values, a number with its declared value, 1, every stored length, and 3/2 of it: gated layers
+    may have two thirds of a width.
     """
     true = value_at(pair.true, path)
     others = [{path: one} for one in (declared_value(pair, path), *_near(true))]
     stored_lengths = {length for shape in shapes.values() for length in shape}
-    lengths = sorted(stored_lengths | {3 * length // 2 for length in stored_lengths})
+    lengths = sorted({1} | stored_lengths | {3 * length // 2 for length in stored_lengths})
     for key in sorted(unread - {path}):
-        more = lengths if type(value_at(pair.declared, key)) is int else ()
+        value = declared_value(pair, key)
+        more = lengths if type(value) is int else (not value,) if type(value) is bool else ()
         others += [{**others[0], key: one} for one in (declared_value(pair, key), *more)]
     alone = [shapes_of(changed(pair.true, one)) for one in others]
     if shapes in alone or any(shapes_of(one) == shapes for one in _of_other_heads(pair, path)):
@@ -196,6 +198,12 @@ def verdict(pair: Pair) -> tuple[str, str, float]:
     return *judged(pair, shapes, report), spent
 
 
+def _stands_for_null(pair: Pair, key: str, held: Any, shapes: Shapes) -> bool:
+    """Whether the true config omits a key, and its class derives this value for it."""
+    is_omitted = value_at(pair.true, key) is None
+    return is_omitted and shapes_of(changed(pair.true, {key: held})) == shapes
+
+
 def timed(snapshot: Snapshot, options: Options) -> tuple[Report | Unaudited, float]:
     """Return the report, and the seconds of processor time that its diagnosis took."""
     spent = [0.0]
@@ -230,6 +238,7 @@ def judged(pair: Pair, shapes: Shapes, report: Report | Unaudited) -> tuple[str,
         key: held
         for key, held in named.items()
         if (None if held is NULL else held) != true.get(key, value_at(pair.true, key))
+        and not _stands_for_null(pair, key, held, shapes)
     }
     if wrong:
         return "wrong value", f"{wrong}"

@@ -139,6 +139,9 @@ MOST_SECONDS = 4.0
 # From this many tensors on, an audit takes 0.1 s: longer than a check of the new names.
 _LARGE = 5000
 
+# A large model is audited with new names only if these include one in this many missing names.
+_RARE = 100
+
 _DEEPEST = 3  # the most undoings of one diagnosis, each applied to the previous one's snapshot
 
 # New alarms that an undoing may open on a name that had an alarm before: the name is now expected,
@@ -276,7 +279,7 @@ def _closings(case: Case, cause: Cause, tries: _Tries) -> Iterator[_Closing]:
     if not tries.left(case.size):
         return
     for undoing in cause(case):
-        if _promises(case, undoing):
+        if is_worth_an_audit(case, undoing):
             after = _after(case, undoing, tries)
             if after and (closing := _closing(case, undoing, after)):
                 yield closing
@@ -420,12 +423,13 @@ def _merged(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
     return tuple(merged)
 
 
-def _promises(case: Case, undoing: Undoing) -> bool:
-    """Whether an undoing is worth an audit: for a large model, it must produce a missing name.
+def is_worth_an_audit(case: Case, undoing: Undoing) -> bool:
+    """Whether an undoing is worth an audit: for a large model, it must produce missing names.
 
     Names are compared with and without their first segment, which loading may add or remove.
     """
     if case.size < _LARGE or not undoing.renames:
         return True
-    near = case.near
-    return any(name in near or name.partition(".")[2] in near for name in undoing.renames.values())
+    near, new_names = case.near, undoing.renames.values()
+    produced = sum(name in near or name.partition(".")[2] in near for name in new_names)
+    return produced * _RARE > len(case.missing)

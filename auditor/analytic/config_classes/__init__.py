@@ -6,7 +6,12 @@ from auditor.analytic.config_classes.completion import (
     complete,
     derived_defaults,
 )
-from auditor.analytic.config_classes.declarations import ConfigClass, library, of_model_type
+from auditor.analytic.config_classes.declarations import (
+    ConfigClass,
+    library,
+    of_model_type,
+    words_of_any_class,
+)
 from auditor.analytic.config_classes.faults import (
     ConfigFault,
     FaultOrigin,
@@ -28,4 +33,5 @@ __all__ = [
     "library",
     "of_model_type",
     "one_per_cause",
+    "words_of_any_class",
 ]

@@ -6,6 +6,7 @@ its first line and the lines of needed classes are parsed.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -108,6 +109,12 @@ def of_name(name: str) -> ConfigClass | None:
 def is_key_of_any_class(key: str) -> bool:
     """Return whether any config class of transformers declares the key."""
     return any(f"{json.dumps(key)}: " in line for line in _lines()[1:])
+
+
+def words_of_any_class(key: str) -> frozenset[str]:
+    """Return the words that config classes declare as a key's default."""
+    field = re.compile(rf'{re.escape(json.dumps(key))}: \[[^\]\[]*?, "([^"]*)"\]')
+    return frozenset(word for line in _lines()[1:] for word in field.findall(line))
 
 
 def _read(name: str, record: Mapping[str, Any]) -> ConfigClass:

@@ -16,6 +16,7 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
+from auditor.analytic.config_classes import words_of_any_class
 from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import NULL, value_at
 from auditor.diagnosis.solving.candidates import (
@@ -214,11 +215,15 @@ class _Search:
     def _single(self, best: JointSolution) -> JointSolution | None:
         """Return the best solution with one more change; None if no change removes a difference."""
         for candidates in (self._by_formula, self._by_choice, self._by_trial):
-            found = candidates(best)
-            least = min(found, key=self._order, default=best)
-            if least.remains.differ < best.remains.differ:
-                return least
+            found = [one for one in candidates(best) if one.remains.differ < best.remains.differ]
+            if found:
+                return min(found, key=lambda one: self._order_after(best, one))
         return None
+
+    def _order_after(self, best: JointSolution, one: JointSolution) -> tuple[Any, ...]:
+        """Sort by differing tensors; of equals, prefer the one that keeps expected tensors."""
+        differ, plausibility = self._order(one)
+        return differ, len(one.remains.names - best.remains.names), plausibility
 
     def _singles(self, start: JointSolution) -> list[JointSolution]:
         """Return the single changes after which no tensor differs.
@@ -263,7 +268,8 @@ class _Search:
         yield from flags(keys)
         for key in keys:
             if isinstance(key.value, str):
-                for word in self._words({**best.values, key.path: _WORD}):
+                words = self._words({**best.values, key.path: _WORD})
+                for word in words or sorted(words_of_any_class(key.path.rpartition(".")[2])):
                     if word != key.value:
                         yield KeyChange(key, word)
 

@@ -19,7 +19,7 @@ from auditor.diagnosis.solving.trials import ClassTree, spellings
 from auditor.names import number_in_list
 
 DEPTH = re.compile(r"(layers?|depth|num_blocks)$")  # the end of a key that counts layers
-_NUMBERS = re.compile(r"(layers|idxs|indices|layer_ids)$")  # ends of keys of layer numbers
+_NUMBERS = re.compile(r"(layers|idxs|indices|indexes|layer_ids)$")  # ends of keys of layer numbers
 _MOST_LAYERS = 2**12
 _SURE = 8  # from this depth on, a list of equal length is hardly a coincidence
 _MOST_WORDS = 6
@@ -81,7 +81,9 @@ def of_depth(items: list[Any], declared: int, depth: int) -> list[Any] | None:
         more, rest = divmod(depth - declared, len(pattern))
         fits = not rest and times + more > 0
         return [*items[:-1], [pattern, times + more]] if fits else None
-    return [number for number in items if number < depth]
+    if items[-1] < depth:
+        return items
+    return sorted({number * depth // declared for number in items})
 
 
 def _of_length(items: list[Any], length: int) -> list[Any]:

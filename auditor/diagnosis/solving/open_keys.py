@@ -67,7 +67,8 @@ def open_keys(
     more = (path for path in values if path not in plain | found)
     found.update(path for path in more if _has_neighbour(values, path, trees, trials))
     for one in layer_lists(now):
-        if one.path in values and _shows_nothing(now, one, values, trees, trials):
+        is_changed = not values.keys().isdisjoint({one.path, one.depth})
+        if is_changed and _shows_nothing(now, one, values, trees, trials):
             found.add(one.path)
     for path in values:
         found.update(_heads_beside(keys, path, known))
@@ -188,12 +189,12 @@ def _shows_nothing(
     trees: Trees,
     trials: Trials,
 ) -> bool:
-    """Whether all tensors are expected whichever item the list gives each layer."""
+    """Whether the list's items act on no tensor: other items fit as well."""
     items, depth = value_at(config, one.path), one.layers
     if len(items) == depth:
         several = [[item] * depth for item in {repr(item): item for item in items}.values()]
     else:
-        several = [list(range(depth)), []]
+        several = [list(range(len(items))), list(range(depth - len(items), depth))]
     for other in several:
         remains = _remains({**values, one.path: other}, trees, trials)
         if remains is not None and remains.differ:

@@ -42,7 +42,7 @@ def test_a_periodic_list_goes_on_in_its_period(period, times, depth):
         ([[["global", "local"], 3]], 10, [[["global", "local"], 5]]),
         ([[["global", "local"], 3]], 9, None),  # not an integer number of patterns
         ([0, 1, 2, 3, 4, 5], 8, [0, 1, 2, 3, 4, 5, 6, 7]),
-        ([2, 5], 4, [2]),
+        ([2, 5], 4, [1, 3]),
         ([2, 5], 9, [2, 5]),
         ([2, 5], 0, None),
     ],
@@ -61,7 +61,7 @@ def test_only_lists_as_long_as_a_depth_go_with_it():
     assert found == {"layer_types", "full_attn_idxs"}
     assert dict(resized(config, {"num_hidden_layers": 4})) == {
         "layer_types": ["conv"] * 4,
-        "full_attn_idxs": [2],
+        "full_attn_idxs": [1, 3],
     }
 
 

@@ -11,6 +11,7 @@ from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import TextFile, WeightHeader
 from auditor.containers.weight_formats import Table
+from auditor.diagnosis.causes import config_field
 
 SIZES = {
     "vocab_size": 48,
@@ -160,3 +161,9 @@ def test_fused_projections_are_found_beside_a_module_of_another_name(also):
     config = {**CONFIGS["LlamaForCausalLM"], "architectures": ["LlamaForCausalLM"]}
     causes = {one.cause for one in diagnosed(snapshot_of(tensors, **config))}
     assert causes == {"fused-names"} | ({"moved-names"} if also == "dense" else set())
+
+
+def test_layers_of_a_model_of_another_width_are_not_lost(monkeypatch):
+    monkeypatch.setattr(config_field, "solve", lambda *_, **__: ())  # as if no values were found
+    made = snapshot("BertForMaskedLM", hidden_size=32, num_hidden_layers=9)
+    assert examine(made, Options(requested="x")).diagnosis == ()

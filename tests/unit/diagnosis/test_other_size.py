@@ -194,6 +194,51 @@ PUBLISHED = (
             "vision_config.out_hidden_size": (2048, 2560),
         },
     ),
+    Pair(  # 2048 rows of 8 heads were 16 heads or head_dim 512, but norms are 256 long
+        "gemma3_text",
+        "Gemma3ForCausalLM",
+        {
+            "hidden_size": (2560, 3840),
+            "intermediate_size": (10240, 15360),
+            "num_attention_heads": (8, 16),
+            "num_hidden_layers": (4, 8),
+            "num_key_value_heads": (4, 8),
+        },
+    ),
+    Pair(  # global attention layers have longer tables of relative positions
+        "sam",
+        "SamModel",
+        {
+            "vision_config.global_attn_indexes": ([2, 5, 8, 11], [5, 11, 17, 23]),
+            "vision_config.hidden_size": (768, 1024),
+            "vision_config.mlp_dim": (3072, 4096),
+            "vision_config.num_attention_heads": (12, 16),
+            "vision_config.num_hidden_layers": (12, 24),
+        },
+    ),
+    Pair(  # a word that no error message lists
+        "t5",
+        "T5ForConditionalGeneration",
+        {
+            "d_ff": (1024, 2048),
+            "feed_forward_proj": ("gated-gelu", "relu"),
+            "num_heads": (6, 8),
+            "num_layers": (8, 6),
+        },
+    ),
+    Pair(  # shapes show the number of layers whose features are used, not which
+        "qwen3_vl",
+        "Qwen3VLForConditionalGeneration",
+        {
+            "vision_config.depth": (27, 24),
+            "vision_config.hidden_size": (1152, 1024),
+            "vision_config.intermediate_size": (4304, 4096),
+        },
+        {
+            "vision_config.deepstack_visual_indexes": ([8, 16, 24], [5, 11, 17]),
+            "vision_config.num_heads": (16, 16),
+        },
+    ),
 )
 
 
