@@ -42,9 +42,7 @@ Read = Callable[[str], Any]
 def kv_cache(expectation: Expectation, config: Config) -> KVCache | None:
     """Return the cache of a class; None if it has no cache, or the cache is not known."""
     model_type = expectation.model_type
-    if expectation.by == "oracle":
-        return expectation.cache
-    if model_type in _OTHERS.split() or not _decodes(model_type):
+    if expectation.by == "oracle" or model_type in _OTHERS.split() or not _decodes(model_type):
         return None
     text_type, read = _decoder_config(config, model_type)
     layers, cross = [], 0

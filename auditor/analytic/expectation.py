@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 from auditor.analytic.config_classes.faults import ConfigFault
-from auditor.analytic.kv_cache import KVCache
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.tensors import Depth
 
@@ -203,7 +202,6 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
     active: ModuleFormula | None = None  # the parameters that one token uses, if experts are mixed
     loading: Loading = PLAIN  # the loading rules of the class
     defaults: tuple[str, ...] = ()  # keys that the config leaves to the class's defaults
-    cache: KVCache | None = None  # as the oracle measured it; None if it could not
     faults: tuple[ConfigFault, ...] = ()  # why transformers cannot build it, with known shapes
 
     @property
@@ -255,7 +253,6 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
     prefix: str,
     tensors: tuple[ExpectedTensor, ...],
     loading: Loading,
-    cache: "KVCache | None" = None,
     library: str | None = None,
     by: Literal["oracle", "generated"] = "oracle",
 ) -> Expectation:
@@ -273,7 +270,6 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
         formula=str(counts[""]),
         legend=(),
         loading=loading,
-        cache=cache,
     )
 
 

@@ -17,6 +17,7 @@ from auditor.analytic.auto_classes import is_auto
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.config_classes import FaultyConfigError, fault_sentence
 from auditor.analytic.expectation import ModuleFormula, Written
+from auditor.analytic.kv_cache import KVCache, generates
 from auditor.analytic.repository_loader import MODULES, Loader, expect_module
 from auditor.analytic.target import Classes, Refusal, TargetChoice, choose
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
@@ -71,6 +72,12 @@ def _oracle(library: str = "transformers") -> "Oracle | None":
     from auditor.oracle import client  # noqa: PLC0415 - 10 ms, and most audits have a closed form
 
     return client.available_oracle(library)
+
+
+def measured_cache(config: Config, target: str) -> KVCache | None:
+    """Return the KV cache that the class fills in transformers; None if it is not known."""
+    oracle = _oracle() if generates(target) else None
+    return oracle.cache(config, target) if oracle else None
 
 
 def classes_of_type(model_type: str) -> tuple[str, ...]:

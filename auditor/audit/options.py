@@ -39,6 +39,7 @@ class Options(Struct, frozen=True, kw_only=True):
     depth: int | Depth | None = None  # depth down to which modules have rows; None for all
     ignore: tuple[Ignore, ...] = ()  # findings that do not count
     oracle: bool = False  # compare the closed form with transformers
+    kv_cache: bool = False  # let transformers fill the KV cache of a class without a closed form
     values: LookAtValues | None = None  # None if no numbers are read
     # Arguments of the class beside its config, such as add_pooling_layer.
     arguments: Mapping[str, bool] = MappingProxyType({})

@@ -13,7 +13,7 @@ from auditor.analytic.cache_rule import kv_cache
 from auditor.analytic.kept_in_f32 import kept_in_f32
 from auditor.analytic.target import TargetChoice
 from auditor.audit.declaration import where
-from auditor.audit.expected import Implied, Opinion
+from auditor.audit.expected import Implied, Opinion, measured_cache
 from auditor.audit.options import Options
 from auditor.checkpoint.filenames import dtype_of
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
@@ -136,9 +136,10 @@ class ModelAudit(Struct, frozen=True, kw_only=True):
 
     def with_expected(self, expectation: Expectation, config: Config) -> Self:
         """Return a copy with the expected tensors' counts and the KV cache in its outcome."""
-        case = self.with_outcome(
-            expected=expected_side(expectation), kv_cache=kv_cache(expectation, config)
-        )
+        cache = kv_cache(expectation, config)
+        if cache is None and self.options.kv_cache and expectation.by != "closed-form":
+            cache = measured_cache(config, expectation.target)
+        case = self.with_outcome(expected=expected_side(expectation), kv_cache=cache)
         return replace(case, wide_names=kept_in_f32(config.values))
 
 

@@ -65,6 +65,7 @@ def audit(
         depth=request.depth,
         ignore=request.ignore,
         oracle=request.oracle,
+        kv_cache=request.kv_cache,
         values=_values_reader(request, say),
     )
     fetch_snapshot = partial(_fetch, request, say)

@@ -85,6 +85,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
             source=source.value,
             token=token,
             depth=_TO_LAYERS,
+            kv_cache=True,
             say=talk(quiet=quiet),
         )
         width, color = terminal()

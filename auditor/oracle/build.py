@@ -16,6 +16,7 @@ from typing import Any
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.expectation import summed_expectation
+from auditor.analytic.kv_cache import KVCache
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import described, named, quoted
 from auditor.oracle import loading_rules
@@ -61,15 +62,19 @@ def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
         model.tie_weights()
         tensors = tuple(_tensors(model))
         loading = loading_rules.loading_of_model(model, shapes, (tensor.name for tensor in tensors))
-        cache = measured_cache(model)
     return summed_expectation(
         target,
         model_type=type(model.config).model_type,
         prefix=model.base_model_prefix or "",
         tensors=tensors,
         loading=loading,
-        cache=cache,
     )
+
+
+def build_cache(config: Mapping[str, Any], target: str) -> KVCache | None:
+    """Return the cache that a model of this class and config fills; None if it is not known."""
+    with _quiet():
+        return measured_cache(_build(_model_class(_library(), target), checked_config(config)))
 
 
 def _library() -> Any:

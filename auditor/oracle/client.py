@@ -15,9 +15,12 @@ from signal import Signals
 from threading import Lock
 from typing import IO, Any, NamedTuple, cast
 
+from msgspec import Struct, ValidationError, convert
+
 from auditor import oracle
 from auditor.analytic import Config, Expectation, expectation, kv_cache, loading
 from auditor.analytic.catalogue import Sibling
+from auditor.analytic.kv_cache import KVCache
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.machine import every_cpu
 from auditor.oracle.server import MOST_SECONDS, from_json
@@ -75,10 +78,7 @@ class Oracle:
         Raise CheckpointError for a config from which the class cannot be built, and SourceError if
         the library cannot build the class at all, or not within the oracle's bounds.
         """
-        values = {key: value for key, value in config.values.items() if key not in _WRITERS}
-        question = json.dumps([self._library.key, target, values], sort_keys=True)
-        digest = sha256(f"{self.name}\n{self._code}\n{question}".encode()).hexdigest()
-        key = f"{target}-{digest[:32]}"
+        question, key = self._question(config, target)
         answered = self._read(read_answer(self._folder, key), target)
         if answered is None:
             answer = self._process.ask(question, target, self._library.key)
@@ -87,6 +87,25 @@ class Oracle:
         if isinstance(answered, Expectation):
             return answered
         raise CheckpointError(answered or f"{target}: no answer of the oracle's")
+
+    def cache(self, config: Config, target: str) -> KVCache | None:
+        """Return the cache that a class of transformers fills; None if it is not known."""
+        question, key = self._question(config, target, "cache")
+        try:
+            answer = read_answer(self._folder, key)
+            if answer is None:
+                answer = self._process.ask(question, target, self._library.key)
+                keep_answer(self._folder, key, answer)
+            return convert(answer, _CacheAnswer).cache
+        except (SourceError, ValidationError):
+            return None
+
+    def _question(self, config: Config, target: str, *wanted: str) -> tuple[str, str]:
+        """Return a question to the process, and the key of its stored answer."""
+        values = {key: value for key, value in config.values.items() if key not in _WRITERS}
+        question = json.dumps([self._library.key, target, values, *wanted], sort_keys=True)
+        digest = sha256(f"{self.name}\n{self._code}\n{question}".encode()).hexdigest()
+        return question, f"{target}-{digest[:32]}"
 
     def sibling(self, config: Config, target: str, /) -> Sibling:
         expectation = self.expect(config, target)
@@ -98,6 +117,12 @@ class Oracle:
             case {"fault": str(fault)}:
                 return fault
         return from_json(answer, target, self.name)
+
+
+class _CacheAnswer(Struct, frozen=True):
+    """The answer to a question for a cache."""
+
+    cache: KVCache | None
 
 
 def _code() -> str:

@@ -16,10 +16,9 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 
 from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.expectation import summed_expectation
-from auditor.analytic.kv_cache import KVCache
 from auditor.analytic.loading import Loading
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.oracle.build import one_line
+from auditor.oracle.build import build_cache, one_line
 from auditor.oracle.inventory import inventory
 
 # The bounds of `serve` for one answer. Of all classes with their default configs, the slowest takes
@@ -29,7 +28,10 @@ MOST_BYTES = 4 * 2**30
 
 
 def serve() -> None:
-    """Answer questions, each a line of JSON `[library, target, config]`, until the input ends.
+    """Answer questions, each a line of JSON, until the input ends.
+
+    A question is `[library, target, config]` for the tensors, and has a fourth part, "cache", for
+    the cache of a class of transformers.
 
     A question that takes longer than MOST_SECONDS ends the process by SIGALRM; a class that needs
     more than MOST_BYTES gets no more memory. Windows has neither limit. Nothing uses the network.
@@ -57,9 +59,13 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-def _answer(library: str, target: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the expectation, else the `fault` of the config, else the `reason` of a failure."""
+def _answer(
+    library: str, target: str, config: Mapping[str, Any], wanted: str = "tensors"
+) -> dict[str, Any]:
+    """Return what is wanted, else the `fault` of the config, else the `reason` of a failure."""
     try:
+        if wanted == "cache":
+            return {"cache": to_builtins(build_cache(config, target))}
         built = inventory(library, target, config)
     except CheckpointError as error:
         return {"fault": str(error)}
@@ -82,12 +88,11 @@ class _Answer(Struct, frozen=True):
     prefix: str
     tensors: tuple[ExpectedTensor, ...]
     loading: Loading
-    cache: KVCache | None = None
 
 
 def to_json(built: Expectation) -> dict[str, Any]:
     """Encode an expectation; `from_json` decodes it."""
-    answer = _Answer(built.model_type, built.prefix, built.tensors, built.loading, built.cache)
+    answer = _Answer(built.model_type, built.prefix, built.tensors, built.loading)
     document: dict[str, Any] = to_builtins(answer, enc_hook=dict)
     return document
 
@@ -106,6 +111,5 @@ def from_json(answer: object, target: str, library: str) -> Expectation | None:
         prefix=decoded.prefix,
         tensors=decoded.tensors,
         loading=decoded.loading,
-        cache=decoded.cache,
         library=library,
     )
