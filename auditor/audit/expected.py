@@ -167,9 +167,11 @@ def library_class(config: Config) -> LibraryClass | None:
     transformers writes neither `_class_name` nor `architecture`, except for its wrapper of timm;
     diffusers and timm write neither model_type nor architectures.
     """
-    if config.model_type == WRAPPER and config.architectures:
-        return LibraryClass("transformers", config.architectures[0])
-    if config.model_type or config.architectures:
+    model_type, declared = (config.values.get(key) for key in ("model_type", "architectures"))
+    if model_type == WRAPPER and isinstance(declared, list):
+        wrapped = [name for name in declared[:1] if isinstance(name, str)]
+        return LibraryClass("transformers", wrapped[0]) if wrapped else None
+    if model_type is not None or declared:
         return None
     keys = {"_class_name": "diffusers", "architecture": "timm"}
     names = ((library, config.values.get(key)) for key, library in keys.items())

@@ -9,7 +9,8 @@ from auditor.cli.console import keep_quiet
 from auditor.errors import FixError, SourceError, UsageError
 from auditor.report import Report, Unaudited
 
-_MOST_TENSORS = 20_000  # planning takes some audits: a second for so many tensors
+# Planning takes some audits: a second for so many tensors, or so many characters of names.
+_MOST_TENSORS, _MOST_LETTERS = 20_000, 500_000
 
 
 def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, str] | None:
@@ -18,10 +19,16 @@ def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, s
     Return None also if the outcome is not about a folder with findings and a single, small model.
     """
     folder = outcome.requested
-    is_small = outcome.observed is not None and outcome.observed.tensors <= _MOST_TENSORS
+    letters = sum(len(name) for finding in outcome.findings for name in finding.names)
+    has_few = outcome.observed is not None and outcome.observed.tensors <= _MOST_TENSORS
     if outcome.source is not Source.FOLDER or outcome.verdict != "findings" or outcome.parts:
         return None
-    if not is_small or not folder.isprintable() or not Path(folder).is_dir():
+    if (
+        not has_few
+        or letters > _MOST_LETTERS
+        or not folder.isprintable()
+        or not Path(folder).is_dir()
+    ):
         return None
     # Imported only for a folder with findings.
     from auditor.fixing.of_folder import plan_for_folder  # noqa: PLC0415

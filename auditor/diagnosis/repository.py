@@ -94,8 +94,8 @@ def lost_components(
     yield Diagnosis(
         cause="lost-part",
         severity=MissingComponent.severity,
-        summary=f"only {part.component} was saved: {listed(names)} are declared by {file}, and "
-        "none of them is stored",
+        summary=f"only {part.component} was saved: {listed(names)} are declared by {file} "
+        "and not stored",
         explains=f"all {len(names)} names",
         fix=f"load the base pipeline with this {part.component} ({part.component}={kind}), or save "
         "the whole pipeline and upload all its folders",

@@ -255,6 +255,9 @@ class _Dissenter:
 
     name = "transformers 5"
 
+    def __init__(self, library: str) -> None:
+        assert library == "transformers"
+
     def expect(self, config: Config, target: str) -> Expectation:
         found = catalogue.expect(config, target)
         changed = (

@@ -50,9 +50,9 @@ def test_what_a_notebook_shows_has_no_style_and_no_script_and_loads_nothing(name
 
 def test_the_first_lines_have_the_verdict_the_account_and_the_cause():
     shown = diagnosed()._repr_html_()
-    assert "ERROR</strong> 2 tensors that BertModel needs are not stored" in shown
+    assert "ERROR</strong> num_hidden_layers is 4, the files hold 3." in shown
     assert "15 used + 1 unexpected = 16 parameters stored" in shown
-    assert "config-field: </strong>num_hidden_layers is 4, the files hold 3" in shown
+    assert "Fix (config-field): </strong>set num_hidden_layers to 3" in shown
     assert "NOT AUDITED</strong> gated: " in gated()._repr_html_()
 
 

@@ -53,7 +53,7 @@ def test_the_oracle_that_such_a_thread_starts_has_every_cpu():
     before = allowed()
     process = Process((sys.executable, "-c", ASKED))
     with one_cpu():
-        said = in_a_thread(lambda: process.ask("[]", "BertModel"))
+        said = in_a_thread(lambda: process.ask("[]", "BertModel", "transformers"))
         assert len(allowed()) == 1
     process.end()
     assert {*said["cpus"]} == before

@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 unknown = "neither a closed form nor a generated form is known for"
-_FILES = files("auditor") / "data" / "generated"
+_FILES = Path(__file__).parents[2] / "data" / "generated"
 _MODEL_TYPE = re.compile(r"[\w-]{1,64}", re.ASCII)
 _MOST_BYTES = 2**24  # of one model type, decompressed
 

@@ -67,8 +67,10 @@ def open_keys(
     more = (path for path in values if path not in plain | found)
     found.update(path for path in more if _has_neighbour(values, path, trees, trials))
     for one in layer_lists(now):
-        is_changed = not values.keys().isdisjoint({one.path, one.depth})
-        if is_changed and _shows_nothing(now, one, values, trees, trials):
+        # A stated list with an item for each stored layer needs no change.
+        is_complete = len(value_at(config, one.path) or ()) == one.layers
+        is_open = one.path in values or (one.depth in values and not is_complete)
+        if is_open and _shows_nothing(now, one, values, trees, trials):
             found.add(one.path)
     for path in values:
         found.update(_heads_beside(keys, path, known))

@@ -19,6 +19,7 @@ PRETENCE = """
 import sys
 from auditor.oracle import build, server
 from auditor.analytic import ExpectedTensor
+from auditor.analytic.expectation import summed_expectation
 from auditor.analytic.loading import PLAIN
 from auditor.errors import CheckpointError, Reason, SourceError
 
