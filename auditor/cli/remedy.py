@@ -7,6 +7,7 @@ from pathlib import Path
 from auditor.checkpoint.snapshot import Source
 from auditor.cli.console import keep_quiet
 from auditor.errors import FixError, SourceError, UsageError
+from auditor.findings import WrongTotal
 from auditor.report import Report, Unaudited
 
 # Planning takes some audits: a second for so many tensors, or so many characters of names.
@@ -14,23 +15,11 @@ _MOST_TENSORS, _MOST_LETTERS = 20_000, 500_000
 
 
 def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, str] | None:
-    """Plan a fix as `audit fix` does; return the command and its effect, None without changes.
-
-    Return None also if the outcome is not about a folder with findings and a single, small model.
-    """
+    """Plan a fix as `audit fix` does; return the command and its effect, None without changes."""
     folder = outcome.requested
-    letters = sum(len(name) for finding in outcome.findings for name in finding.names)
-    has_few = outcome.observed is not None and outcome.observed.tensors <= _MOST_TENSORS
-    if outcome.source is not Source.FOLDER or outcome.verdict != "findings" or outcome.parts:
+    if not _is_worth_a_plan(outcome) or not folder.isprintable() or not Path(folder).is_dir():
         return None
-    if (
-        not has_few
-        or letters > _MOST_LETTERS
-        or not folder.isprintable()
-        or not Path(folder).is_dir()
-    ):
-        return None
-    # Imported only for a folder with findings.
+    # Imported only for a folder with a cause.
     from auditor.fixing.of_folder import plan_for_folder  # noqa: PLC0415
     from auditor.formats.fix_plan import effect_of  # noqa: PLC0415
 
@@ -40,3 +29,13 @@ def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, s
             options = f" --as {shlex.quote(target)}" if target else ""
             return f"audit fix {shlex.quote(folder)}{options} --apply", effect_of(planned.plan)
     return None
+
+
+def _is_worth_a_plan(outcome: Report | Unaudited) -> bool:
+    """Whether a folder has a single, small model, and a fault that `audit fix` may mend."""
+    if outcome.source is not Source.FOLDER or outcome.parts or outcome.observed is None:
+        return False
+    letters = sum(len(name) for finding in outcome.findings for name in finding.names)
+    is_small = outcome.observed.tensors <= _MOST_TENSORS and letters <= _MOST_LETTERS
+    has_total = any(finding.kind == WrongTotal.kind for finding in outcome.findings)
+    return is_small and (bool(outcome.diagnosis) or has_total)

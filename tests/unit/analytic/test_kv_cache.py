@@ -149,8 +149,8 @@ LARGEST = 20_000_000  # parameters; some draws leave out a size, and stand for t
 # full towers, M2M100 draws no padding token, and Phi and StableLM turn a part of a head.
 DECODING = (
     "bart bloom cohere cohere2 deepseek_v3 gemma gemma2 gemma3_text gemma4_text glm4 "
-    "glm4_moe gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss granite granitemoe lfm2 lfm2_moe "
-    "llama llava mamba mamba2 marian mbart mistral mixtral mpt mt5 olmo2 olmoe opt paligemma "
+    "glm4_moe gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss granite lfm2 lfm2_moe "
+    "llama mamba mamba2 marian mbart mistral mixtral mpt mt5 olmo2 olmoe opt paligemma "
     "pegasus phi3 qwen2 qwen2_moe qwen3 qwen3_5_text qwen3_moe smollm3 starcoder2 t5 "
     "whisper"
 )
@@ -164,6 +164,9 @@ MEASURED = {
     "nemotron_h": {"layers_block_type": ["mamba", "attention"]},
     "qwen3_next": {"layer_types": ["linear_attention", "full_attention"], "num_experts": 16},
 }
+
+
+MOST_COMPARED = max(1, settings.default.max_examples // 60)  # a thorough run compares six draws
 
 
 def _decoding_class(model_type):
@@ -181,7 +184,7 @@ def test_the_cache_is_as_large_as_the_one_that_transformers_fills(model_type):
     @given(strategies.VALUES[model_type])
     def compare(values):
         nonlocal compared
-        if compared < 6:
+        if compared < MOST_COMPARED:
             compared += _compare_with_library(model_type, values)
 
     compare()
@@ -199,6 +202,18 @@ TOWER = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "imag
         ("falcon", SMALL | {"new_decoder_architecture": True, "num_kv_heads": 2}),
         ("falcon", SMALL | {"multi_query": True}),
         ("gptj", SMALL | {"rotary_dim": 8}),
+        (
+            "granitemoe",
+            SMALL | {"num_key_value_heads": 2, "intermediate_size": 8, "num_local_experts": 4},
+        ),
+        (
+            "llava",
+            {
+                "text_config": SMALL | {"model_type": "llama", "intermediate_size": 9},
+                "vision_config": TOWER
+                | {"model_type": "clip_vision_model", "patch_size": 4, "num_attention_heads": 1},
+            },
+        ),
         (
             "gemma3",
             {
