@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -211,29 +209,7 @@ def test_the_audit_reports_an_interrupted_fix_until_it_is_finished(folder):
     assert "was interrupted" in done.stderr
 
 
-# --- kill -9 from outside ------------------------------------------------------------------------
-
-
-def test_kill_9_at_random_moments_leaves_the_old_files_or_the_new_ones(folder, tmp_path):
-    import random  # noqa: PLC0415 - beside its use
-
-    draw = random.Random(3)  # noqa: S311 - no secret
-    fixed = shutil.copytree(folder, tmp_path / "fixed")
-    assert run("fix", str(fixed), "--apply").returncode == 0
-    old, new = contents_of(folder), contents_of(fixed)
-    for number in range(3):
-        place = shutil.copytree(folder, tmp_path / str(number))
-        process = started("fix", str(place), "--apply", env=os.environ)
-        while not (place / ".audit-fix").exists() and process.poll() is None:
-            pass
-        time.sleep(draw.uniform(0, 0.02))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        left = contents_of(place)
-        assert all(left[name] in {old[name], new[name]} for name in old)
-        assert run("fix", str(place), "--apply").returncode == 0
-        assert contents_of(place) == new
-        assert not (place / ".audit-fix").exists()
+# --- two at once --------------------------------------------------------------------------------
 
 
 def test_two_at_once_do_not_meet(folder):

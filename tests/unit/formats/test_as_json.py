@@ -159,48 +159,6 @@ def test_untrusted_names_are_read_back_unchanged():
     assert finding["names"] == list(HOSTILE)
 
 
-def test_every_kind_carries_its_evidence():
-    found = {finding["kind"]: finding for finding in json.loads(render(every_kind()))["findings"]}
-    assert found["unused"]["used_by"] == ["BertForPreTraining", "BertModel"]
-    assert found["tied"]["tied_to"] == ["encoder.0.weight"]
-    assert found["duplicate"]["of"] == ["encoder.0.weight"]
-    assert found["wrong-dtype"]["declared"] == "F32"
-    assert found["bad-header"]["file"] == "c.safetensors"
-    assert found["bad-header"]["hidden"] == ["encoder.5.weight"]
-    assert found["mismatched"]["pairs"] == [
-        {
-            "stored": {
-                "name": "encoder.4.bias",
-                "dtype": "F32",
-                "shape": [6],
-                "file": "model.safetensors",
-            },
-            "expected": {"name": "encoder.4.bias", "shape": [4]},
-        }
-    ]
-    assert found["formula-disputed"]["disputes"] == [
-        {
-            "name": "encoder.0.weight",
-            "closed_form": {"shape": [2, 3], "role": "parameter", "tied_to": None},
-            "oracle": None,
-        },
-        {
-            "name": "encoder.10.weight",
-            "closed_form": {"shape": [3, 2], "role": "parameter", "tied_to": None},
-            "oracle": {"shape": [], "role": "tied", "tied_to": "foo"},
-        },
-    ]
-    assert "used_by" not in found["missing"]
-
-
-def test_what_is_not_known_is_null():
-    gated = json.loads(render(EXAMPLES["gated"]()))
-    assert gated["reason"] == "gated"
-    assert gated["expected"]["by"] is None
-    assert gated["observed"]["parameters"] is None
-    assert gated["residual"] is None
-
-
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("text", ["o/name", "o/\ud800"])  # UTF-8 has no lone surrogates
 def test_what_is_stored_is_the_object_that_is_printed(name, text):

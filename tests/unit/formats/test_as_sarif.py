@@ -33,15 +33,6 @@ def test_what_alarms_is_a_result_and_what_is_ignored_is_suppressed(name):
     assert {*alarms, *left_out} <= rules
 
 
-def test_a_message_has_numbers_names_the_cause_and_the_fix():
-    missing = run_of(diagnosed())["results"][0]
-    assert missing["properties"]["causes"] == ["config-field"]
-    said = missing["message"]["text"]
-    assert said.startswith("org/short: missing, 2 names, 5 parameters (encoder.layer.3.{{")
-    assert "Cause: num_hidden_layers is 4" in said
-    assert "Fix: set num_hidden_layers to 3" in said
-
-
 @pytest.mark.parametrize("example", [every_kind, diagnosed, pipeline])
 def test_a_finding_has_the_same_fingerprint_in_a_night(example, tmp_path):
     """So that a code-scanning page takes both for the same."""

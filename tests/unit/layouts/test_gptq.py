@@ -24,8 +24,6 @@ from support.layouts.packed import (
 )
 
 from auditor.audit.pipeline import audit
-from auditor.errors import CheckpointError
-from auditor.layouts.declared import declaration
 from auditor.layouts.gptq import LAYOUT
 from auditor.layouts.packing import Stored
 
@@ -175,18 +173,6 @@ def test_settings_of_another_type_or_size_are_a_fault_and_no_more(settings):
 @pytest.mark.parametrize("settings", [{"checkpoint_format": [1]}, {"dynamic": 3}, {"desc_act": 1}])
 def test_empty_settings_are_not_a_fault(settings):
     assert opened(LAYOUT, FOUR, says("gptq", bits=4, group_size=128, **settings)).faults == ()
-
-
-def test_the_settings_of_quantize_config_json_are_read_as_those_of_the_config():
-    written = {"bits": 4, "group_size": 128, "desc_act": False, "sym": True}
-    declared = declaration({}, {"quantize_config.json": json.dumps(written).encode()})
-    assert declared.method == "gptq"
-    assert opened(LAYOUT, FOUR, declared).layout == "gptq, 4 bits, groups of 128"
-
-
-def test_a_list_of_settings_is_refused():
-    with pytest.raises(CheckpointError, match="quantization_config is a list"):
-        declaration({"quantization_config": [4]}, {})
 
 
 @pytest.mark.parametrize(

@@ -202,11 +202,3 @@ def test_an_invalid_address_is_a_usage_error(address, at_hub, settings, monkeypa
     monkeypatch.setattr(cluster, "_CONNECTING", 0.3)
     with pytest.raises(UsageError, match="expected tcp://HOST:PORT"):
         runner.sweep(settings(OURS), night="n1", scheduler=address)
-
-
-def test_without_dask_one_line_names_what_to_install(at_hub, settings, monkeypatch):
-    del at_hub
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "auditor.sweep.workers.cluster")
-    with pytest.raises(UsageError, match=r"pip install 'hf-audit\[cluster\]'"):
-        runner.sweep(settings(OURS), night="n1", scheduler="tcp://127.0.0.1:1")
