@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.every_kind import every_kind
-from support.outcomes.examples import EXAMPLES, hostile
+from support.outcomes.examples import EXAMPLES, gated, hostile
 from support.outcomes.making import row, stored
 
 from auditor.analytic import ExpectedTensor
