@@ -18,7 +18,7 @@ def _name_of_key(statement: tuple[str, str, str]) -> str:
 
 
 class OfKeys(NoParameters, FindingKind, frozen=True, kw_only=True):
-    """A finding about statements in files; `says` has (file, key, value), "" for a missing key."""
+    """A finding about keys of files: (file, key, value) for each, "" for a missing key or value."""
 
     says: tuple[tuple[str, str, str], ...]  # the value is JSON, shortened
     fix: str  # what to change in this repository

@@ -1,4 +1,4 @@
-"""partial-upload: shards are absent that the index, or the numbers of other shards, show to exist.
+"""partial-upload: some shards are missing, as the index or the numbers of other shards show.
 
 To do: Upload the absent files; without an index, upload the index too.
 """
