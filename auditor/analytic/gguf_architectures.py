@@ -21,7 +21,7 @@ class Facts(NamedTuple):
     shapes: Mapping[str, tuple[int, ...]]  # of all tensors, including those of other shards
 
     def number(self, key: str) -> int | None:
-        """Return an integer of the metadata, the largest if each layer has one; None if absent."""
+        """Return an integer of the metadata, or the largest integer of a list; None if absent."""
         value = self.header.metadata.get(f"{self.arch}.{key}")
         if isinstance(value, tuple) and value:
             numbers = [item for item in value if type(item) is int]
@@ -63,7 +63,7 @@ def _experts(facts: Facts) -> Values:
 
 
 def _mixtral(facts: Facts) -> Values:
-    """Return Mixtral's keys if there are experts: llama.cpp names both architectures llama."""
+    """Return Mixtral's keys if there are experts, because llama.cpp calls Mixtral "llama", too."""
     count = facts.number("expert_count")
     if not count:
         return {}
@@ -109,7 +109,7 @@ def _starcoder(facts: Facts) -> Values:
 
 
 def _falcon(facts: Facts) -> Values:
-    """Return Falcon's keys: 7B has one key head, larger models one for each group of heads."""
+    """Return Falcon's keys; 7B has one key head, larger models have one for each group of heads."""
     keys, heads = (facts.number(f"attention.head_count{which}") for which in ("_kv", ""))
     grouped = keys not in {None, 1, heads}
     norms = 2 if facts.has("attn_norm_2.weight") else 1

@@ -93,7 +93,7 @@ def _vocabulary(facts: Facts) -> int | None:
 
 
 def _head_dim(facts: Facts, heads: int | None) -> int | None:
-    """Return the width of a head as llama.cpp computes it: key_length, else width / heads."""
+    """Return a head's size as llama.cpp computes it: key_length, else embedding_length / heads."""
     width = facts.number("embedding_length")
     stated = facts.number("attention.key_length")
     return stated or (width // heads if width and heads else None)

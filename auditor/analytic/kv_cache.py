@@ -15,12 +15,12 @@ _GENERATING = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration|MTM
 
 
 def generates(target: str) -> bool:
-    """Return whether the class, by its name, is one that decodes."""
+    """Return whether the class name is that of a model that generates tokens."""
     return bool(_GENERATING.search(target))
 
 
 class LayerCache(NamedTuple):
-    """The numbers of elements that one layer keeps."""
+    """The numbers of elements that one layer keeps in the cache."""
 
     layer: int
     elements: int  # for each token
@@ -58,11 +58,11 @@ class KVCache(Struct, frozen=True, kw_only=True):
 
     @property
     def fixed_cross(self) -> int:
-        """The elements of cross attention if the number of the encoder's tokens is fixed."""
+        """The number of cross-attention elements if the encoder's token count is fixed, else 0."""
         return self.cross * (self.frames or 0)
 
     def elements(self, tokens: int, *, static: bool = False) -> int:
-        """Return the elements after `tokens` tokens, except those of states in F32."""
+        """Return the number of elements after `tokens` tokens, except those of states in F32."""
         kept = sum(
             layer.elements * layer.tokens(tokens, static=static) + layer.states
             for layer in self.layers
@@ -70,9 +70,10 @@ class KVCache(Struct, frozen=True, kw_only=True):
         return kept + self.fixed_cross
 
     def paged(self, tokens: int, block: int) -> int | None:
-        """Return the elements in blocks of `block` tokens; None if the model keeps more than keys.
+        """Return the number of elements if the cache consists of blocks of `block` tokens.
 
-        A window slides over the blocks, so it may need a block more than its tokens fill.
+        Return None if the model also has cross attention or states. A sliding window may extend
+        over one block more than its tokens fill.
         """
         if self.cross or any(layer.states or layer.wide_states for layer in self.layers):
             return None

@@ -94,7 +94,10 @@ class LayerKind:
         return self._modules[depth]
 
     def modules(self, here: str, depth: Depth | None) -> Iterator[tuple[str, ModuleFormula]]:
-        """Yield the modules that `depth` selects, all if it is None; the layer is at depth 0."""
+        """Yield the modules that `depth` selects (all if it is None), with `here` before each name.
+
+        The layer itself is at depth 0.
+        """
         below = self._below(depth)
         return zip(map(here.__add__, below), below.values(), strict=True)
 

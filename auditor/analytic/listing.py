@@ -62,9 +62,9 @@ _MOST_TERMS = 64  # of a cached formula; the longest of all known classes, SamMo
 
 
 class BlockSize(NamedTuple):
-    """The parameter counts of a block: of all, and of those active for one token.
+    """The number of parameters of a block, and the number of those that are active for one token.
 
-    Both fields are one object if the counts are equal.
+    Both fields are one object if the numbers are equal.
     """
 
     total: Dim
@@ -138,7 +138,7 @@ class BlockListing:
         self.tensors.append(ExpectedTensor(name, sizes, elements, role))
 
     def module(self, block: Module | Repeat | Stack, name: str) -> BlockSize:
-        """List a block that contains blocks, as a module unless all its tensors are optional."""
+        """List a block and the blocks in it; it is not a module if all its tensors are optional."""
         first, place = len(self.tensors), len(self.modules)
         self.modules.append(ListedModule(name, ModuleFormula(0, "")))  # before its children
         match block:
@@ -190,12 +190,12 @@ class BlockListing:
             self.tensors.append(tensor._replace(name=_join(name, tensor.name), role=role))
 
     def layer_kind(self, body: Module) -> tuple[LayerKind, BlockSize]:
-        """Build a layer once and cache it; consecutive models often share layers."""
+        """Return a layer's kind and size; small layers are cached, as many models share them."""
         write = _layer_kind if bounded_tensor_count(body) <= _MOST_KEPT else _layer_kind.__wrapped__
         return write(body, self.replacements)
 
     def once(self, body: Block) -> tuple["BlockListing", BlockSize]:
-        """Return a listing of the body of a layer, which is then copied for each layer."""
+        """Return a listing of a layer's body, to be copied for each layer, and the body's size."""
         listing = BlockListing(self.replacements)
         return listing, listing.add(body, "")
 

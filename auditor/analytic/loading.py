@@ -176,7 +176,7 @@ def _whole_layer(rule: Rule, match: re.Match[str]) -> str:
 
 
 def _filled(target: str, match: re.Match[str], rule: Rule) -> str:
-    r"""Replace `\N` in the target by the match's groups; in an unpaired rule only `\1`."""
+    r"""Replace each `\N` in the target with the match's group N; in an unpaired rule only `\1`."""
     first = match.re.groupindex[match.lastgroup or ""]
 
     def group(number: re.Match[str]) -> str:
@@ -196,7 +196,7 @@ def _words_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _compiled(sources: tuple[str, ...]) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """Join sources to one pattern, the longest first; also return a word of each source."""
+    """Join sources into one pattern, the longest first; also return a word of each source."""
     longest = sorted(enumerate(sources), key=lambda item: -len(item[1]))
     pattern = "|".join(f"(?P<g{place}>{_bounded(source)})" for place, source in longest)
     return re.compile(pattern), tuple(dict.fromkeys(map(_word, sources)))

@@ -1,4 +1,4 @@
-"""The libraries that load another class than the config's architectures[0].
+"""The libraries that load a class other than the config's architectures[0].
 
 The facts are from sentence-transformers 6.2: base/modules/transformer.py and its subclasses.
 """

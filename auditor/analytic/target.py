@@ -16,7 +16,7 @@ _TASK = re.compile(r"For[A-Z]\w*$")  # finds the task in a class name: ForCausal
 
 
 class Classes(Protocol):
-    """An interface to the classes that are known; the module `catalogue` implements it."""
+    """An interface to the known classes; the module `catalogue` implements it."""
 
     unknown: str  # "no closed form is known for"
 
@@ -62,7 +62,10 @@ class TargetChoice(NamedTuple):
 
     @property
     def related_types(self) -> tuple[TypeAndConfig, ...]:
-        """The model types whose classes may use tensors that the target ignores, target's first."""
+        """The target's model type, followed by the complete config's if it is another one.
+
+        Their classes may use tensors that the target ignores.
+        """
         return (self.kind,) if self.kind == self.around else (self.kind, self.around)
 
 
@@ -76,7 +79,7 @@ class Refusal(NamedTuple):
 def choose(
     config: Config, target: str | None, classes: Classes, loader: Loader | None = None
 ) -> TargetChoice | Refusal:
-    """Choose the class: `target` if there is one, else the loader's class, else architectures[0].
+    """Choose the class: `target` if it is given, else the loader's class, else architectures[0].
 
     A target may be an auto class. A config without architectures implies its family's base class.
     A class of a nested model is built from the nested config, as in transformers. Raise

@@ -1,7 +1,7 @@
 """The tensors of timm's architectures, from a table that `tools/rebuild_timm.py` writes.
 
-timm builds a network from the `architecture` of config.json, its `num_classes`, and of
-`pretrained_cfg` the channels of `input_size`, and the input size if it is fixed.
+timm builds a network from `architecture` and `num_classes` of config.json, and from the number of
+channels in `input_size` of its `pretrained_cfg`, or the complete `input_size` if it is fixed.
 """
 
 import json
@@ -33,7 +33,7 @@ _DEFAULTS: Mapping[str, object] = MappingProxyType(
 
 
 class _Form(NamedTuple):
-    """The tensors of one architecture, for one input size where that is fixed."""
+    """The tensors of one architecture, for one input size if the size is fixed."""
 
     size: list[int] | None  # None: of any size
     # c: of three channels only; 0: with a head only; s: of the same tensors if no size is fixed
@@ -47,7 +47,7 @@ _HEADS = MappingProxyType({"TimmWrapperModel": False, "TimmWrapperForImageClassi
 
 
 def expect_wrapped(config: Config, target: str) -> Expectation:
-    """Return the tensors of a class of timm_wrapper, which builds timm's default network.
+    """Return the expectation of a class of timm_wrapper, which builds timm's default network.
 
     Raise the errors of `expect_timm`.
     """
@@ -61,16 +61,16 @@ def expect_wrapped(config: Config, target: str) -> Expectation:
 
 
 def expect_timm(config: Config, architecture: str) -> Expectation:
-    """Return the tensors that timm saves for an architecture.
+    """Return the expectation of an architecture as timm saves it.
 
-    Raise SourceError for what the table does not have, and CheckpointError for a value that timm
-    cannot build.
+    Raise SourceError for an architecture or a value that the table lacks, CheckpointError for a
+    value with which timm cannot build a network.
     """
     return _expectation(config, architecture, None)
 
 
 def _expectation(config: Config, architecture: str, wrapper: str | None) -> Expectation:
-    """Return the expectation of an architecture, inside a class of transformers if given."""
+    """Return the expectation of an architecture, inside transformers' class `wrapper` if given."""
     index = _member("index")
     family = index["families"].get(architecture)
     if family is None:
@@ -154,7 +154,7 @@ class _Keys(NamedTuple):
         )
 
     def outside(self, form: _Form) -> str | None:
-        """Return the key of which the form does not have the value; None if it has all."""
+        """Return a key and its value that the form does not cover; None if it covers all values."""
         if self.global_pool is not None:
             return f"{self.path}global_pool {described(self.global_pool)}"
         if self.size != form.size and not (self.size is None and "s" in form.letters):
@@ -171,13 +171,16 @@ class _Keys(NamedTuple):
 
 
 class _Nodes(NamedTuple):
-    """A family's nodes: a tensor is a list, a module maps names to how far before it a node is."""
+    """The nodes of a family: a list is a tensor, and a dict is a module.
+
+    A module maps the name of each child to the number of places from the child's node to its own.
+    """
 
     listed: list[list[int | str] | dict[str, int]]
     keys: _Keys
 
     def block(self, place: int) -> Block | None:
-        """Return a node as a block; None for what a model without a head lacks."""
+        """Return a node as a block; None if a model without a head lacks it."""
         match self.listed[place]:
             case [str(role), *axes]:
                 is_absent = role.isupper() and self.keys.classes.value == 0
@@ -186,7 +189,7 @@ class _Nodes(NamedTuple):
                 return self._module(node, place)
 
     def _module(self, node: Any, place: int) -> Module | None:
-        """Return the module of a node, whose keys may be ranges: 0-5; None if it is empty."""
+        """Return the module of a node, whose keys may be ranges like 0-5; None if it is empty."""
         children: list[tuple[str, Block]] = []
         for key, before in node.items():
             if (block := self.block(place - before)) is not None:

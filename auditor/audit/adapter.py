@@ -159,7 +159,7 @@ def _classes(settings: AdapterSettings, config: Config, target: str | None) -> I
 
 
 def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
-    """Return the base's modules by name in memory, once with fused experts and once without.
+    """Return the possible forms of the base, with names in memory, with and without fused experts.
 
     Raise SourceError if the class is unknown, or if the config implies no base.
     """
@@ -193,7 +193,7 @@ def _labels(
     config: Config,
     stored_shapes: _Shapes,
 ) -> int | None:
-    """Return the stored head's number of labels, if only this differs from the base; else None."""
+    """Return the stored head's number of labels if only this differs from the base, else None."""
     label_counts: set[int] = set()
     declared = config.num_labels.value
     for name, shape in shapes_of_saved_modules(settings, base).items():
@@ -219,7 +219,7 @@ def _relabelled(
 
 
 def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer:
-    """Return the answer with the fewest contradicting tensors, the first of several.
+    """Return the answer with the fewest contradicting tensors; the first one if several are equal.
 
     If all answers are errors, raise the first SourceError, else the first CheckpointError.
     """

@@ -1,4 +1,4 @@
-"""The declaration of a checkpoint by its config.json; for GGUF see `gguf_declaration`."""
+"""What config.json declares about a checkpoint; for GGUF see `gguf_declaration`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

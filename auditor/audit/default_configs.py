@@ -56,7 +56,7 @@ def with_settings(snapshot: Snapshot, settings: Mapping[str, Any]) -> Snapshot:
 def _require_likely(
     key: str, values: Mapping[str, Any], family: Mapping[str, tuple[str, ...]]
 ) -> None:
-    """Raise UsageError for a key that is unknown and close to a known key: a slip of the pen."""
+    """Raise UsageError for an unknown key that resembles a known key, as it is probably a typo."""
     kind = of_model_type(str(values.get("model_type")))
     base = of_name("PreTrainedConfig")
     if kind is None or base is None or "." in key:
@@ -67,7 +67,7 @@ def _require_likely(
 
 
 def is_key_of_config(snapshot: Snapshot, key: str) -> bool:
-    """Return whether the config class of the model's type has this key."""
+    """Return whether the config class of the config's model type has this key."""
     if snapshot.config is None:
         return False
     try:

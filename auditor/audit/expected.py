@@ -33,7 +33,7 @@ _EXTRA = "pip install 'hf-audit[oracle]'"
 
 
 def config_faults(expectation: Expectation) -> tuple[str, ...]:
-    """Return a sentence for each fault of the config by which the class cannot be built."""
+    """Return one sentence for each fault of the config that makes the class impossible to build."""
     return tuple(fault_sentence(fault, expectation.target) for fault in expectation.faults)
 
 
@@ -155,7 +155,7 @@ WRAPPER = "timm_wrapper"  # the model type of transformers' classes around a net
 
 
 class LibraryClass(NamedTuple):
-    """A class of a library that has other configs than transformers."""
+    """A class of a library whose configs differ from those of transformers."""
 
     library: str  # "diffusers", "timm", whose classes are architectures, or "transformers"
     name: str
@@ -179,7 +179,7 @@ def library_class(config: Config) -> LibraryClass | None:
 
 
 def _of_library(config: Config, of: LibraryClass) -> Implied | NotImplied:
-    """Return the expectation for a class of diffusers or timm: by the table, else by the oracle."""
+    """Return the expectation for a class of diffusers or timm, from timm's table or the oracle."""
     try:
         expectation = _expect_of_library(config, of)
     except (CheckpointError, SourceError) as error:
@@ -298,7 +298,7 @@ def second_opinion(config: Config, expectation: Expectation) -> Opinion:
 
 
 def formula_disputes(expectation: Expectation, second: Expectation) -> Iterator[FormulaDisputed]:
-    """Yield a finding for each kind of difference: names, shapes, roles and ties, or the total.
+    """Yield a finding for each kind of difference: names, shapes, roles, ties, parameter count.
 
     The closed form may have more optional tensors, which other versions of the library stored.
     """
@@ -322,7 +322,7 @@ def formula_disputes(expectation: Expectation, second: Expectation) -> Iterator[
 
 
 def _reason(dispute: DisputedTensor, whose: str) -> str | None:
-    """Return a text with both sides of a dispute; None if they do not differ."""
+    """Return a clause that states both sides of a dispute; None if there is no contradiction."""
     ours, theirs = dispute.closed_form, dispute.oracle
     if ours == theirs:
         return None
@@ -351,7 +351,7 @@ _INPUTS = re.compile(r"(embed\w*|shared|wte)\.weight$")  # input embeddings are 
 def untied_heads(
     config: Config, expectation: Expectation, stored: Callable[[], Collection[str] | None]
 ) -> tuple[str, ...]:
-    """Return the tied heads that are separate tensors: `stored` has them and their embeddings.
+    """Return the names of tied heads that are separate tensors, stored beside their embeddings.
 
     The embedding may be stored under the name of another tensor that is tied to it. `stored` is
     called only if there is a tied head. If it returns None, the config decides.

@@ -1,4 +1,4 @@
-"""The guard around each model: an unforeseen error becomes its outcome, other models continue."""
+"""The guard around each model's audit: an unforeseen error becomes the model's outcome."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -76,7 +76,7 @@ def crash(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return the innermost line of this package in a traceback, as `reconciler/matching.py:120`."""
+    """Return this package's innermost line in a traceback, such as `reconciler/matching.py:120`."""
     place = "no line of its own"
     for frame, line in walk_tb(error.__traceback__):
         file = Path(frame.f_code.co_filename)

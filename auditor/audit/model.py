@@ -119,7 +119,7 @@ def examine_undiagnosed(
 
 
 def declaration_of(snapshot: Snapshot, entry: ManifestEntry | None = None) -> Declaration | None:
-    """Return the declaration by config.json or by GGUF metadata; None if both are absent.
+    """Return the declaration in config.json or in GGUF metadata; None if both are absent.
 
     Raise CheckpointError, or SourceError for an unknown GGUF type.
     """
@@ -215,7 +215,7 @@ def _with_companions(
 def _without_expected(
     case: ModelAudit, declared: Declaration | None, error: CheckpointError | SourceError
 ) -> Report | Unaudited:
-    """Return the outcome for a model of which no expected tensors are known."""
+    """Return the outcome for a model whose expected tensors are unknown."""
     custom = None
     if declared is not None:
         case, custom = _with_companions(case, declared, None), declared.custom_class
@@ -305,7 +305,7 @@ def _compare(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
 def _unpack(
     case: ModelAudit, expectation: Expectation, quantization: Declared | None
 ) -> PackedWeights:
-    """Return the tensors inside packed tensors; raise CheckpointError for broken settings."""
+    """Unpack the stored tensors; raise CheckpointError for broken settings of the quantization."""
     weights = case.contents
     tensors, shapes = _all_tensors(weights), shapes_of(expectation)
     is_of_mlx = any(head.framework == "mlx" for head in case.snapshot.headers)
@@ -334,7 +334,7 @@ def _all_tensors(weights: Contents) -> tuple[StoredTensor, ...]:
 
 
 def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Implied:
-    """Return the expectation in the form of the files: names on disk, or names in memory."""
+    """Return the expectation with the names that the files use, on disk or in memory."""
     if not implied.expectation.loading.converters:
         return implied
     names = {tensor.name for tensor in _all_tensors(case.contents)} - packing.holders

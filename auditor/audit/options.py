@@ -15,8 +15,8 @@ from auditor.tensors import Depth
 class LookAtValues(Protocol):
     """A reader of an audited model's numbers, which adds findings about them to the outcome.
 
-    If the repository has several models, their number is `models`, and each gets its share of the
-    Hub requests. `redirected` is whether the files are on another host; if it is None, the snapshot
+    `models` is the number of models in the repository, each of which gets its share of the Hub
+    requests. `redirected` is whether the files are on another host; if it is None, the snapshot
     decides.
     """
 

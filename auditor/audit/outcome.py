@@ -285,7 +285,7 @@ class _Outline(NamedTuple):
 
 
 def _outline(names: Iterable[str], fates: int | None, most: int) -> _Outline:
-    """Return the depth down to which at most `most` modules of the names are listed."""
+    """Return the depth down to which the names have at most `most` modules, and a note on it."""
     depth = depth_within(names, most)
     if depth is None:
         return _Outline()
@@ -334,7 +334,7 @@ def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | Cl
 def _dtypes(
     case: ModelAudit, dtype: str | None, reconciled: Reconciled, walked: Walk
 ) -> Iterator[Finding]:
-    """Yield findings about dtypes that differ from the declared one, or from the variant's name."""
+    """Yield findings about dtypes that differ from the variant's or else the declared dtype."""
     dtypes = frozenset(walked.by_dtype())
     variant, wide_names = case.contents.variant, case.wide_names
     by_name = dtype_of(variant) if variant else None
@@ -432,7 +432,7 @@ def _file_findings(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
 
 
 def _tally(case: ModelAudit, *bad: BadConfig) -> Outcome:
-    """Return an outcome with only the counts of the stored tensors that the headers show."""
+    """Return an outcome that counts the stored tensors and compares them with nothing."""
     weights = case.contents
     outline = _outline((tensor.name for tensor in weights.tensors), None, MOST_MODULES)
     counted = counted_once(

@@ -49,9 +49,9 @@ def audit(
     other fields of AuditRequest. `say` is called with a line if the work waits or reads from
     another source.
 
-    A repository of several models has an outcome with `parts`, one for each model, whose counts are
-    their sums. Counts are in elements and parameters, sizes in bytes. Raise UsageError for a model
-    or a class that cannot be audited, TypeError for a choice that does not exist; any other
+    A repository of several models has an outcome with `parts`, one for each model; its counts are
+    the sums of theirs. Counts are in elements and parameters, sizes in bytes. Raise UsageError for
+    a model or a class that cannot be audited, TypeError for a choice that does not exist; any other
     failure, of the network or by a bug of this package, is an outcome.
     """
     request = AuditRequest(model=model, **choices) if isinstance(model, str) else model
@@ -157,9 +157,9 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
     """Return what the config of a checkpoint implies; its weights are not read.
 
     The config of GGUF files is in their metadata; a model type as `model` stands for the defaults
-    of its config class. `settings` are values for keys of the config, and for other arguments of
-    the class (add_pooling_layer); the other arguments are those of `audit`. The outcome is
-    Unaudited(no-weights) with `expected` and `modules`, a Report if the config is broken, or
+    of its config class. `settings` are values for keys of the config, and for arguments of the
+    class's constructor (add_pooling_layer); the other arguments are those of `audit`. The outcome
+    is Unaudited(no-weights) with `expected` and `modules`, a Report if the config is broken, or
     Unaudited for another reason.
     """
     if target is not None:

@@ -55,7 +55,7 @@ def _counts(expectation: Expectation, observed: Observed, *, is_complete: bool) 
 
 
 def _other_counts(expectation: Expectation, parameters: int) -> OtherCounts:
-    """Count the model without embeddings, with ties counted twice, and its large modules."""
+    """Count the model without its embeddings and with ties counted twice; count large modules."""
     tied = embeddings = 0
     experts = expectation.active is not None
     for tensor in expectation.tensors:
@@ -72,7 +72,7 @@ def _other_counts(expectation: Expectation, parameters: int) -> OtherCounts:
 
 
 def _other_sets(snapshot: Snapshot) -> bool:
-    """Return whether there are other safetensors files, which the Hub may have counted."""
+    """Return whether the Hub may have counted other safetensors files than those that were read."""
     read_names = {head.name for head in snapshot.headers}
     listed = (file.name for file in snapshot.files if file.name.endswith(".safetensors"))
     return any(name not in read_names for name in listed) or not any(

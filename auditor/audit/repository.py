@@ -169,7 +169,7 @@ def repository_outcome(
 
 
 def _training_notes(snapshot: Snapshot, parts: tuple[Report | Unaudited, ...]) -> Iterator[str]:
-    """Yield a note if accelerate saved the folder to resume training: it is not a pipeline."""
+    """Yield a note if the folder is a training checkpoint of accelerate, and not a pipeline."""
     states = [file.name for file in snapshot.files if _TRAINING_STATE.fullmatch(file.name)]
     if snapshot.manifest or not any(name.endswith(".pkl") for name in states):
         return
@@ -182,7 +182,7 @@ def _training_notes(snapshot: Snapshot, parts: tuple[Report | Unaudited, ...]) -
 
 
 def _fetched(snapshot: Snapshot, parts: Iterable[Report | Unaudited]) -> Fetched:
-    """Sum up the network traffic of the parts, including samples of numbers."""
+    """Return the network traffic of the snapshot and of reading the parts' numbers."""
     fetched = snapshot.fetched
     for part in parts:
         fetched = fetched.plus(part.values.fetched) if part.values else fetched
@@ -245,7 +245,7 @@ def _weights(observations: Iterable[Observed]) -> Iterator[Weights]:
 
 
 def _rows(parts: tuple[Report | Unaudited, ...], observed: Observed | None) -> Iterator[ModuleRow]:
-    """Yield a row for the repository, and the root row of each part under its folder."""
+    """Yield a row for the repository, and the root row of each part, named after its folder."""
     roots = [(part.component or ROOT, part.modules[0]) for part in parts if part.modules]
     if not roots:
         return
@@ -347,7 +347,7 @@ def _manifest(snapshot: Snapshot) -> tuple[Manifest | None, tuple[BadConfig, ...
 
 
 def _root_component(snapshot: Snapshot) -> Component:
-    """Return the repository's root model."""
+    """Return the repository's root model as a Component."""
     return Component(
         folder="",
         config=snapshot.config,

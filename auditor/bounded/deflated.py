@@ -1,4 +1,4 @@
-"""Bounded compression: a few kilobytes of untrusted bytes can inflate to gigabytes."""
+"""Compression, and decompression within bounds: a few untrusted kilobytes can become gigabytes."""
 
 import base64
 import binascii
@@ -31,7 +31,7 @@ class BoundedTotal:
 
 
 def require(has: str, count: int, unit: str, most: int) -> None:
-    """Raise CheckpointError if the count is above the bound."""
+    """Raise CheckpointError if the count is above `most`."""
     if count > most:
         raise CheckpointError(f"{has} {count:,} {unit}, expected at most {most:,}")
 
@@ -42,7 +42,10 @@ def deflate(content: bytes) -> str:
 
 
 def inflate(text: str, what: str, most: int, total: BoundedTotal) -> bytes:
-    """Return the bytes that `deflate` compressed; raise CheckpointError above `most`."""
+    """Return the bytes that `deflate` compressed.
+
+    Raise CheckpointError if the text is broken, or if the bytes exceed `most` or the `total`.
+    """
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -53,7 +56,11 @@ def inflate(text: str, what: str, most: int, total: BoundedTotal) -> bytes:
 
 
 def gunzip(content: bytes, most: int) -> bytes:
-    """Return a file's content, decompressed if it is gzipped, of at most `most` bytes."""
+    """Return a file's content, decompressed if it is gzipped.
+
+    Raise CheckpointError if its gzip is broken, or if it inflates to more than `most` bytes or to
+    more than is plausible for its size.
+    """
     if not content.startswith(GZIP):
         return content
     most = min(most, max(_SURE, _RATIO * len(content)))

@@ -73,7 +73,7 @@ def parse_or_empty(content: bytes | None, what: str) -> dict[str, object]:
 def load_object(
     content: bytes, what: str, *, size: int = MAX_TEXT, values: int = MAX_TEXT_VALUES
 ) -> Loaded:
-    """Parse a JSON object of at most `size` bytes, with its repeated keys."""
+    """Parse a JSON object of at most `size` bytes and `values` values, and find repeated keys."""
     subject = named(what)
     text = _decoded(content, subject, size)
     if fault := bounds_fault(content, MAX_DEPTH, values):
@@ -136,7 +136,10 @@ def lfs_fault(subject: str, prefix: bytes) -> str | None:
 
 
 def _decoded(content: bytes, subject: str, most: int) -> str:
-    """Decode UTF-8; raise CheckpointError if it is empty, an LFS pointer, or has a BOM."""
+    """Decode UTF-8; raise CheckpointError for any other content.
+
+    Also raise it for content that is empty, too long, a Git LFS pointer, or begins with a BOM.
+    """
     if len(content) > most:
         raise CheckpointError(f"{subject} has {len(content):,} bytes, expected at most {most:,}")
     if not content.strip():
@@ -259,7 +262,7 @@ _HEX, _DIGITS = re.compile(r"a string matching regex '\^\[0-9a-f]\{(\d+)}\$'"), 
 
 
 def converted(value: object, type_: type[_T], subject: str = "it") -> _T:
-    """Return a JSON value as a msgspec type; raise CheckpointError if it does not have the type."""
+    """Convert a JSON value to a msgspec type; raise CheckpointError if it does not fit the type."""
     try:
         return convert(value, type_)
     except ValidationError as error:

@@ -33,7 +33,7 @@ _REST = r"[\s\S]*"
 
 
 class PatternNotFollowedError(ValueError):
-    """The error for an expression with unsupported syntax, or that takes too many steps."""
+    """The error for an expression that has unsupported syntax or takes too many steps."""
 
 
 def names_matching(expressions: Iterable[str], names: Iterable[str]) -> frozenset[str]:
@@ -131,7 +131,7 @@ def _parse(expression: str) -> _Node:
 
 
 class _Parser:
-    """A recursive descent over one expression."""
+    """A recursive-descent parser of one expression."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -141,7 +141,7 @@ class _Parser:
         return self.source[self.at : self.at + 1]
 
     def alternatives(self, depth: int) -> _Node:
-        """Parse the alternatives up to a closing bracket or the end."""
+        """Parse the alternatives up to a closing parenthesis or the end."""
         if depth > _DEEPEST:
             raise PatternNotFollowedError(f"it nests more than {_DEEPEST} groups")
         nodes = [self.sequence(depth)]

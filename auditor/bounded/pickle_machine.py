@@ -53,7 +53,7 @@ class _ImpossibleError(Exception):
 
 
 def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
-    """Follow the pickle at `start`; a fault is part of the result."""
+    """Follow the pickle at byte `start`; a fault is returned as a part of the result."""
     machine = _Machine()
     stream = BytesIO(data)
     stream.seek(start)
@@ -98,7 +98,7 @@ class _Machine:
         self.persistent: list[Persistent] = []
 
     def run(self, stream: BytesIO) -> object:
-        """Return the value; raise EOFError if the bytes end before the pickle does."""
+        """Return the value that the pickle builds; raise EOFError if the bytes end too early."""
         while True:
             self.at = stream.tell()
             code = stream.read(1)
@@ -124,7 +124,7 @@ class _Machine:
             step(self, read(stream) if read else None)
 
     def not_followed(self, name: str, stream: BytesIO) -> Exception:
-        """Return the error for an opcode that is not followed; often the file is not a pickle."""
+        """Return the error for an opcode that is not followed or that every unpickler refuses."""
         is_empty = not (self.stack or self.marked)
         if name in _PREPARED or (is_empty and name in _TAKING):
             return _ImpossibleError(f"uses the opcode {name} with nothing to take")
@@ -133,7 +133,10 @@ class _Machine:
         return _NotFollowedError(f"uses the opcode {name}")
 
     def check_frame(self, at: int) -> None:
-        """End a frame; raise if an opcode crosses the frame's end, where unpicklers differ."""
+        """End the frame if `at` is its end; raise if an opcode crosses the end.
+
+        Unpicklers differ in how they read such an opcode.
+        """
         if self.frame and at >= self.frame:
             if at > self.frame:
                 raise _NotFollowedError("has a frame that ends inside an opcode")
@@ -173,7 +176,7 @@ class _Machine:
     # --- containers ---
 
     def filled(self) -> object:
-        """Return the container on top of the stack; raise if it was used before it is filled."""
+        """Return the container on top of the stack; raise if it has already been used."""
         target = self.stack[-1]
         if id(target) in self.used:
             raise _NotFollowedError(f"fills {kind(target)} that was used before")
@@ -270,7 +273,7 @@ class _Machine:
             raise _NotFollowedError(f"gives a state to {what}")
 
     def storage(self) -> None:
-        """Push the record of an object that the loader supplies: a storage of torch."""
+        """Push the record of a torch storage that the loader supplies; raise for other objects."""
         match key := self.stack.pop():
             case ("storage", Global() as name, *_) if name.path in WEIGHTS_ONLY:
                 self.persistent.append(Persistent(key))
@@ -297,7 +300,7 @@ class _Machine:
             raise _NotFollowedError("has a string of Python 2 that is not UTF-8") from None
 
     def lines(self) -> tuple[str, ...]:
-        """Return a line for each unknown name, in the order of the pickle."""
+        """Return a line for each unknown name, in the order of the pickle, up to MAX_LINES."""
         names = list(self.outside.items())
         shown = [
             f"{_called(name, self.calls.get(name))} at byte {at:,}"
@@ -325,7 +328,7 @@ def _is_dict(call: Call) -> bool:
 
 
 def _called(name: Global, call: Call | None) -> str:
-    """Return a call as text, `posix.system('id')`; only the name if nothing is called."""
+    """Return a call as text, such as `posix.system('id')`, or a clause if nothing is called."""
     if call is None:
         return f"{named(name.path)}, imported and not called,"
     shown = [_argument(arg) for arg in call.args[:_ARGUMENTS]]
@@ -351,7 +354,7 @@ def _argument(value: object) -> str:
 
 
 def _two_lines(stream: BytesIO) -> tuple[bytes, bytes]:
-    """Read the argument of GLOBAL byte for byte; pickletools would decode escapes."""
+    """Read the two lines of GLOBAL's argument as bytes; pickletools would decode escapes."""
     lines = stream.readline(), stream.readline()
     if not lines[1].endswith(b"\n"):
         raise EOFError
@@ -359,7 +362,7 @@ def _two_lines(stream: BytesIO) -> tuple[bytes, bytes]:
 
 
 def _reader(read: Callable[[Any], Any]) -> Callable[[BytesIO], Any]:
-    """Return pickletools' reader; it raises EOFError if the bytes end inside the argument."""
+    """Wrap a reader of pickletools; it raises EOFError if the bytes end inside the argument."""
 
     def reading(stream: BytesIO) -> Any:
         try:

@@ -85,7 +85,7 @@ class FoundWeights(Struct, frozen=True, kw_only=True):
 
 
 def standard_weights(names: Collection[str], variant: str | None = None) -> FoundWeights | None:
-    """Return the weights that loading takes from a folder; None if it lacks the variant."""
+    """Return the weights that loading takes from a folder, of the variant if given; else None."""
     for weights in _WEIGHTS:
         file, index = _with_variant(weights, variant), _with_variant(f"{weights}{_INDEX}", variant)
         if file in names:
@@ -233,7 +233,7 @@ def only_gguf_set(names: Iterable[str], where: str) -> Files:
 
 
 def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
-    """Return the GGUF model that a tag names: a file, or a word in only one name (Q4_K_M)."""
+    """Return the only GGUF model that a tag matches: a file name, or a word in it (Q4_K_M)."""
     sets = gguf_sets(names)
     if not sets:
         detail = f"{where} has no GGUF model, expected {quoted(tag)}"

@@ -75,7 +75,7 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
 
 
 def _repo_file(file: _File) -> RepoFile:
-    """Return the file with its digest: sha256 in LFS, where the git blob is only a pointer."""
+    """Return the file with its digest: the sha256 if it is in LFS, else the git blob id."""
     digests = usable_fields(file.lfs or {"blob_id": file.blob_id}, _Digests)
     return RepoFile(
         name=file.rfilename, size=file.size, sha256=digests.sha256, blob_id=digests.blob_id

@@ -37,13 +37,13 @@ def components(
 
 
 def models(names: Iterable[str], variant: str | None) -> tuple[SelectedComponent, ...]:
-    """Return the models in folders with a config and weights."""
+    """Return the models in folders that have a config and weights."""
     parts = _folders(names, variant)
     return tuple(part for part in parts if part.selection.config and _has_weights(part))
 
 
 def folder_weights(names: set[str], variant: str | None) -> FoundWeights | None:
-    """Return a folder's weights: of the variant, else without variant, else the only variant."""
+    """Return a folder's weights: the variant's, else those without one, else the only variant's."""
     weights = standard_weights(names, variant) or standard_weights(names)
     if weights is None and len(only := variants(names)) == 1:
         return standard_weights(names, only[0])
@@ -51,7 +51,7 @@ def folder_weights(names: set[str], variant: str | None) -> FoundWeights | None:
 
 
 def torch_copies_in(names: Iterable[str], weights: FoundWeights) -> tuple[str, ...]:
-    """Return the torch files that repeat a folder's safetensors; () if `weights` are others."""
+    """Return the torch files that repeat a folder's weights; () if these are not safetensors."""
     name = weights.weights or weights.index or ""
     return torch_model_files(names) if re.fullmatch(_SAFE, name) else ()
 
@@ -81,7 +81,7 @@ def _folders(names: Iterable[str], variant: str | None) -> Iterator[SelectedComp
 
 
 def _with_settings(part: SelectedComponent, local_names: set[str]) -> SelectedComponent:
-    """Add the part's settings file for sentence-transformers, if there is one."""
+    """Add the part's settings file for sentence-transformers, if it exists."""
     name = next((f"{part.folder}/{name}" for name in SETTINGS if name in local_names), None)
     return part._replace(selection=replace(part.selection, settings=name))
 

@@ -172,7 +172,11 @@ def _may_be_lone(name: str) -> bool:
 
 
 def _root_weights(names: set[str], where: str, variant: str | None) -> FoundWeights | None:
-    """Return the root's weights: of the requested variant, or of the only variant; else None."""
+    """Return the root's weights, of the requested or else the only variant; None if it has none.
+
+    Raise SourceError if the root lacks the requested variant but has other weights, or if it has
+    several variants and none is requested.
+    """
     if weights := standard_weights(names, variant):
         return weights
     variant_names = variants(names)
@@ -328,7 +332,7 @@ def select_place(names: Collection[str], where: str, place: str) -> FileSelectio
 
 
 def _config(names: Collection[str], folder: str, name: str) -> str | None:
-    """Return the config in the folder, else the config of the repository's root."""
+    """Return the path of the config in the folder, else in the root; None if both lack it."""
     inside = f"{folder}/{name}" if folder else name
     return next((path for path in (inside, name) if path in names), None)
 

@@ -28,7 +28,7 @@ class Split(NamedTuple):
 
 
 def split_of(file: str) -> Split | None:
-    """Return the Split of the save with this shard; None if its name has no total."""
+    """Return the Split to which the shard belongs; None if its name has no total."""
     match = _SHARD.fullmatch(file)
     if match is None or not 0 < int(match[3]) <= _MOST_SHARDS:
         return None
@@ -38,7 +38,8 @@ def split_of(file: str) -> Split | None:
 def gaps(files: Iterable[str]) -> tuple[str, ...]:
     """Return the missing names in a series of numbers without a total: `model-2.safetensors`.
 
-    Return () if the names differ in more than a number. The first number is 0 or 1.
+    Return () if the names differ in more than a number. The series begins with 0 if that number
+    exists, else with 1.
     """
     matches = [_WITHOUT_TOTAL.fullmatch(file) for file in files]
     places = {(match[1], match[3]) if match else None for match in matches}

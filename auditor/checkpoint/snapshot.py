@@ -47,7 +47,7 @@ class RepoFile(Observation, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The state of a local file: equal at two moments if the file was not replaced or changed.
+    """The state of a local file, which stays equal while the file is neither replaced nor changed.
 
     The journal of `audit fix` omits the last two fields, because a second hard link changes them.
     """
@@ -187,7 +187,7 @@ class Component(Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(Observation, frozen=True, kw_only=True):
-    """The files and headers of one checkpoint at one commit that an audit reads."""
+    """The file list, texts and headers that an audit reads of a checkpoint at one commit."""
 
     _aside = ("folder", "card_base")
 

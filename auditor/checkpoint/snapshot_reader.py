@@ -1,7 +1,7 @@
 """The reader of snapshot files: JSON with everything an audit reads of a checkpoint. No I/O.
 
-`SnapshotDocument` and the classes above it are the format, "hf-audit-snapshot" version 2: lists are
-sorted by name, `deflated` is zlib's format in base64. A vocabulary is reduced to its ids, see
+`SnapshotDocument` and the classes above it define the format, "hf-audit-snapshot" version 2: lists
+are sorted by name, `deflated` is zlib's format in base64. A vocabulary is reduced to its ids, see
 companions/vocabulary.py.
 """
 

@@ -17,7 +17,7 @@ _LONGEST_TEXT = 16 * 1024
 
 
 def dump(snapshot: Snapshot, path: str = "") -> bytes:
-    """Return a snapshot's bytes, without `source` and `fetched`, gzipped if `path` ends in .gz."""
+    """Serialize a snapshot, without `source` and `fetched`; gzip it if `path` ends in .gz."""
     document = {**_own_part(snapshot), **_shared_part(snapshot)}
     content = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     return gzip.compress(content, mtime=0) if path.endswith(".gz") else content
@@ -37,7 +37,7 @@ def dump_shared(snapshot: Snapshot) -> bytes:
 
 
 def fingerprint(snapshot: Snapshot) -> bytes | None:
-    """Return a key that is equal for two snapshots if and only if their `dump_shared` is.
+    """Return a key; two snapshots have equal keys if and only if their `dump_shared` are equal.
 
     Return None if only the dumps can be compared. The key of a usual checkpoint takes 15 us for a
     header of 22 kB; the text and its digest take 50.
@@ -129,7 +129,7 @@ def _component(component: Component) -> dict[str, object]:
 
 
 def _text(file: TextFile | None) -> dict[str, object] | None:
-    """Return a file's entry, as text for readers and diffs, deflated if long or not text."""
+    """Return a file's entry: plain text if short and UTF-8, else deflated; None for no file."""
     if file is None:
         return None
     if len(file.content) <= _LONGEST_TEXT:

@@ -116,7 +116,7 @@ class _Scopes:
         return ".".join(parts[0] for parts in shared)
 
     def module(self, scope: str, numbers: Sequence[int]) -> str:
-        """Return the scope; if it reaches outside the part, the narrowest module with `numbers`."""
+        """Return the scope, or the narrowest module of `numbers` if it reaches outside the part."""
         begin = f"{scope}."
         later_cells = self.cells[self.inside.stop :]
         outside = any(cell.name.startswith(begin) for cell in later_cells)
@@ -253,7 +253,7 @@ def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _rarity_of_scope(scopes: _Scopes, chosen: Sequence[int]) -> float:
-    """Return the rarity that a scope adds: least for all layers, most for a single tensor."""
+    """Return the rarity that a slip's scope adds: least for all layers, most for one tensor."""
     cells = [scopes.cells[number] for number in chosen]
     if len(cells) == 1:
         return 2.0

@@ -89,7 +89,7 @@ class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
         return {}
 
     def count(self, mask: int = 0) -> int:
-        """Return the number of parameters counted of this cell with a mask."""
+        """Return the number of parameters that a count with this mask includes for the cell."""
         if mask not in self._counts:
             self._counts[mask] = self._count(mask)
         return self._counts[mask]
@@ -114,7 +114,7 @@ def total_of(cells: Iterable[FoldedTensor]) -> int:
 
 
 def cells_of_tree(tree: Module, heads: Mapping[str, int] | None = None) -> tuple[FoldedTensor, ...]:
-    """Return the cells of a tree of blocks; `heads` has the numbers of attention heads: q, kv."""
+    """Return the cells of a tree; `heads` maps "q" and "kv" to their numbers of attention heads."""
     return _with_ties(_cells(tree, "", (), ""), heads or {})
 
 
@@ -226,7 +226,10 @@ _PROJECTION = re.compile(r"(^|_)(q|k|v|query|key|value)(_|$|proj|lin)", re.IGNOR
 
 
 def _with_ties(cells: list[FoldedTensor], heads: Mapping[str, int]) -> tuple[FoldedTensor, ...]:
-    """Give each tied cell the shape of its original, and each projection its number of heads."""
+    """Give each tied cell the shape of its original, and each projection its number of heads.
+
+    A tied cell without an original is left out.
+    """
     by_name: dict[str, FoldedTensor] = {}
     for cell in cells:
         by_name.setdefault(cell.name, cell)
@@ -259,7 +262,7 @@ _BIAS = re.compile(r"(^|_)bias$|^b$")
 
 
 def kind_of(name: str, shape: tuple[int, ...]) -> CellKind:
-    """Return whether a tensor belongs to a norm, or is a bias or a weight, by name and shape."""
+    """Return the kind of a tensor (norm, bias or weight), judged by its name and shape."""
     return _kind_by_name(name, len(shape))
 
 
@@ -276,7 +279,7 @@ def _kind_by_name(name: str, dimensions: int) -> CellKind:
 
 
 def cells_of_tensors(tensors: Iterable[ExpectedTensor]) -> tuple[FoldedTensor, ...]:
-    """Return the cells of listed tensors: names that differ only in numbers are one cell."""
+    """Return the cells of tensors; tensors whose names differ only in numbers are one cell."""
     alike: dict[tuple[str, tuple[int, ...], Role], list[ExpectedTensor]] = {}
     for tensor in tensors:
         pattern = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", tensor.name)

@@ -1,9 +1,9 @@
-"""Compute the count for other values of one config key, without building a model for each value.
+"""Counts for other values of one config key, without building a model for each value.
 
-A count is a polynomial of degree two at most in each key: V*D + N*(12*D^2 + 13*D). Three models
+A count is a polynomial of degree at most two in each key: V*D + N*(12*D^2 + 13*D). Three models
 determine it. For a key that is rounded or selects a structure, the count is
 not a polynomial, so each value that a curve yields is built and counted before it is reported.
-Only values that published models have are tried.
+Only likely values are tried, such as those that published models have.
 """
 
 import re
@@ -35,7 +35,7 @@ class Curve:
         self._value = value
 
     def measure(self, likely: Sequence[int]) -> bool:
-        """Count models with two other values; return False unless two have the same cells."""
+        """Count models with other values until two have equal cells; return whether two do."""
         own = self._value
         alike = {own * 2, own * 4, own // 2, own // 4}  # heads divide these values, too
         near = sorted(likely, key=lambda other: (other not in alike, abs(other - own)))
@@ -63,7 +63,7 @@ class Curve:
             yield ValueHit(value=value, counted=counted)
 
     def _polynomial(self) -> tuple[int, int, int, int]:
-        """Return a, b, c, d of (a*x^2 + b*x + c) / d through the three points, by Lagrange."""
+        """Return a, b, c, d of the polynomial (a*x^2 + b*x + c) / d through the three points."""
         (x, p), (y, q), (z, r) = ((at, counted.total) for at, counted in self._points)
         below = ((x - y) * (x - z), (y - x) * (y - z), (z - x) * (z - y))
         d = lcm(*below)
@@ -107,7 +107,7 @@ _MOST = 100  # values of one key that are tried
 
 
 def likely_values(key: str, value: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return other values for a key, the likeliest first; `sizes` maps all keys to values."""
+    """Return other likely values for a key, in ascending order; `sizes` maps all keys to values."""
     last = key.rpartition(".")[2]
     near = {value * 2, value // 2, value * 4, value // 4}
     values = {*_of_kind(last, value, sizes), *(number for number in near if number > 0)}

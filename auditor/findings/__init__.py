@@ -99,13 +99,13 @@ FINDING_KINDS: tuple[type[FindingKind], ...] = tuple(
 
 
 def is_of_tensors(finding: Finding) -> bool:
-    """Whether the finding's names are stored or expected tensors of one checkpoint and class."""
+    """Whether the finding's names are names of stored or expected tensors."""
     return isinstance(finding, OfExpected | OfStored | OfPairs)
 
 
 def is_of_repository(finding: Finding) -> bool:
-    """Whether the finding concerns companion files, keys of the config or published counts.
+    """Whether the finding concerns companion files, components, config keys or published counts.
 
-    Findings about an adapter next to the model are included, with or without its weights.
+    Findings about an adapter next to the model are included.
     """
     return isinstance(finding, OfKeys | OfCount | MissingComponent | AdapterBeside)

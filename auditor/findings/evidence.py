@@ -60,7 +60,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     @property
     @abstractmethod
     def explains(self) -> int:
-        """The part of stored minus expected parameters that this finding explains."""
+        """The finding's contribution to the difference: stored minus expected parameters."""
 
     @property
     @abstractmethod
@@ -70,7 +70,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     @property
     @abstractmethod
     def evidence(self) -> Mapping[str, Any]:
-        """The keys and values that JSON has only for findings of this kind."""
+        """The JSON keys and values that only findings of this kind have."""
 
     @abstractmethod
     def only(self, matches: Callable[[str], bool]) -> Self:
@@ -101,7 +101,7 @@ def expected_in(tensors: tuple[ExpectedTensor, ...]) -> int:
 
 
 def by_name(tensors: Iterable[StoredTensor], most: int | None = None) -> tuple[StoredTensor, ...]:
-    """Sort stored tensors naturally by name, then by file; return the first `most`."""
+    """Sort stored tensors naturally by name, then by file; return all, or only the first `most`."""
     unsorted = list(tensors)
     if most is not None and len(unsorted) > most:
         return tuple(nsmallest(most, unsorted, key=_place))  # a key is as large as a tensor
@@ -142,7 +142,7 @@ class NoParameters:
 def _matching_fields(
     finding: "OfExpected | OfStored", matches: Callable[[str], bool]
 ) -> dict[str, tuple[Any, ...]]:
-    """Return the fields with a value for each tensor, restricted to the matching names."""
+    """Return the fields that have a value for each tensor, restricted to tensors that match."""
     tensors: Iterable[ExpectedTensor | StoredTensor] = finding.tensors
     places = [at for at, tensor in enumerate(tensors) if matches(tensor.name)]
     fields = ("tensors", *finding.aligned)
@@ -150,7 +150,7 @@ def _matching_fields(
 
 
 class OfExpected(FindingKind, frozen=True, kw_only=True):
-    """A finding about expected tensors that are missing, under the target class's names."""
+    """A finding about missing expected tensors, which have the names of the target class."""
 
     tensors: tuple[ExpectedTensor, ...]
 
@@ -228,7 +228,7 @@ class OfPairs(FindingKind, frozen=True, kw_only=True):
 class OfFile(FindingKind, frozen=True, kw_only=True):
     """A finding about a file and some of its tensors.
 
-    `hidden` are the expected tensors that the file may contain and that cannot be read.
+    `hidden` are expected tensors that the file may contain but that cannot be read.
     """
 
     file: str

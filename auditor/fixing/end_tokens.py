@@ -16,7 +16,7 @@ _KEY = "eos_token_id"
 
 
 def generation_file(snapshot: Snapshot) -> TextFile | None:
-    """Return the generation config of a checkpoint, if it was read."""
+    """Return a checkpoint's generation config; None if it was not read."""
     files = (file for file in snapshot.companions or () if file.name == GENERATION)
     return next(
         (TextFile(name=file.name, content=file.content) for file in files if file.content), None
@@ -24,7 +24,7 @@ def generation_file(snapshot: Snapshot) -> TextFile | None:
 
 
 def with_generation(snapshot: Snapshot, file: TextFile | None) -> Snapshot:
-    """Return a copy of the checkpoint with another generation config."""
+    """Return the checkpoint with `file` as its generation config; unchanged if `file` is None."""
     if file is None or file == generation_file(snapshot):
         return snapshot
     companions = (
@@ -37,7 +37,7 @@ def with_generation(snapshot: Snapshot, file: TextFile | None) -> Snapshot:
 def end_token_undoings(snapshot: Snapshot, outcome: Report | Unaudited) -> Iterator[Undoing]:
     """Yield a change that makes generation stop at every end token that other files name.
 
-    Yield no change if one of the end tokens is not known to be a token.
+    Yield no change if there is no generation config, or if an end token is not known to be special.
     """
     file = generation_file(snapshot)
     for finding in outcome.findings:

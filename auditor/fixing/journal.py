@@ -42,8 +42,9 @@ T = TypeVar("T")
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A step of a fix or an undo, with the state of its file before the step.
 
-    - replace: a staged file takes the name `file`; the old file gets the name `kept` unless "";
-    - header: of the two headers in a staged file, the first is written over the second in `file`;
+    - replace: a staged file takes the name `file`; the old file, if kept, gets the name `kept`;
+    - header: the staged file contains the new and the old header; the new one overwrites the old
+      one in `file`;
     - restore: the file `kept` takes the name `file`;
     - remove: `file` is removed.
     """
@@ -134,7 +135,7 @@ def require_as_seen(folder: Path, entries: tuple[Entry, ...]) -> None:
 
 
 def finish_entries(folder: Path, work: Path, entries: tuple[Entry, ...]) -> None:
-    """Take all steps; if a signal interrupts them, take the remaining steps before it is raised."""
+    """Take all steps; if a signal interrupts them, take the rest before its exception is raised."""
     try:
         _finish(folder, work, entries)
     except Exception:
@@ -218,7 +219,10 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_record(folder: Path) -> Record:
-    """Return the folder's record, an empty one if absent; raise FixError if it is broken."""
+    """Return the folder's record, or an empty record if the file is absent.
+
+    Raise FixError if the file is broken.
+    """
     path = folder / RECORD
     if not os.path.lexists(path):
         return Record()

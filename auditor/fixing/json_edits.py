@@ -32,7 +32,7 @@ ABSENT: Final = _Absent()
 
 
 class Edit(NamedTuple):
-    """A value of a JSON object, before and after; ABSENT if the key does not exist."""
+    """A change of one value in a JSON object; ABSENT stands for a key that does not exist."""
 
     path: tuple[str, ...]
     before: Any
@@ -58,8 +58,8 @@ def _is_equal(old: Any, new: Any) -> bool:
 def edited_json(content: bytes, edits: Sequence[Edit]) -> bytes:
     """Apply edits to the text of a JSON object.
 
-    If a key is written twice, its last value is edited, because parsers return that one, and a
-    removal removes both. Raise ValueError or TypeError if the text is not a JSON object, or an
+    If a key occurs twice, its last value is edited, because parsers return that one; a removal
+    removes both. Raise ValueError or TypeError if the text is not a JSON object, or an
     edit's path leads through something that is not an object.
     """
 
@@ -117,7 +117,10 @@ class _Style(NamedTuple):
 
 
 def _with_object(content: bytes, change: Callable[[str, _Style], str]) -> bytes:
-    """Change the text of the JSON object in `content`."""
+    """Return `content` after `change` has edited the text of its JSON object.
+
+    Raise ValueError or TypeError if the content is not a JSON object within the limits.
+    """
     if fault := bounds_fault(content, MAX_DEPTH, MAX_VALUES):
         raise ValueError(f"the JSON {fault}")
     text = content.decode()
@@ -210,7 +213,10 @@ def _edited_value(member: _Member, edits: Sequence[Edit], style: _Style) -> str:
 
 
 def _new_value(member: _Member, value: Any, style: _Style) -> str:
-    """Return the new value as text: on one line if the old list or object is on one line."""
+    """Return the text of a new value, on one line if the old list or object is on one line.
+
+    Return the old text if the values are equal, and "" if the new value is ABSENT.
+    """
     old, line = member.value, _line(member.lead)
     if value is ABSENT:
         return ""

@@ -22,7 +22,7 @@ _COPY = "copy the folder (cp -rL FOLDER COPY) and fix the copy"
 
 
 class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file that a fix wrote, with the properties that show whether it was changed since."""
+    """A file that a fix wrote, with properties that show whether it has changed since then."""
 
     size: int  # of the complete file, in bytes
     modified: int | None  # nanoseconds; None if only the header was written: data may change
@@ -30,7 +30,10 @@ class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     sha256: str  # digest of this header or text
 
     def __post_init__(self) -> None:
-        """Raise ValueError if the length exceeds that of any header: records are untrusted."""
+        """Raise ValueError if the length is negative or exceeds the longest possible header.
+
+        The length comes from a record, which is untrusted.
+        """
         if not 0 <= self.length <= MAX_START:
             raise ValueError(f"{self.length} bytes")
 
@@ -45,7 +48,7 @@ class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def written(state: FileState, start: bytes, *, is_header: bool) -> WrittenFile:
-    """Describe a file that a fix wrote: `start` is the header or the text."""
+    """Describe a file that a fix wrote; `start` is its new header or its complete text."""
     return WrittenFile(
         size=state.size,
         modified=None if is_header else state.modified,
@@ -91,8 +94,8 @@ def require_replaceable(
 ) -> None:
     """Raise FixError if a file must not be replaced.
 
-    It is shared with another folder (by the cache, a link or a hard link), is in a subfolder, or
-    was added or removed while the folder was read.
+    A file must not be replaced if it is shared with another folder (by the cache, a link or a hard
+    link), is in a subfolder, or was added or removed while the folder was read.
     """
     if is_in_cache(folder):
         raise FixError(

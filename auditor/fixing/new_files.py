@@ -31,7 +31,7 @@ BLOCK = 4096  # bytes; of ext4, XFS and btrfs
 
 
 def renamed_header(head: WeightHeader, renames: Mapping[str, str]) -> WeightHeader:
-    """Rename the tensors of a weight file. Raise ValueError if its header cannot be rewritten."""
+    """Return the header with its tensors renamed; raise ValueError if it cannot be rewritten."""
     header = head.parsed
     if isinstance(header, CheckpointError):
         raise ValueError(str(header))  # noqa: TRY004 - the file is wrong, not its type
@@ -97,7 +97,10 @@ def rebuilt_index(snapshot: Snapshot, observed: Observed | None) -> TextFile | N
 
 
 def _weight_map(tensors: list[StoredTensor], old_map: Mapping[str, Any]) -> dict[str, str]:
-    """Map tensors to files, in the order of the old index, then by name."""
+    """Map tensor names to files.
+
+    Names in the old index keep their order; the other names follow alphabetically.
+    """
     files_by_name: dict[str, list[str]] = {}
     for tensor in tensors:
         files_by_name.setdefault(tensor.name, []).append(tensor.file)

@@ -44,9 +44,10 @@ class FolderPlan(Struct, frozen=True, kw_only=True):
 def plan_for_folder(
     requested: str, target: str | None, allowed: Collection[Allow], say: Say
 ) -> FolderPlan:
-    """Plan the fix of a folder; `allowed` has the changes that the user allows.
+    """Plan the fix of a folder; `allowed` are the changes that the user allows.
 
-    Raise UsageError if the path is not a folder, SourceError or OSError if it cannot be read.
+    Raise UsageError if the path is not a folder, FixError if it contains several models, and
+    SourceError or OSError if it cannot be read.
     """
     folder = Path(requested)
     if not folder.is_dir():
@@ -98,7 +99,7 @@ def _shards_beside(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _with_shards(requested: str, snapshot: Snapshot, others: tuple[str, ...]) -> Snapshot:
-    """Return the checkpoint that results if its index also names the files `others`."""
+    """Read the checkpoint again as if its index also named the files `others`."""
     names = tuple(sorted((*others, *(head.name for head in snapshot.headers))))
     selection = FileSelection(
         config=snapshot.config.name if snapshot.config else None,

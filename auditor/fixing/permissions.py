@@ -134,11 +134,11 @@ def needs_of_edits(
     *,
     equal_copies: bool,
 ) -> Iterator[Need]:
-    """Yield the options that edits of a config need; raise Unwritten if a value is not allowed.
+    """Yield the options that edits of a config need; raise Unwritten if a value must not change.
 
     `determined` maps paths to the values that the stored shapes determine. `config` is the config
-    before. `equal_copies` is whether each tensor that is stored under two names has the same bytes
-    under both.
+    before the edits. `equal_copies` tells whether each tensor that is stored under two names has
+    the same bytes under both.
     """
     edits = tuple(edit for edit in edits if not _is_respelt(edit))
     changed = tuple(edit for edit in edits if edit.path[-1] in _SIZES)
@@ -187,7 +187,10 @@ def _is_respelt(edit: Edit) -> bool:
 
 
 def _is_safe(edit: Edit) -> bool:
-    """Whether the stored tensors imply the edit: a dtype, unquantized weights, a bias."""
+    """Whether the edit sets a dtype, declares weights unquantized, or adds biases or qk norms.
+
+    The stored tensors imply such edits.
+    """
     name = edit.path[-1]
     if name in _DTYPES:
         return True
@@ -198,7 +201,7 @@ def _is_safe(edit: Edit) -> bool:
 
 
 def _goes_with(edit: Edit, depths: tuple[Edit, ...]) -> bool:
-    """Whether the edit shortens or extends a list of layers as the number of layers changes."""
+    """Whether the edit adapts a list of layers to their new number, or removes such a list."""
     before, after = edit.before, edit.after
     if edit.path[-1] in {"stage_names", "out_features", "out_indices"}:
         return bool(depths) and after is ABSENT
@@ -238,7 +241,7 @@ def _needs_of_sizes(changed: tuple[Edit, ...], config: Mapping[str, Any]) -> Ite
 
 
 def _neighbouring_number(config: Mapping[str, Any], edit: Edit, names: Iterable[str]) -> int | None:
-    """Return the first integer under one of `names` in the object of the edited key, else None."""
+    """Return the first integer under one of `names` next to the edited key; None without one."""
     within: Any = config
     for folder in edit.path[:-1]:
         within = within.get(folder) if isinstance(within, Mapping) else None

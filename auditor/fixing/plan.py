@@ -115,9 +115,9 @@ def plan_fix(
     allowed: Collection[Allow] = (),
     equal_copies: EqualCopies = lambda _: False,
 ) -> Plan:
-    """Plan the changes of a folder's only model that remove findings of its audit.
+    """Plan the changes that remove findings from the audit of a folder's only model.
 
-    `entry` is the model's entry in a manifest; `allowed` has the changes that the user allows.
+    `entry` is the model's entry in a manifest; `allowed` are the changes that the user allows.
     """
     audits = _Audits(options, entry)
     before, undoings = audits.diagnosed(snapshot)
@@ -161,13 +161,13 @@ def _left(undoing: Undoing, why: str, needs: tuple[Need, ...] = ()) -> Left:
 
 
 class _Audits(NamedTuple):
-    """Audits of one model, before and after changes."""
+    """The options and the manifest entry with which one model is audited, also after changes."""
 
     options: Options
     entry: ManifestEntry | None
 
     def diagnosed(self, state: Snapshot) -> tuple[Report | Unaudited, list[Undoing]]:
-        """Return the outcome, and for each of its causes the undoing (a change of the snapshot)."""
+        """Return the outcome, and the undoings, each of which removes one cause of findings."""
         undoings = list[Undoing]()
         outcome = examine_model(state, self.options, self.entry, keep=undoings.append)
         last = undoings[-1].snapshot if undoings else state
@@ -222,7 +222,7 @@ def _steps(state: Snapshot, undoings: list[Undoing]) -> tuple[list[FixStep], lis
 
 
 def _with_index(state: Snapshot, audits: _Audits) -> tuple[Snapshot, Report | Unaudited]:
-    """Rebuild the index from the headers if an audit reports it; return checkpoint and outcome."""
+    """Rebuild the index from the headers if that removes alarms; return checkpoint and outcome."""
     report = audits.undiagnosed(state)
     if not any(isinstance(one, BadIndex | WrongTotal) for one in _alarms(report)):
         return state, report
@@ -258,7 +258,7 @@ def _mended(
     audits: _Audits,
     equal_copies: EqualCopies,
 ) -> Iterator[Mended]:
-    """Yield each cause with the options it needs; raise Unwritten if a value is undetermined."""
+    """Yield each cause with the options it needs; raise Unwritten if a value must not change."""
     config = json_values(snapshot.config)
     edits = tuple(json_edits(config, json_values(reached.state.config)))
     edited = {".".join(edit.path) for edit in edits}
@@ -290,9 +290,10 @@ def _require_tensors(snapshot: Snapshot) -> None:
 
 
 def _require_sound(after: Report | Unaudited, keys: Collection[str]) -> None:
-    """Raise Unwritten if tensors are missing afterwards, unexpected, or of another shape.
+    """Raise Unwritten if tensors would be missing, unexpected or of another shape after a fix.
 
-    Raise it also if one of the changed `keys` contradicts the rest of the config.
+    Raise it also if the fixed checkpoint cannot be audited, or if one of the changed `keys`
+    contradicts the rest of the config.
     """
     if isinstance(after, Unaudited):
         raise Unwritten("the checkpoint could not be audited afterwards")
@@ -303,7 +304,7 @@ def _require_sound(after: Report | Unaudited, keys: Collection[str]) -> None:
 
 
 def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
-    """Whether a finding may remain: it does not concern names, sizes or numbers of layers."""
+    """Whether a finding may remain after a fix; `keys` are the config keys that the fix changes."""
     match finding:
         case ConfigContradiction(says=says):
             return not any(key.rpartition(".")[2] in keys for _, key, _ in says)
@@ -318,7 +319,7 @@ def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
 
 
 def _with_other_size(plan: Plan, audits: _Audits) -> Plan:
-    """Return the plan, with a note of the stored sizes if the config is of another model size."""
+    """Return the plan; if the config is of another model size, add a note of the stored sizes."""
     if all(map(_may_stay, _alarms(plan.before))):
         return plan
     read = audits.sizes(plan.planned, {})

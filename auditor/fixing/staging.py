@@ -28,7 +28,10 @@ _FICLONE = 0x40049409  # ioctl of linux/fs.h: share all blocks of a file
 
 
 def require_space(work: Path, sources: Sequence[tuple[Path, int]]) -> None:
-    """Raise FixError, before hours of copying, if copies of files of these sizes do not fit."""
+    """Raise FixError if copies of the files do not fit on the disk and cannot share their blocks.
+
+    This is checked first, because copying may take hours.
+    """
     free, needed = shutil.disk_usage(work).free, sum(size for _, size in sources)
     if needed > free and not _shares_blocks(sources[0][0], work / "0"):
         raise FixError(
@@ -55,7 +58,7 @@ def _shares_blocks(source: Path, target: Path) -> bool:
 
 
 def stage_text(target: Path, content: bytes) -> None:
-    """Write a new file; it is on the disk when this returns."""
+    """Write a new file, and return when it is on the disk."""
     with _new_file(target) as file:
         write_all(file, content)
 
@@ -75,7 +78,10 @@ def stage_replacement(
 
 
 def stage_header(source: Path, seen: FileState, header: bytes, target: Path) -> None:
-    """Copy `header`, the header of `source`, to the file `target`, with all attributes."""
+    """Write `header`, the header of `source`, to a new file with the attributes of `source`.
+
+    Raise FixError if `source` has changed since it was audited.
+    """
     with unchanged_file(source, seen, header) as old, _new_file(target) as new:
         write_all(new, header)
         copy_attributes(source, old, new)
@@ -118,7 +124,10 @@ def write_all(file: int, content: bytes) -> None:
 
 
 def _copy(source: int, target: int, start: int, to: int, length: int) -> None:
-    """Copy bytes from `start` to `to`: to the end of a block first, then whole blocks."""
+    """Copy `length` bytes from the offset `start` in one file to the offset `to` in another.
+
+    The first part ends at the end of a block, so that the rest begins at a block.
+    """
     copy = _by_kernel if hasattr(os, "copy_file_range") else _by_reading
     first = min(-start % BLOCK, length)
     for offset, end in ((0, first), (first, length)):

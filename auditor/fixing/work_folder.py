@@ -85,7 +85,10 @@ def _locked_by_file(work: Path) -> Iterator[None]:
 
 
 def discard_work(work: Path) -> None:
-    """Remove the work folder, the journal first; raise FixError if it contains other files."""
+    """Remove the files of audit fix in the work folder, the journal first, then the empty folder.
+
+    Raise FixError if the work folder contains other files.
+    """
     names = {one.name for one in work.iterdir()} - {_LOCK}
     other = {name for name in names if not name.isdecimal()} - {FIX_JOURNAL, NEW_JOURNAL}
     if other:

@@ -106,9 +106,10 @@ COLUMNS: Mapping[str, Columns] = {
 
 
 def files(outcomes: Sequence[Report | Unaudited], view: View | None = None) -> dict[str, str]:
-    """Return the tables by file name, to be written as UTF-8 without translating line ends.
+    """Map file names to tables, to be written as UTF-8 without translating line ends.
 
-    If a repository has several models, its own rows come first, then the rows of each model.
+    If a repository has several models, its own rows come first, then the rows of each model. Text
+    for standard output has only the table of modules.
     """
     names = ("modules",) if view is not None and view.printed else COLUMNS
     objects = [part for outcome in outcomes for part in with_components(as_object(outcome))]
@@ -123,7 +124,10 @@ def files(outcomes: Sequence[Report | Unaudited], view: View | None = None) -> d
 def table_of(
     outcome: Report | Unaudited, name: str
 ) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """Return the columns and the rows (as values) of one table of an outcome and its components."""
+    """Return the columns and the rows of one table, for an outcome and its components.
+
+    A row is a tuple of values that are not escaped.
+    """
     columns, rows = tuple(COLUMNS[name]), _rows(name, with_components(as_object(outcome)))
     return columns, [tuple(row[column] for column in columns) for row in rows]
 
@@ -140,9 +144,9 @@ def with_components(outcome: Outcome) -> tuple[Outcome, ...]:
 
 
 def rows_of(outcome: Outcome, depth: int | None = None) -> Iterator[tuple[str, Iterable[Row]]]:
-    """Yield each table's name and rows for an outcome without its components.
+    """Yield the name and the rows of each table for an outcome without its components.
 
-    Rows of modules end at level `depth`.
+    Modules below level `depth` are left out.
     """
     yield "models", (model_row(outcome),)
     yield "modules", module_rows(outcome, depth)
@@ -199,7 +203,7 @@ def finding_rows(outcome: Outcome) -> Iterator[Row]:
 
 
 def causes_of(outcome: Outcome, at: int) -> str:
-    """Return the names of the causes that explain the outcome's finding with index `at`."""
+    """Return the names of the causes that explain the finding with index `at`, joined by "; "."""
     causes = outcome.get("diagnosis", ())
     return "; ".join(cause["cause"] for cause in causes if at in cause["findings"])
 

@@ -16,7 +16,7 @@ _FOLDER = "folder"  # the source of a model whose files are in the repository th
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
-    """Return a line for each cause and each finding without a cause, then one for each verdict."""
+    """Return lines for each outcome: causes, alarms without a cause, and last the verdict."""
     lines = (f"{line}\n" for outcome in outcomes for line in _lines(outcome))
     return {"report.github": "".join(lines)}
 

@@ -104,7 +104,7 @@ def _heading(outcome: Report | Unaudited) -> Iterator[Element]:
 
 
 def _cause(diagnosis: Diagnosis, outcome: Report | Unaudited) -> Element:
-    """Return a card with the fix of a cause, and its sentence if the headline is another."""
+    """Return a card with a cause's fix, and with its summary unless that is the headline."""
     is_headline = diagnosis is verdict.headline_cause(outcome)
     return element(
         "section",
@@ -141,7 +141,7 @@ def _modules(outcome: Report | Unaudited) -> Iterator[Element]:
 
 
 def _legend(placed: Sequence[Cell]) -> Element:
-    """Return the legend of a drawing: its statuses, each with its colour."""
+    """Return the legend of a drawing: the colour of each status that occurs in it."""
     legend = element("ul", {"class": "legend"})
     for status in sorted({cell.drawn_as for cell in placed}):
         colour = element("rect", {"width": "100%", "height": "100%", "class": f"s-{status}"})

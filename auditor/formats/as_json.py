@@ -1,4 +1,4 @@
-"""An outcome as JSON, by schema 1 (report.schema.json). Keys are only ever added."""
+"""An outcome as JSON in the format of schema 1 (report.schema.json). Keys are only ever added."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -89,7 +89,7 @@ def _as_written(outcome: Report | Unaudited) -> dict[str, Any]:
 
 
 def claims_object(claims: Sequence[PublishedCount]) -> list[dict[str, Any]]:
-    """Return the value of the key `claims`."""
+    """Return the JSON value of the key `claims`: an object for each published count."""
     return [_fields(one, _CLAIM) for one in claims]
 
 
@@ -205,7 +205,7 @@ def _observed(observed: Observed | None) -> dict[str, Any]:
 
 
 class _Loading(NamedTuple):
-    """The in-memory names of tensors when from_pretrained loads them, and the names it reports."""
+    """The names that from_pretrained gives to tensors in memory, and the names that it reports."""
 
     in_memory: Mapping[str, tuple[str, ...]]
     reported: frozenset[str] | None  # in-memory names that from_pretrained reports; None if unknown
@@ -232,8 +232,8 @@ def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
 def _names_in_memory(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
     """Return the JSON keys `in_memory` and `silent` for names of stored tensors.
 
-    `in_memory` lists the in-memory names of each name. `silent` has a flag for each name: true if
-    from_pretrained reports no in-memory name of it. A value is None if unknown.
+    `in_memory` lists the in-memory names of each stored tensor. `silent` has a flag for each stored
+    tensor: true if from_pretrained reports none of its in-memory names. A value is None if unknown.
     """
     if not names or not all(name in loading.in_memory for name in names):
         return {"in_memory": None, "silent": None}

@@ -84,7 +84,10 @@ def _place(model: str, finding: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _segments(model: str, finding: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the segments of a finding's relative path, which cannot lead up or to another host."""
+    """Yield the segments of a finding's relative path.
+
+    Names are escaped so that the path cannot lead to a parent folder or to another host.
+    """
     place = finding.get("file") or finding.get("component") or ""
     for part in filter(None, f"{model}/{place}".split("/")):
         shown = quote(printable(part), safe="")
@@ -101,13 +104,13 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
 
 
 def log_of(run: Mapping[str, Any], version: str, **driver: Any) -> Mapping[str, Any]:
-    """Return a SARIF log with one run; `driver` has more fields of the tool's description."""
+    """Return a SARIF log with one run; `driver` adds fields to the description of the tool."""
     tool = {"driver": {"name": "hf-audit", "version": version, "rules": _rules(), **driver}}
     return {"$schema": _SCHEMA, "version": _VERSION, "runs": [{"tool": tool, **run}]}
 
 
 def _sampled(outcome: Report | Unaudited) -> Iterator[Mapping[str, Any]]:
-    """Yield a notice for each component of which a sample was read: the share of numbers read."""
+    """Yield a notice for each component that was only sampled, with the amount that was read."""
     for part in outcome.every:
         if part.values and part.values.sampled:
             yield {
@@ -147,8 +150,9 @@ def result_of(  # noqa: PLR0913 - the parts of a result
 ) -> Mapping[str, Any]:
     """Return the SARIF result of a finding; the finding and its causes are JSON objects.
 
-    `seen` counts the model's findings so far by identity. `state` is the finding's SARIF
-    baselineState, such as `new`, compared with an earlier run.
+    `seen` counts the findings of the model so far, keyed by identity. `suppressed` is the reason
+    why the finding is suppressed, or None. `state` is the finding's SARIF baselineState, such as
+    `new`, compared with an earlier run.
     """
     key = identity(finding)
     seen[key] += 1

@@ -28,9 +28,10 @@ _LEAST = 0.006  # least width of a module with a fault, as a fraction of the dra
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """A module, or several equal modules, and its place in the drawing; counts are their sums.
+    """A module, or several equal modules, and its place in the drawing.
 
-    `left` and `width` are fractions of the drawing's width, 0 to 1.
+    Counts are sums over the modules. `left` and `width` are fractions of the drawing's width, from
+    0 to 1.
     """
 
     path: str  # folded: encoder.layer.{0-11}; the root is ""
@@ -62,7 +63,7 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """The stored or the expected parameters, whichever are more."""
+        """The number of stored or of expected parameters, whichever is larger."""
         return max(self.stored or 0, self.expected or 0)
 
 
@@ -139,7 +140,10 @@ class _Places(Struct, frozen=True):
 
 
 def _widths(modules: list[_Module], room: float) -> list[float]:
-    """Divide the width `room` among the modules, in proportion to their sizes."""
+    """Divide the width `room` among the modules in proportion to their sizes.
+
+    Each module with a fault gets a minimum width in addition.
+    """
     total = sum(module.size for module in modules)
     if not total:
         return [room / len(modules) for _ in modules]
@@ -194,7 +198,10 @@ def _drawn(cell: Cell) -> Element:
 
 
 def _label(cell: Cell) -> Element | None:
-    """Return the name, cut between letters if it is too long, and the count if there is room."""
+    """Return a cell's name, cut if it is too long, and its parameter count if there is room.
+
+    Return None if there is no room for a cut name.
+    """
     name = printable(cell.label if cell.level else cell.name)
     room = int((cell.width * _COMMON - 8) / _LETTER)
     if len(name) > room:
@@ -240,7 +247,7 @@ _HEAD, _GAP = 64, 24  # pixels above each drawing, and below it
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
-    """Return one drawing, in which the models are below each other."""
+    """Return one drawing, in which the models stand one below the other."""
     drawing = element("svg", {"xmlns": "http://www.w3.org/2000/svg", "width": _WIDTH})
     drawing.append(verbatim("style", palette()))
     drawing.append(element("rect", {"width": "100%", "height": "100%", "class": "paper"}))

@@ -77,7 +77,7 @@ def _table(verdict: Verdict, explanation: Explanation) -> Iterator[str]:
 
 
 def verdicts_as_json(model: str, verdicts: Sequence[Verdict]) -> str:
-    """Return a line with an object for each claim."""
+    """Return a line of JSON for each claim."""
     return "".join(f"{json_text(fields(model, verdict))}\n" for verdict in verdicts)
 
 

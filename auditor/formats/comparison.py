@@ -1,4 +1,4 @@
-"""The differences of two checkpoints as tables; lost modules come first."""
+"""The differences between two checkpoints as tables; lost modules come first."""
 
 from collections.abc import Iterable, Iterator
 
@@ -31,7 +31,7 @@ def _table(title: str, columns: tuple[str, ...], rows: _Rows) -> SimpleTable:
 
 
 def _lost(modules: Iterable[Lost]) -> _Rows:
-    """Yield a row for each lost or gained module; equal counts share one: `layers.{10-11}`."""
+    """Yield a row for each lost or gained module; equal ones share a row: `layers.{10-11}`."""
     names_by_counts: dict[tuple[str, int, int], list[str]] = {}
     for lost in modules:
         counts = (lost.what, lost.tensors, lost.parameters)

@@ -38,7 +38,7 @@ _MOST = 5  # most findings of a topic
 
 
 class Topic(Struct, frozen=True, kw_only=True):
-    """A property of a model, the findings that contradict it, and the files that it needs."""
+    """A property of a model, the findings that contradict it, and the files needed to check it."""
 
     name: str
     ok: str  # the sentence for a property that was checked and has no finding

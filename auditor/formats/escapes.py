@@ -109,9 +109,9 @@ def csv_row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
 
 
 def csv_text(rows: Iterable[Iterable[Cell]]) -> str:
-    """Return rows as CSV without escaping formulas in cells, which the caller has done.
+    """Return rows as CSV; the caller has already guarded the cells against formulas.
 
-    Headings are not escaped either: `nan` stays unchanged.
+    Headings are not guarded: `nan` stays unchanged.
     """
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(rows)

@@ -68,7 +68,10 @@ def finding_text(
 
 
 def _names(finding: Finding) -> tuple[str, ...]:
-    """Return the folded names, as `copy = original` for copies; () for a finding about a file."""
+    """Return the folded names, as `copy = original` for copies.
+
+    Return () if the only name is that of the finding's file.
+    """
     if finding.names == (finding.file,):
         return ()
     if not isinstance(finding, TiedWeight | Duplicate):
@@ -148,7 +151,10 @@ def _module_rows(
 
 
 def common_modules(names: tuple[str, ...]) -> str:
-    """Return the innermost module that contains all names; if only the root does, a few modules."""
+    """Return the innermost module that contains all names.
+
+    If that is the root, return the first few modules instead.
+    """
     if common := common_module(names):
         return fold([common])[0]
     modules = fold({name.rpartition(".")[0] or name for name in names})

@@ -21,7 +21,7 @@ _MAP = "weight_map"
 
 
 def render(plan: Plan) -> str:
-    """Return a few lines for each cause and each file."""
+    """Return the plan as text, with a few lines for each cause and each file."""
     return "".join(map(plain_line, _lines(plan)))
 
 
@@ -75,7 +75,7 @@ def _needs(needs: tuple[Need, ...], option: str) -> Iterator[str]:
 
 
 def _files(changes: tuple[FileChange, ...]) -> Iterator[str]:
-    """Yield a line for each file, and the names and values of the first files."""
+    """Yield a line for each of the first files, and the new names and values of the first few."""
     weights = [change.file for change in changes if change.renames][_DETAILED:]
     for change in changes[:_FILES]:
         yield f"  {named(change.file)}: {_what(change)}"

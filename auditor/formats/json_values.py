@@ -1,4 +1,4 @@
-"""The JSON encoding of all commands, with values that every parser accepts; finding identities."""
+"""The JSON encoding of all commands, with values that all parsers accept; finding identities."""
 
 import json
 from collections.abc import Mapping

@@ -41,7 +41,7 @@ def code(text: str) -> Element:
 
 
 def linked(text: str, address: str | None) -> Child:
-    """Link a text to an address, if there is one."""
+    """Return the text as a link to the address, or the text alone if there is no address."""
     return element("a", {"href": address}, text) if address else text
 
 
@@ -82,17 +82,17 @@ def scrolled(label: str, inner: Element) -> Element:
 
 
 def html(root: Element) -> str:
-    """Write a complete page, in ASCII."""
+    """Return a complete page as text, in ASCII."""
     return f"{_DOCTYPE}{html_fragment(root)}\n"
 
 
 def html_fragment(root: Element) -> str:
-    """Write a part of a page, in ASCII."""
+    """Return a part of a page as text, in ASCII."""
     content: bytes = tostring(root, encoding="us-ascii", method="html")
     return content.decode("ascii")
 
 
 def svg(root: Element) -> str:
-    """Write a complete drawing, in ASCII."""
+    """Return a complete drawing as text, in ASCII."""
     content: bytes = tostring(root, encoding="us-ascii")
     return content.decode("ascii") + "\n"

@@ -1,4 +1,4 @@
-"""Printed references: the kinds of findings and the causes, explained; the architectures.
+"""Printed references: explanations of finding kinds and causes, and the architectures.
 
 Meanings and advice are the docstrings of the classes of findings and the modules of causes.
 """
@@ -31,7 +31,7 @@ class Meaning(Struct, frozen=True, kw_only=True):
 
 @cache  # a page calls it for each finding; without the cache this takes 90 % of its time
 def kind_meanings() -> tuple[Meaning, ...]:
-    """Return all kinds of findings, errors first."""
+    """Return the meanings of all kinds of findings, errors first."""
     ranks = [*Severity]
     kinds = sorted(FINDING_KINDS, key=lambda kind: ranks.index(kind.severity))
     return tuple(
@@ -40,7 +40,7 @@ def kind_meanings() -> tuple[Meaning, ...]:
 
 
 def cause_meanings() -> tuple[Meaning, ...]:
-    """Return all causes, in the order in which they are searched."""
+    """Return the meanings of all causes, in the order in which they are searched."""
     return tuple(_meaning(name, None, text) for name, text in described_causes().items())
 
 
@@ -96,7 +96,7 @@ def architectures(
 ) -> str:
     """Return a row for each model type with its classes, then the totals.
 
-    `papers` are the shipped models from papers, which `audit explain NAME` can explain.
+    `papers` are the names of models from papers that `audit explain NAME` can explain.
     """
     rows = tuple((name, len(classes), ", ".join(classes)) for name, classes in types.items())
     table = SimpleTable("architectures", ("model type", "classes", ""), rows)

@@ -1,4 +1,4 @@
-"""The memory that a model takes, for people and as JSON: loaded, with a cache, in training.
+"""The memory that a model needs when loaded, with a cache, and in training; as text and JSON.
 
 The figures exclude activations, workspaces of kernels and the program itself.
 """
@@ -41,7 +41,7 @@ class LoadingNeed(Struct, frozen=True, kw_only=True):
     weights = parameters x bits / 8 for every parameter. Real quantized models keep embeddings and
     norms in wider dtypes and store scales, so the results for I8 and 4-bit are lower bounds.
     cache = batch x tokens x sum over layers of (keys + values) x bits / 8: 2 x num_key_value_heads
-    x head_dim elements a layer and token, as in "Efficiently Scaling Transformer Inference" (Pope
+    x head_dim elements per layer and token, as in "Efficiently Scaling Transformer Inference" (Pope
     et al. 2022, arXiv 2211.05102, section 3.3) and in transformers' DynamicCache. Windows, states
     and cross attention: see KVCache.
     """
@@ -100,7 +100,7 @@ def parameters_loaded(outcome: Report | Unaudited) -> int | None:
 
 
 def loading_needs(outcome: Report | Unaudited, use: Use) -> tuple[LoadingNeed, ...]:
-    """Return the needs for each dtype; () if the number of parameters is unknown."""
+    """Return the memory needs for each dtype; () if the number of parameters is unknown."""
     parameters, cache = parameters_loaded(outcome), outcome.kv_cache
     if parameters is None:
         return ()
@@ -130,7 +130,7 @@ def _states(cache: KVCache, width: int) -> int:
 
 
 def _caches(cache: KVCache | None, use: Use, width: int) -> dict[str, int | None]:
-    """Return the bytes of the complete cache, by the field of LoadingNeed."""
+    """Map fields of LoadingNeed to the bytes of the complete cache; None for unknown bytes."""
     if cache is None or use.context is None:
         return dict.fromkeys(("cache", "static_cache", "paged_cache"))
     wide = in_bytes(cache.wide_states, DTYPE_BITS["F32"])
@@ -144,14 +144,14 @@ def _caches(cache: KVCache | None, use: Use, width: int) -> dict[str, int | None
 
 
 class LargestLayer(NamedTuple):
-    """The largest module that is placed on one device as it is."""
+    """The largest module that is not split between devices."""
 
     name: str
     parameters: int
 
 
 def largest_layer(rows: Iterable[ModuleRow]) -> LargestLayer | None:
-    """Return the largest layer as `accelerate estimate-memory` names it; None without modules.
+    """Return the largest layer that `accelerate estimate-memory` reports; None without modules.
 
     accelerate splits a model into its modules, except those of `_no_split_modules`: in transformers
     the numbered layers, and for encoders the `embeddings`.
@@ -177,12 +177,15 @@ def _is_whole(prefix: str) -> bool:
 
 
 def bits_of(dtype: str) -> int:
-    """Return the bits of one number of a dtype; raise KeyError if `dtype` is unknown."""
+    """Return the number of bits that one number of a dtype takes.
+
+    Raise KeyError if the dtype is unknown.
+    """
     return _FOUR_BITS if dtype == FOUR_BIT else DTYPE_BITS[dtype]
 
 
 def in_bytes(numbers: int, bits: int) -> int:
-    """Return the bytes of `numbers` numbers of `bits` bits each, rounded up."""
+    """Return the number of bytes that `numbers` numbers of `bits` bits each take, rounded up."""
     return -(-numbers * bits // _BYTE)
 
 
@@ -192,7 +195,7 @@ def in_bytes(numbers: int, bits: int) -> int:
 def render(
     outcome: Report | Unaudited, use: Use | None = None, *, width: int = 80, color: bool = False
 ) -> str:
-    """Return tables: the weights as stored and in some dtypes, with the cache; then training.
+    """Return tables of weights as stored, weights loaded in each dtype, the cache, and training.
 
     Tables whose numbers are unknown are left out.
     """
@@ -260,7 +263,7 @@ def _loading(outcome: Report | Unaudited, needs: tuple[LoadingNeed, ...], use: U
 
 
 def _parameters(outcome: Report | Unaudited, needs: tuple[LoadingNeed, ...]) -> Iterator[str]:
-    """Yield the number of parameters, and a note that quantized weights take more than shown."""
+    """Yield the number of parameters; for 8 bits or less, add a note on quantized weights."""
     observed, expected = outcome.observed, outcome.expected
     stored = observed.parameters if observed else None
     if expected is None:
@@ -294,7 +297,7 @@ def _cache(outcome: Report | Unaudited, needs: tuple[LoadingNeed, ...]) -> Itera
 
 
 def _kept(needs: tuple[LoadingNeed, ...], use: Use) -> SimpleTable:
-    """Return a table of the complete cache: a row for each way to keep it, and for each dtype."""
+    """Return a table of the complete cache, with a row for each kind of cache in each dtype."""
     rows: dict[tuple[str, str | None], int | None] = {}
     for need in needs:
         rows["DynamicCache of transformers", need.cache_dtype] = need.cache
@@ -309,7 +312,7 @@ def _kept(needs: tuple[LoadingNeed, ...], use: Use) -> SimpleTable:
 
 
 def _layers(cache: KVCache) -> str:
-    """Return `32 layers x 2,048`, with a term for each combination of width and window."""
+    """Return `32 layers x 2,048`, with a term for each pair of elements per token and window."""
     kinds = Counter((layer.elements, layer.window) for layer in cache.layers if layer.elements)
     parts = (
         f"{count} layers x {elements:,}" + (f" (window {window:,})" if window else "")

@@ -18,7 +18,7 @@ class FormatModule(Protocol):
     """The interface of a format's module."""
 
     def files(self, outcomes: Sequence[Report | Unaudited], view: View, /) -> Mapping[str, str]:
-        """Return texts by file name, to be written as UTF-8 without translating line ends."""
+        """Map file names to texts, to be written as UTF-8 without translating line ends."""
 
 
 class Format(Struct, frozen=True, kw_only=True):

@@ -64,7 +64,7 @@ def outcome_from(stored: _Object) -> Report | Unaudited:
 
 
 def _row(kind: Callable[..., _Row], stored: _Object) -> _Row:
-    """Make a `kind` (a Struct or a NamedTuple) from the stored keys that are its fields."""
+    """Make a `kind` (a Struct or a NamedTuple) from the stored values of its fields."""
     names: Sequence[str] = getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))
     return kind(**{name: stored.get(name) for name in names})
 

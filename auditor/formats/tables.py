@@ -77,14 +77,14 @@ _NUMBER_TEXTS: Mapping[type, Callable[[Any], str]] = {
 
 
 def cell_text(cell: Cell, unknown: str = "") -> str:
-    """Return the text of a cell for people."""
+    """Return the text of a cell for people; `unknown` for a cell without a value."""
     if text_of := _NUMBER_TEXTS.get(type(cell)):
         return text_of(cell)
     return unknown if cell is None else str(cell)
 
 
 def number_columns(table: Table) -> tuple[bool, ...]:
-    """Return whether each column contains a number."""
+    """Return, for each column, whether it contains a number."""
     return tuple(
         any(type(row[at]) in _NUMBER_TEXTS for row in table.rows)
         for at in range(len(table.columns))
@@ -125,7 +125,10 @@ STATUS_STYLES: Mapping[str, Style] = {
 def styled_rows(
     table: Table, *, unknown: str = "-", cut: int = 0, room: int | None = None
 ) -> list[list[Styled]]:
-    """Return heading and rows as styled cells; texts of column `cut` are cut to `room` cells."""
+    """Return heading and rows as styled cells.
+
+    Texts in column `cut` are cut to `room` terminal cells, if `room` is given.
+    """
     rows = [[_styled(cell, unknown) for cell in row] for row in table.rows]
     if room is not None:
         for row in rows:
@@ -147,7 +150,8 @@ def fitted_rows(
 ) -> list[list[Styled]]:
     """Return styled rows; the texts in column `cut` are cut so that the table fits into `width`.
 
-    Other columns are never cut: if they leave less than `least` cells, the table is too wide.
+    Other columns are never cut: if they leave fewer than `least` terminal cells, the table is wider
+    than `width`.
     """
     rows = styled_rows(table)
     others = [at for at in range(len(table.columns)) if at != cut]
@@ -209,7 +213,10 @@ def _csv(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def _readable(cell: Cell) -> Cell:
-    """Escape a cell like `safe`, but leave texts that are numbers or flags (config values)."""
+    """Escape a cell like `safe`, but leave texts that are numbers or flags unchanged.
+
+    Such texts are values of a config.
+    """
     return guarded_value(cell) if isinstance(cell, str) else safe(cell)
 
 

@@ -77,7 +77,7 @@ def _name(name: str) -> str:
 
 
 def _shape(shape: _Shape) -> str:
-    """Return `768 x 3072`, or `()` for a single number."""
+    """Return `768 x 3072`, `()` for a single number, or `-` for an unknown shape."""
     if shape is None:
         return "-"
     is_cut = len(shape) > _MOST_DIMENSIONS
@@ -127,7 +127,7 @@ def tensor_cells(outcome: Report | Unaudited, columns: Sequence[str]) -> Iterato
 
 
 def _json_shape(shape: _Shape) -> str | None:
-    """Write a shape as safetensors headers do."""
+    """Return the text of a shape as safetensors headers have it; None for an unknown shape."""
     return None if shape is None else str([*shape])
 
 
@@ -140,7 +140,10 @@ def _numbers(tensor: TensorValues) -> dict[str, Cell]:
 
 
 def csv_line(row: Iterable[Cell]) -> str:
-    """Write a row without guarding it: headings (one is named `nan`), or guarded cells."""
+    """Return a row as a line of CSV; its cells must be guarded already, or be headings.
+
+    One heading is `nan`, which guarding would change.
+    """
     return csv_text([row])
 
 
@@ -180,7 +183,7 @@ def tensor_list(part: Report | Unaudited) -> Element | None:
 
 
 def _filter(rows: int) -> Iterator[Child]:
-    """Yield the filter field and the count of matches, which the script shows and fills."""
+    """Yield a filter field and the number of rows; the script shows them and updates the number."""
     field = element("input", {"type": "search", "autocomplete": "off", "spellcheck": "false"})
     yield element("label", {}, "Filter by name, dtype, shape or status ", field)
     yield " "

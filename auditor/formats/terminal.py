@@ -155,7 +155,7 @@ def _verdict(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
 
 
 def _extent(outcome: Report | Unaudited, cause: Diagnosis) -> str:
-    """Return what the headline's cause explains, whether anything else is wrong, and its name."""
+    """Return what the headline's cause explains, whether more is wrong, and the cause's name."""
     is_all = is_all_explained(outcome)
     if not cause.explains or cause.explains == "the one name":
         extent = "Nothing else is wrong." if is_all else "More is wrong, see below."
@@ -175,7 +175,7 @@ def _of_part(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLi
 
 
 def _is_note(finding: Finding) -> bool:
-    """Whether a finding's reason is printed as a note: only for info about tokenizer.json."""
+    """Whether a finding's reason is printed as a note: true only for info about tokenizer.json."""
     return isinstance(finding, TokenizerNote) and finding.file == TOKENIZER
 
 
@@ -214,7 +214,7 @@ def _labelled(rows: Iterator[tuple[str, str]], width: int) -> Iterator[StyledLin
 
 
 def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    """Yield the last paragraph: counts of harmless findings, the oracle, unchecked aspects."""
+    """Yield the last paragraph: harmless findings, source of expectations, unchecked aspects."""
     fine: Counter[str] = Counter()
     for part in outcome.every:
         for finding in part.findings:
@@ -359,7 +359,7 @@ def closing_table(outcomes: Sequence[Report | Unaudited], width: int) -> Iterato
 
 
 def _first_step(cause: Diagnosis | None) -> str:
-    """Return the fix of a cause without the alternatives that follow it."""
+    """Return the start of a cause's fix, up to its first comma, semicolon or colon; "" for None."""
     return cut_middle(re.split(r"[;,:] ", cause.fix, maxsplit=1)[0], _STEP) if cause else ""
 
 
@@ -372,7 +372,7 @@ def _parameters(part: Report | Unaudited) -> tuple[int | None, int | None]:
 
 
 def details(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
-    """Yield (label, text) rows: the request, the source, the counts and the claims."""
+    """Yield (label, text) rows about the request, the source, the counts and the claims."""
     if outcome.model and outcome.model != outcome.requested:
         yield "requested", outcome.requested
     if outcome.model_type:
@@ -417,7 +417,7 @@ def _expected(expected: Expected) -> str:
 
 
 def facts(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
-    """Yield the formula with its letters, and the stored numbers of each dtype."""
+    """Yield (label, text) rows: the formula, its letters, and the stored elements of each dtype."""
     expected, observed = outcome.expected, outcome.observed
     if expected and expected.by == "closed-form":  # other formulas are only the total
         yield "formula", expected.formula

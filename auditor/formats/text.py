@@ -73,7 +73,7 @@ def _fits(text: str, room: int) -> bool:
 
 
 def cells_of(text: str) -> int:
-    """Count the terminal cells of an escaped text."""
+    """Return the number of terminal cells that an escaped text takes."""
     if text.isascii() or text.translate(_ASCII).isascii():
         return len(text)
     from rich.cells import cell_len  # noqa: PLC0415 - nearly all names are ASCII
@@ -206,7 +206,7 @@ def _breaks(text: str, room: int) -> Iterator[int]:
 
 
 def _between(line: StyledLine, start: int, end: int) -> Iterator[Styled]:
-    """Yield the part of a line from one position to another, with its styles."""
+    """Yield the part of a line between two positions, with its styles."""
     at = 0
     for text, style in line:
         yield text[max(start - at, 0) : max(end - at, 0)], style

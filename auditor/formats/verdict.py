@@ -51,7 +51,7 @@ def headline_cause(outcome: Report | Unaudited) -> Diagnosis | None:
 
 
 def headline_finding(outcome: Report | Unaudited) -> Finding | None:
-    """Return the finding whose reason is the report's first sentence, if it has no cause."""
+    """Return the finding whose reason begins the report; None if the report begins otherwise."""
     if not isinstance(outcome, Report) or outcome.parts or outcome.diagnosis:
         return None
     alarms = [finding for finding in outcome.findings if _alarms(finding)]
@@ -70,7 +70,10 @@ def is_all_explained(outcome: Report | Unaudited) -> bool:
 
 
 def as_sentence(text: str) -> str:
-    """Return a text with a full stop; a first word that is not a name gets a capital."""
+    """Return a text as a sentence: with a full stop, and with a capital if a word comes first.
+
+    A name at the start is not changed.
+    """
     first = text.partition(" ")[0]
     is_word = first.isalpha() and first.islower()
     return f"{text[:1].upper() if is_word else text[:1]}{text[1:]}."
@@ -219,7 +222,10 @@ def account(outcome: Report | Unaudited) -> str:
 
 
 def _term(kind: str, explains: int) -> str:
-    """Return a finding kind's term of the sum; only wrong shapes, which may add, need a sign."""
+    """Return the term of a finding kind in the sum.
+
+    Only wrong shapes need a sign, because they may increase or decrease the sum.
+    """
     if kind == Mismatched.kind:
         return f"{explains:+,} {kind}"
     return f"{abs(explains):,} {'behind ' if kind.startswith('bad-') else ''}{kind}"
@@ -233,7 +239,7 @@ _FROM_HUB = frozenset({"hub", "cache", "bundled"})  # sources whose models have 
 
 
 def address(outcome: Report | Unaudited, file: str | None = None) -> str | None:
-    """Return the Hub's address of the audited commit or of its `file`; None without a Hub id."""
+    """Return the Hub URL of the audited commit, or of its `file`; None without a Hub id."""
     if outcome.model is None or outcome.source not in _FROM_HUB:
         return None
     place = f"{_HUB}/{quote(outcome.model, safe='/')}"

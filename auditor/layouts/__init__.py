@@ -91,8 +91,8 @@ def unpack_tensors(
 
     The declared layout unpacks them; its method must be known. If no layout is declared, or the
     tensors lack the declared layout's marks (dtypes, endings of names), the layout whose marks they
-    have unpacks them and reports the contradiction. If MLX wrote the files, `of_mlx` returns shapes
-    by the names on disk: MLX renames and transposes plain tensors too.
+    have unpacks them and reports the contradiction. If MLX wrote the files, `of_mlx` returns
+    the shape for a name on disk: MLX renames and transposes plain tensors too.
     """
     if declared is None and not _looks_packed(tensors):
         return PLAIN if of_mlx is None else _renamed_by_mlx(tensors, of_mlx)

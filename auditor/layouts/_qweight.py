@@ -70,7 +70,10 @@ def _gemm(linear: PackedLinear) -> dict[str, WrittenTensor]:
 
 
 def _marlin(linear: PackedLinear) -> dict[str, WrittenTensor]:
-    """Return Marlin's tensors: a row of words packs 16 inputs; zero points, g_idx may be empty."""
+    """Return Marlin's tensors: a row of words packs 16 inputs.
+
+    Zero points and g_idx may be empty.
+    """
     word, tiles = (f"I{linear.word}",), linear.outputs * _TILE * linear.bits // linear.word
     empty: tuple[Shape, ...] = ((0,),)
     return {
@@ -92,7 +95,10 @@ def _gemv(linear: PackedLinear) -> dict[str, WrittenTensor]:
 
 
 def _gemv_fast(linear: PackedLinear) -> dict[str, WrittenTensor]:
-    """Return the tensors of gemv_fast: four outputs a row, four numbers an I16, float zeros."""
+    """Return the tensors of gemv_fast: a row packs four outputs, an I16 four numbers.
+
+    Zero points are floats.
+    """
     padded = WrittenTensor((_padded_words(linear) * _PER_WORD, linear.outputs), FLOATS)
     qweight = WrittenTensor((linear.outputs // 4, linear.inputs), ("I16",))
     return {"qweight": qweight, "scales": padded, "qzeros": padded}
@@ -123,7 +129,10 @@ _TENSORS: Mapping[str, Callable[[PackedLinear], dict[str, WrittenTensor]]] = {
 def packing_of_shapes(
     form: str, parts: Members, bits: int, group: int | None, expected: Shape | None
 ) -> Packing:
-    """Return the packing of a module in this form; `group` None is computed from the scales."""
+    """Return the packing that a module's shapes show in this form.
+
+    If `group` is None, it is computed from the number of groups; in the gemv forms it is 128.
+    """
     rows, columns = parts["qweight"].shape or (0, 0)
     word = DTYPE_BITS[parts["qweight"].dtype or "I32"]
     scales, zeros = _matrix(parts, "scales"), _matrix(parts, "qzeros")
@@ -149,7 +158,10 @@ def packing_of_shapes(
 def packing_of_config(
     form: str, shape: Shape, bits: int | None, group: int | None, word: int = 32
 ) -> Packing | None:
-    """Return the packing by the config; None without bits or group, or if it is not a matrix."""
+    """Return the packing that a config's bits and group imply for a weight of this shape.
+
+    Return None if bits or group is None, or if the weight is not a matrix or is empty.
+    """
     if len(shape) != 2 or 0 in shape or bits is None or group is None:  # noqa: PLR2004 - a matrix
         return None
     return _packing(form, (shape[0], shape[1]), bits, group, word, 0)
@@ -191,7 +203,10 @@ def _inputs(parts: Members, bits: int, word: int, expected: Shape | None) -> int
 
 
 def readings_of_matrix(readings: Readings[Settings]) -> Readings[Settings]:
-    """Return `readings`, preceded by a check: it returns a text if qweight is not a matrix."""
+    """Return a function that calls `readings` if qweight is a matrix.
+
+    Otherwise the function returns a phrase that says what qweight must be.
+    """
 
     def by_shapes(
         parts: Members, settings: Settings, expected: Shape | None
@@ -219,7 +234,7 @@ def any_qweight(
     """Return a function that checks whether any module stores a qweight in one of the forms.
 
     Modules without headers count only if no module has all headers. `gemm` are the possible bits
-    of the form GEMM; `g_idx` is whether a module may store a g_idx.
+    of the form GEMM; `g_idx` tells whether a module may store a g_idx.
     """
 
     def is_packed(parts: Members) -> bool:
@@ -270,7 +285,10 @@ def qweight_form(parts: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | 
 
 
 def title_of(name: str, packings: Iterable[Packing], group: object = None) -> str:
-    """Return the name with the settings that all modules share; a group of -1 means all inputs."""
+    """Return the name with the bits and group sizes of all modules.
+
+    A group of -1 means all inputs.
+    """
     known_packings = list(packings)
     if not known_packings:
         return name
@@ -281,5 +299,5 @@ def title_of(name: str, packings: Iterable[Packing], group: object = None) -> st
 
 
 def title_with_forms(name: str, packings: Collection[Packing]) -> str:
-    """Return the name with the forms of all modules and the settings that the modules share."""
+    """Return the name with the forms, the bits and the group sizes of all modules."""
     return title_of(" ".join((name, *sorted({one.form for one in packings}))), packings)

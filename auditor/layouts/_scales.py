@@ -21,7 +21,7 @@ _BLOCK = 128  # sides of a block of fp8 if the config does not declare them
 
 
 class Grain(NamedTuple):
-    """The part of a weight to which one scale applies, by axis; None is the complete axis."""
+    """The numbers of outputs and inputs that share one scale; None stands for all of them."""
 
     outputs: int | None
     inputs: int | None
@@ -74,7 +74,7 @@ def scales_fit(weight: Shape, grain: Grain, scales: Shape) -> bool:
 
 @lru_cache(maxsize=4096)
 def scales_misfit(what: str, weight: Shape, grain: Grain, scales: Shape) -> str | None:
-    """Return a sentence with the arithmetic for scales that do not fit; None if they fit."""
+    """Return a phrase with the stored and the expected shape of scales; None if they fit."""
     if scales_fit(weight, grain, scales):
         return None
     need = (1,) if len(weight) < _MATRIX else scales_shape(weight, grain)

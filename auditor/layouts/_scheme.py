@@ -92,7 +92,7 @@ def report_contradictions(  # noqa: PLR0913 - the stored tensors, the declaratio
 
     `modules` are the names of the packed modules, `weights` their packed tensors. A plain module
     is reported if similar modules are packed, or if the config names it. `loads` describes what
-    loading looks for in a plain module; `by_name` is whether tensors without a header count.
+    loading looks for in a plain module; `by_name` tells whether tensors without a header count.
     """
     if scheme is None:
         return
@@ -126,7 +126,7 @@ def plain_among_packed(
     whole_layers: bool = False,
     every_linear: bool = False,
 ) -> Mapping[str, StoredTensor]:
-    """Return the plain weight matrices of modules similar to packed modules, by module.
+    """Map each plain module that is similar to a packed module to its weight matrix.
 
     Modules are similar if their names differ only in numbers, because one class made them, or if
     they are projections of one attention or feed-forward block. Layers after the last layer with a

@@ -149,7 +149,7 @@ def _shown(value: object) -> str:
 def read_auto_round_schemes(
     declared: Declared | None, stored: Stored, ledger: PackingLedger
 ) -> Callable[[str], AutoRoundScheme]:
-    """Return a function from the name of a module to its settings in the config."""
+    """Return a function that maps the name of a module to its settings in the config."""
     if declared is None:
         return lambda _module: AutoRoundScheme()
     return _AutoRoundSchemes(declared, stored, ledger).of
@@ -274,7 +274,7 @@ _COMPANIONS = {
 
 
 def _readings(parts: Members, scheme: AutoRoundScheme, expected: Shape | None) -> Iterator[Packing]:
-    """Yield the possible packings, one for each form and number of bits, the declared first."""
+    """Yield the possible packings, one for each form and number of bits, the declared one first."""
     for form in (GEMM, GPTQ) if scheme.form == GEMM else (GPTQ, GEMM):
         for bits in sorted(BITS, key=lambda bits: bits != scheme.bits):  # stable
             doubts = []

@@ -100,7 +100,7 @@ def _needed(_parts: Members, settings: _Settings, packing: Packing | None) -> li
 
 
 def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> Iterator[Packing]:
-    """Yield the possible packings, one for each form and number of bits, the declared first."""
+    """Yield the possible packings, one for each form and number of bits, the declared one first."""
     zeros = parts.get("qzeros")
     has_floats = zeros is not None and (zeros.dtype or "").startswith(("F", "BF"))
     first = settings.form or (GEMV_FAST if has_floats else GEMM)

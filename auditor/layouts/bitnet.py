@@ -28,7 +28,7 @@ _OTHER_LAYOUTS = frozenset({"input_scale", "weight_scale_2", "weight_zero_point"
 
 
 def _is_bitnet(parts: Members) -> bool:
-    """Whether a module stores U8 or float weights with one weight_scale and no other companion."""
+    """Whether a module has U8 or float weights, one weight_scale and no tensor of other layouts."""
     weight, scale = parts.get("weight"), parts.get("weight_scale")
     return (
         weight is not None
@@ -41,7 +41,10 @@ def _is_bitnet(parts: Members) -> bool:
 
 
 def _settings(declared: Declared | None, _ledger: PackingLedger) -> str:
-    """Return the config's linear_class; autobitlinear may store weights as floats."""
+    """Return the config's linear_class, by default bitlinear.
+
+    With autobitlinear, weights may be stored as floats.
+    """
     return str(declared.settings.get("linear_class", "bitlinear")) if declared else "bitlinear"
 
 

@@ -91,7 +91,7 @@ def _recognises(stored: Stored) -> bool:
 
 
 def _bundles(stored: Stored, declared: Declared | None) -> Iterator[Bundle]:
-    """Yield weights with companions, and weights of packed dtypes if there is a declaration."""
+    """Yield weights with companions, and weights of packed dtypes if a config declares packing."""
     names: dict[str, None] = {}
     for module, members in stored.modules.items():
         weight = members.get("weight")
@@ -209,7 +209,7 @@ def _numbers(parts: Members, dtype: str, expected: Shape | None, doubts: list[st
 def _scheme(
     declared: Declared, names: Collection[str], _settings: Callable[[str], _Settings]
 ) -> Scheme:
-    """Return the scheme: the modules that loading builds packed.
+    """Return the scheme (the packed and the plain modules) that the config declares.
 
     Observed with transformers 5.24: a packed weight in a skipped module is refused, or stays
     integers; plain weights in all other modules, even an unlisted output layer, load and fail in

@@ -81,7 +81,7 @@ def keys_of(expression: Any) -> Iterator[str]:
 def evaluator(expression: Any) -> Evaluator:
     """Return a function that evaluates the expression; raise CheckpointError for bad syntax.
 
-    The function raises Outside with the first key of the expression if it has no value.
+    The function raises Outside with the expression's first key if the expression has no value.
     """
     return _evaluator(json.dumps(expression))
 

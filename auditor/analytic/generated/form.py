@@ -1,4 +1,4 @@
-"""A generated form: data that lists the tensors of one class from a config as it is written."""
+"""A generated form: data from which a config's tensors of one class are listed."""
 
 from collections.abc import Iterator, Mapping
 from math import prod
@@ -26,7 +26,7 @@ _DEEPEST = 4  # levels of nested configs
 
 
 class Row(Struct, frozen=True, array_like=True):
-    """The tensors of one name template, whose `*` are indices of loops."""
+    """The tensors whose names fit one template; each `*` in it is the index of a loop."""
 
     template: str
     levels: tuple[tuple[Any, Any], ...]  # per loop: its bound, and a test of each index
@@ -37,7 +37,7 @@ class Row(Struct, frozen=True, array_like=True):
 
 
 class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The rows of a class, and the keys and values that it covers."""
+    """The tensors of one class as rows, with the config keys and values that the form covers."""
 
     target: str
     model_type: str
@@ -59,7 +59,10 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     loadings: tuple[tuple[Any, Any], ...] = ()  # loading rules, and the test of when they apply
 
     def values(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the form's keys as the library's config class completes them."""
+        """Return the values of the form's keys, completed as by the library's config class.
+
+        Raise Outside for a key or a value that the form does not cover.
+        """
         own = config.get(self.base_key) if self.base_key else None
         config = own if isinstance(own, Mapping) else config
         if config.get("model_type") not in (self.model_type, None):
@@ -186,7 +189,7 @@ def _filled(template: str, index: tuple[int, ...]) -> str:
 
 
 def _in_order(tensors: Mapping[str, ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
-    """Order tensors by module, in the order of the rows, numbers ascending; tied ones last."""
+    """Sort tensors by module in the order of the rows, then by number; tied tensors come last."""
     ranks: dict[str, int] = {}
     keys: dict[str, tuple[int, ...]] = {}
     for name in tensors:

@@ -179,7 +179,7 @@ def _scales(
 
 
 def _check(parts: Members, shape: Shape, scheme: CompressedScheme, ledger: PackingLedger) -> None:
-    """Check all tensors of a weight of this shape except its scales."""
+    """Check all companion tensors of a weight of this shape, except its weight_scale."""
     scale, zeros = parts.get("weight_scale"), parts.get("weight_zero_point")
     if zeros is not None and scale is not None and scale.shape is not None:
         packs.check_zeros(zeros, scale.shape, scheme, ledger)
@@ -235,7 +235,10 @@ def _note_activations(parts: Members, ledger: PackingLedger) -> None:
 
 
 def _loose(parts: Members, ledger: PackingLedger) -> None:
-    """Record a module's quantization data, and report data that belongs to a packed weight."""
+    """Record the quantization data of a module without a packed weight.
+
+    Report the data that only a packed weight can have.
+    """
     _note_activations(parts, ledger)
     lost = [parts[key] for key in sorted((_OWN | {"bitmask"}) & parts.keys())]
     if not lost:
@@ -272,7 +275,10 @@ def _check_format(parts: Members, scheme: CompressedScheme, ledger: PackingLedge
 
 
 def _unscaled(stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger) -> None:
-    """Report weights of 8 bits without scales, if other weights have scales."""
+    """Record 8-bit weights that the config quantizes but that have no scales; report the lack.
+
+    Do nothing if the checkpoint has no other packed weights.
+    """
     if not ledger.tensors:
         return
     for module, parts in stored.modules.items():

@@ -54,14 +54,14 @@ class PackedWeight(NamedTuple):
 
 
 def companion_kinds(form: str) -> Mapping[str, str]:
-    """Return the companion tensors that a weight of a format may have -> their descriptions."""
+    """Map the companion tensors that a weight of a format may have to their descriptions."""
     if form == "marlin-24":
         return {**BESIDE, **_BESIDE_MARLIN}
     return {**BESIDE, **_BESIDE_SPARSE} if form.startswith("sparse") else BESIDE
 
 
 def fixed_grain(form: str) -> Grain | None:
-    """Return the grain (part of a weight per scale) that a format fixes; None if it fixes none."""
+    """Return the grain (part of a weight with one scale) that a format fixes, else None."""
     if form in _FLOATS:
         return group_grain(_FLOATS[form][1])
     return _BYTE_SCALES if form == "mxfp8-quantized" else None
@@ -123,7 +123,7 @@ def packed_format(parts: Members, scheme: CompressedScheme) -> str | None:
 
 
 def _ratio(packed: StoredTensor, scale: StoredTensor | None) -> float:
-    """Return how many bytes of packed numbers share a scale."""
+    """Return how many packed elements share a scale; 0 if there is no scale."""
     return (packed.elements or 0) / (scale.elements or 1) if scale else 0
 
 
@@ -221,7 +221,10 @@ def _marlin(
     model: Shape | None,
     ledger: PackingLedger,
 ) -> tuple[Shape, int]:
-    """Return shape and bits for weight_packed (in / 32, out * b / 2), in tiles of 16 inputs."""
+    """Return the shape and the bits of a weight packed as (in / 32, out * b / 2).
+
+    A row packs a tile of 16 stored inputs. Report tensors whose shapes do not fit.
+    """
     tiles, words = (packed.shape or (0, 0))[-2:]
     fitting_bits = [bits for bits in _BITS if model and model[0] * bits == 2 * words]
     bits = scheme.bits or (fitting_bits or _BITS)[0]

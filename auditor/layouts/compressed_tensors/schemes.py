@@ -105,7 +105,10 @@ def _expressed(targets: frozenset[str], modules: Iterable[str]) -> frozenset[str
 def _default(
     schemes: list[tuple[frozenset[str], CompressedScheme]], *, certain: bool
 ) -> CompressedScheme | None:
-    """Return the scheme of targets that may be classes; an empty scheme if several may apply."""
+    """Return the scheme of targets that may be classes; None if no target may be one.
+
+    Return an empty scheme if the config does not determine one.
+    """
     classes = [
         scheme
         for targets, scheme in schemes

@@ -58,7 +58,10 @@ def _eight_bit_form(parts: Members, scheme: CompressedScheme) -> str | None:
 def _written(
     form: str, scheme: CompressedScheme, shape: Shape, grain: Grain
 ) -> Mapping[str, WrittenTensor]:
-    """Return the tensors of a weight (..., out, in) and its scales, by the last part of a name."""
+    """Map last parts of names to the tensors of a weight (..., out, in) and its companions.
+
+    Return {} for formats without expected tensors.
+    """
     scales = (1,) if grain == TENSOR else scales_shape(shape, grain)
     companions = {**_ACTIVATIONS, **_CACHE, "weight_g_idx": WrittenTensor(shape[-1:], ("I32",))}
     if form == "pack-quantized":
@@ -83,7 +86,7 @@ def _written(
 def _words(bits: int, shape: Shape, scales: Shape) -> Mapping[str, WrittenTensor]:
     """Return the expected weight_packed, scales, weight_shape and zero points.
 
-    Older versions use more words if b does not divide 32.
+    Older versions use more words if `bits` does not divide 32.
     """
     *rows, inputs = shape
     own: dict[str, WrittenTensor] = {
