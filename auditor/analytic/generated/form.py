@@ -95,6 +95,8 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
         for name, value in config.items():
             key = path + name
             if name in ("id2label", "num_labels") and value is not None:
+                if name == "id2label" and not isinstance(value, Mapping):
+                    raise Outside(key)
                 if path + "num_labels" in self.defaults:
                     yield path + "num_labels", value if name == "num_labels" else len(value)
                 elif path + "num_labels" not in self.free:

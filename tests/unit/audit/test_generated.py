@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from auditor import explain
 from auditor.analytic import Config, generated
@@ -42,3 +44,22 @@ def test_explain_reports_the_generated_form(tmp_path):
     outcome = explain(str(tmp_path))
     form = generated.expect(Config(values=MODEL), "DebertaForMaskedLM")
     assert (outcome.expected.by, outcome.expected.parameters) == ("generated", form.parameters)
+
+
+KEYS = ("hidden_size", "id2label", "num_labels", "hidden_act", "vision_config", "layers", "x")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 2**63) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner),
+    max_leaves=6,
+)
+
+
+@given(st.data())
+def test_any_config_gets_an_answer_or_a_reason(data):
+    model_type = data.draw(st.sampled_from(sorted(generated.index().types)))
+    target = data.draw(st.sampled_from(generated.siblings(model_type)))
+    form = generated.forms(model_type)[target]
+    keys = st.sampled_from(sorted({*KEYS, *form.defaults, *form.free, *form.guards}))
+    values = data.draw(st.dictionaries(keys, VALUES, max_size=3))
+    config = Config(values={**values, "model_type": model_type, "architectures": [target]})
+    assert isinstance(expectation_of(config, None), Implied | NotImplied)
