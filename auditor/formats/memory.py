@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from auditor.formats.json_values import json_text
 from auditor.formats.tables import ByteCount, Heading, SimpleTable, styled_rows
-from auditor.formats.text import StyledLine, columns, lines_text, styled, wrapped
+from auditor.formats.text import StyledLine, columns, counted, lines_text, styled, wrapped
 from auditor.report import KVCache, ModuleRow, Observed, Report, Unaudited
 from auditor.tensors import DTYPE_BITS, FOUR_BIT
 
@@ -303,7 +303,7 @@ def _kept(needs: tuple[LoadingNeed, ...], use: Use) -> SimpleTable:
         rows["DynamicCache of transformers", need.cache_dtype] = need.cache
         rows["StaticCache of transformers", need.cache_dtype] = need.static_cache
         rows[f"vLLM, blocks of {BLOCK} tokens", need.cache_dtype] = need.paged_cache
-    title = f"{use.context or 0:,} tokens x {use.batch} sequence(s)"
+    title = f"{use.context or 0:,} tokens x {counted(use.batch, 'sequence')}"
     cells = tuple(
         (name, dtype, "not known" if size is None else size, size and ByteCount(size))
         for (name, dtype), size in rows.items()

@@ -110,7 +110,7 @@ def test_a_cache_is_shown_layer_by_layer_where_they_differ_and_for_a_context():
     [found] = loading_needs(outcome, Use(dtypes=("BF16",), context=10, batch=2))
     assert found.cache == 736
     assert (found.static_cache, found.paged_cache) == (768, None)
-    assert "10 tokens x 2 sequence(s)" in lines
+    assert "10 tokens x 2 sequences" in lines
 
 
 def test_states_in_f32_take_four_bytes_whatever_the_dtype_of_the_cache():
