@@ -1,4 +1,4 @@
-"""What config.json declares about a checkpoint; for GGUF see `gguf_declaration`."""
+"""The declarations of config.json about a checkpoint; for GGUF see `gguf_declaration`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
