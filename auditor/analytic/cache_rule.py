@@ -149,7 +149,10 @@ def _cached_elements(shapes: Mapping[str, tuple[int, ...]], model_type: str, rea
 def _states(
     shapes: Mapping[str, tuple[int, ...]], model_type: str, read: Read
 ) -> tuple[int, int] | tuple[()]:
-    """Return the elements of a block's states: in the cache's dtype, and in F32; () if none."""
+    """Return two numbers of elements of a block's states: in the cache's dtype, and in F32.
+
+    Return () if the block has no states.
+    """
     convolution = next((shapes[name] for name in _STATES if name in shapes), None)
     if convolution is None:
         return ()

@@ -84,7 +84,8 @@ _V = TypeVar("_V")
 class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The values of one config.json.
 
-    A method that reads a value raises CheckpointError with the key and the value.
+    A method that reads a value raises CheckpointError, which names the key, if the value is invalid
+    or is missing without a default.
 
     The config and the calling code may use the config class's own keys or synonyms of them
     (`n_embd` or `hidden_size`). Values are as strict as in transformers 5: 768 is a size; "768",
@@ -210,7 +211,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return None if type(value) is int and value < 1 else self.dim(key)
 
     def dims(self, key: str, *, most: int | None = None) -> tuple[Dim, ...]:
-        """Return a list's sizes, at most `most`, each with its own symbol: `hidden_sizes[0]`."""
+        """Return up to `most` sizes of a list, each with its own symbol: `hidden_sizes[0]`."""
         entry = self._find(key)
         sizes = (self._integer(entry._replace(value=item)) for item in _items(entry)[:most])
         return tuple(

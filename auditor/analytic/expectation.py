@@ -257,7 +257,7 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
     by: Literal["oracle", "generated"] = "oracle",
 ) -> Expectation:
     """Return an expectation of these tensors, with the number of parameters of each module."""
-    counts = _by_module(tensors)
+    counts = parameters_by_module(tensors)
     modules = {prefix: ModuleFormula(count, str(count)) for prefix, count in counts.items()}
     return Expectation(
         target=target,
@@ -273,7 +273,7 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
     )
 
 
-def _by_module(tensors: tuple[ExpectedTensor, ...]) -> dict[str, int]:
+def parameters_by_module(tensors: Iterable[ExpectedTensor]) -> dict[str, int]:
     """Count the parameters below each prefix with required tensors; "" is the complete model."""
     counts: defaultdict[str, int] = defaultdict(int, {"": 0})
     for tensor in tensors:

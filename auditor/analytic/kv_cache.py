@@ -62,7 +62,7 @@ class KVCache(Struct, frozen=True, kw_only=True):
         return self.cross * (self.frames or 0)
 
     def elements(self, tokens: int, *, static: bool = False) -> int:
-        """Return the number of elements after `tokens` tokens, except those of states in F32."""
+        """Return the number of cached elements for `tokens` tokens, without the states in F32."""
         kept = sum(
             layer.elements * layer.tokens(tokens, static=static) + layer.states
             for layer in self.layers

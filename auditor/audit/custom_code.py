@@ -1,7 +1,7 @@
 """Models whose class is the repository's own code, which is never run.
 
 transformers has a class for the model type, and the repository's class may be a copy of it or a
-different class with its name. The names of the tensors show which, compared without their numbers:
+different class with its name. The tensor names, compared without their numbers, show which it is:
 no BERT of transformers has a tensor `encoder.layer.#.attention.self.Wqkv.weight`. If the names fit,
 the stored tensors are compared with transformers' class.
 """

@@ -92,7 +92,7 @@ def explanations(
 
 
 def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Slip, ...]]:
-    """Choose the explanations to show; explanations with new kinds of slips come first."""
+    """Choose the explanations to show, preferring different kinds of slips; keep their order."""
     first: dict[tuple[str, ...], tuple[Slip, ...]] = {}
     for slips in ranked:
         first.setdefault(tuple(slip.slip for slip in slips), slips)

@@ -123,7 +123,7 @@ _MOST_TERMS = 8  # terms of a sum: each may have two readings, and all combinati
 def readings(name: str, cells: Cells, prefix: str) -> tuple[PartReading, ...]:
     """Return the readings of a part's name, the likeliest first; () if no part has this name.
 
-    `+` adds terms. The words of a term restrict each other: `encoder.layer.0 attention`.
+    `+` adds terms. Each further word of a term narrows it: `encoder.layer.0 attention`.
     """
     if _plain(name) == "" or _NAMES.get(_plain(name)) == "":
         return (PartReading("", cells, ()),)

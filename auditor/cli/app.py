@@ -145,7 +145,7 @@ def _module_of(command: str) -> ModuleType:
 
 
 def _listed() -> None:
-    """Do nothing: a placeholder for each command in the list that `audit --help` prints."""
+    """Represent a command in the list that `audit --help` prints; it is never called."""
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with one positional

@@ -115,7 +115,10 @@ def fix(  # noqa: PLR0913 - one parameter for each option
 
 
 def _finish_earlier(folder: Path, *, apply: bool) -> None:
-    """Finish an interrupted fix or undo of the folder, in which some files are new, others old."""
+    """Finish an interrupted fix or undo, which left some files new and others old.
+
+    Without `apply`, exit with a message if there is one.
+    """
     if not apply:
         if is_interrupted(folder):
             fail(

@@ -10,7 +10,7 @@ from auditor.errors import FixError, SourceError, UsageError
 from auditor.findings import WrongTotal
 from auditor.report import Report, Unaudited
 
-# Planning takes some audits: a second for so many tensors, or so many characters of names.
+# Limits for planning, which audits the folder several times. At the limits it takes a second.
 _MOST_TENSORS, _MOST_LETTERS = 20_000, 500_000
 
 

@@ -119,7 +119,7 @@ def is_vocabulary(name: str) -> bool:
 def planned(
     names: Iterable[str], sizes: Mapping[str, int | None], bounds: CompanionBounds | None
 ) -> Iterator[PlannedRead]:
-    """Yield the parts to read of each file, within `bounds`; None stands for a local folder."""
+    """Yield the parts of each file to read, within `bounds`, which are None for a folder."""
     budget = bounds or _FOLDER_BOUNDS
     cut_plans: list[PlannedRead] = []
     vocabularies = 0

@@ -93,7 +93,7 @@ def _unwrap(walk: "_Walk", value: object) -> tuple[object, list[str], Mapping[st
 
 
 def _note(path: list[str], siblings: Mapping[str, object], *, opened: bool) -> str:
-    """Return the sentence about the place of the state dict in the value."""
+    """Return a clause that names the keys above the state dict, and the items next to it."""
     suffix = f"; next to it are {_listed(siblings)}" if siblings else ""
     place = quoted(".".join(path))
     if opened:

@@ -238,7 +238,7 @@ class TiedWeight(OfExpected, frozen=True, kw_only=True):
 
 
 class DisputedTensor(Struct, frozen=True, kw_only=True):
-    """One tensor in the closed form and in the oracle's list; None if it is not in one of them."""
+    """A tensor as the closed form and as the oracle list it; None where a list lacks it."""
 
     name: str
     closed_form: ExpectedTensor | None

@@ -126,7 +126,7 @@ def write_all(file: int, content: bytes) -> None:
 def _copy(source: int, target: int, start: int, to: int, length: int) -> None:
     """Copy `length` bytes from the offset `start` in one file to the offset `to` in another.
 
-    The first part ends at the end of a block, so that the rest begins at a block.
+    First copy up to the next block boundary of the source, then the rest.
     """
     copy = _by_kernel if hasattr(os, "copy_file_range") else _by_reading
     first = min(-start % BLOCK, length)

@@ -37,7 +37,7 @@ class Heading(str):
 
 
 class Status(str):
-    """The status of a module; the status of a fault has a colour."""
+    """A cell with the status of a module; a status that means a fault is printed in colour."""
 
     __slots__ = ()
 

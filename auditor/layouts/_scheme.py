@@ -194,8 +194,8 @@ def _layer(module: str) -> str:
 def unlisted(listed: frozenset[str]) -> Callable[[Collection[str]], list[str]]:
     """Return a function that selects the modules which no entry of a skip list can match.
 
-    An entry can match a module if the module's name contains the entry, or contains the entry's
-    end from its first number on. A list that is too long to be matched can match any module.
+    An entry can match a module if the module's name contains the entry, or contains the part
+    of the entry that begins at its first number. If comparing takes too long, select no module.
     """
 
     def keep(names: Collection[str]) -> list[str]:

@@ -342,7 +342,7 @@ def _of_activations(tensor: StoredTensor, implied: Implied) -> dict[str, Written
 
 
 def _shape_of(name: str, implied: Implied) -> Shape | None:
-    """Return the architecture's shape under a name, also of stacked experts; None if unknown."""
+    """Return the expected shape of a tensor, which may be stacked experts; None if unknown."""
     experts = stacked_experts(name, implied)
     return experts.shape if experts else implied(name)
 

@@ -12,9 +12,9 @@ LOW_HALF = 0xFFFF  # bits of a float32 that are zero if a bfloat16 has the same 
 
 
 class Moments(Struct):
-    """Sums of finite numbers, from which the sums of two runs together can be computed.
+    """The count, mean, squared differences and extremes of finite numbers.
 
-    The formulas are by Chan, Golub and LeVeque.
+    `add` merges those of two sets of numbers, with the formulas of Chan, Golub and LeVeque.
     """
 
     count: int = 0

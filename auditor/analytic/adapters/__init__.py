@@ -4,7 +4,7 @@ Names are those of the adapter's file: `base_model.model.`, the module's path in
 adapter's own tensor, `.lora_A.weight`.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -36,9 +36,9 @@ from auditor.analytic.expectation import (
     Expectation,
     ExpectedTensor,
     ModuleFormula,
-    Role,
     Symbol,
     Written,
+    parameters_by_module,
 )
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
@@ -131,7 +131,8 @@ def expect_adapter(
     tensors = tuple(each._replace(name=name) for name, each in by_name.items())
     if len(tensors) > MAX_TENSORS:
         raise CheckpointError(f"the settings imply {len(tensors):,} tensors; that is too many")
-    modules = _modules(tensors)
+    counts = parameters_by_module(tensors)
+    modules = {prefix: ModuleFormula(count, str(count)) for prefix, count in counts.items()}
     total = modules[""].parameters
     text, legend = _formula(parts, total)
     modules[""] = ModuleFormula(total, text)
@@ -192,17 +193,3 @@ def _formula(parts: _Parts, total: int) -> tuple[str, tuple[Symbol, ...]]:
     legend = (Symbol(letter="r", key="r", value=parts.rank, default=False),)
     formula = f"{text} + {others}" if others else text
     return formula, legend if "r" in text else ()
-
-
-def _modules(tensors: Iterable[ExpectedTensor]) -> dict[str, ModuleFormula]:
-    """Return each module's number of parameters by prefix; "" is the complete adapter."""
-    counts: dict[str, int] = {"": 0}
-    for tensor in tensors:
-        if tensor.role.optional:
-            continue
-        count = tensor.elements if tensor.role is Role.PARAMETER else 0
-        steps = tensor.name.split(".")[:-1]
-        for length in range(len(steps) + 1):
-            prefix = ".".join(steps[:length])
-            counts[prefix] = counts.get(prefix, 0) + count
-    return {key: ModuleFormula(n, str(n)) for key, n in counts.items()}

@@ -28,7 +28,7 @@ GPT_OSS = Family(
 
 
 def sparse_mlp(c: Config) -> Module:
-    """Return experts fused in tensors (E, in, out), in which gates and ups alternate."""
+    """Return the router and the fused experts (E, in, out); gate and up columns alternate."""
     D, F, E = c.dim("hidden_size"), c.dim("intermediate_size"), c.dim("num_local_experts")
     experts = module(
         gate_up_proj=Param((E, D, 2 * F)),

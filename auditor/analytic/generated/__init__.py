@@ -24,19 +24,6 @@ from auditor.analytic.loading import Loading
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 
-__all__ = [
-    "auto_class",
-    "base_class",
-    "current",
-    "current_type",
-    "expect",
-    "inside",
-    "sibling",
-    "siblings",
-    "types",
-    "unknown",
-]
-
 unknown = "neither a closed form nor a generated form is known for"
 _FILES = Path(__file__).parents[2] / "data" / "generated"
 _MODEL_TYPE = re.compile(r"[\w-]{1,64}", re.ASCII)

@@ -59,7 +59,10 @@ def _lists(case: Case, depth: int) -> Iterator[_Layers]:
 
 
 def _undoings(case: Case, lists: tuple[_Layers, ...], depth: int) -> Iterator[Undoing]:
-    """Yield undoings that renumber the lists, then undoings that also correct a count."""
+    """Yield undoings that renumber the lists, if each has unexpected numbers; then with a count.
+
+    A count is corrected if all lists with a wrong count agree on the expected and stored counts.
+    """
     renames = _renames(case, lists, depth)
     if all(one.beyond for one in lists):
         yield _undoing(case, lists, renames)
@@ -86,7 +89,10 @@ def _counting(case: Case, expected: int, word: str) -> list[str]:
 def _shortened(
     case: Case, key: str, stored: tuple[int, ...], expected: int
 ) -> Mapping[str, object]:
-    """Return the config's per-layer lists without the entries of layers that are not stored."""
+    """Return the config's per-layer lists without the entries of layers that are not stored.
+
+    Keys that select stages of a backbone are set to None.
+    """
     path, dot, _ = key.rpartition(".")
     values = value_at(case.config, path) if path else case.config
     lists = {

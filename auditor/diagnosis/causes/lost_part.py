@@ -32,7 +32,7 @@ _DEEPEST = 3  # the most segments in the absent part's name
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the checkpoint with the missing tensors, if they are complete parts or layers."""
+    """Yield the checkpoint with the missing tensors added, if they are complete parts or layers."""
     kinds = {finding.kind for finding in case.alarms}
     if "missing" not in kinds or "unexpected" in kinds or _is_of_another_width(case):
         return
@@ -117,7 +117,11 @@ def _spellings(case: Case) -> Iterator[str]:
 
 
 def absent_parts(missing: Iterable[str], stored: Iterable[str]) -> dict[str, int]:
-    """Return {outermost module without any stored tensor: its number of tensors}."""
+    """Return {outermost module without any stored tensor: its number of missing tensors}.
+
+    Return {} if a missing tensor is in no such module, or if its module is nested too deeply or is
+    a numbered layer.
+    """
     stored_modules: set[str] = set()
     for name in stored:
         parts = name.split(".")
@@ -151,7 +155,10 @@ def with_missing(case: Case) -> Snapshot:
 
 
 def _index_with(index: TextFile | None, missing: list[ExpectedTensor]) -> TextFile | None:
-    """Return the index with the missing names added, and without its total size, now wrong."""
+    """Return the index with the missing names added and its metadata emptied.
+
+    An index that cannot be read is returned unchanged.
+    """
     if index is None:
         return None
     try:

@@ -123,7 +123,7 @@ def _of_same_type(case: Case, fit: "_Fit") -> Undoing:
 
 
 class _Fit(NamedTuple):
-    """A class with which no tensor differs, and the config for it."""
+    """A class whose expected tensors all match the stored ones, and the config for it."""
 
     likeness: _Likeness
     base: Snapshot
@@ -131,7 +131,7 @@ class _Fit(NamedTuple):
 
 
 def _fitting(case: Case) -> Iterator[_Fit]:
-    """Yield, for each type that fits, a class with which no tensor differs, most similar first."""
+    """Yield a class for each model type whose expected tensors match; the most similar first."""
     trials = Trials(case.holdings, None)
     tried: dict[str, int] = {}
     fits: set[str] = set()

@@ -17,7 +17,10 @@ _Nested = dict[str, Any]  # part of a name -> the parts that may follow, or the 
 
 
 def tree_of_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any]) -> ClassTree:
-    """Return the tree of these tensors; a length that may be a config key becomes its symbol."""
+    """Return the tree of these tensors.
+
+    A length that equals the value of exactly one config key is written as the symbol of that key.
+    """
     nested: _Nested = {}
     for name, shape in shapes.items():
         *folders, last = name.split(".")

@@ -9,18 +9,14 @@ each layer.
 
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
-from math import gcd
 from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
 from auditor.analytic.config_classes import words_of_any_class
-from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import NULL, value_at
 from auditor.diagnosis.solving.candidates import (
-    GROUPS,
     WIDTHS,
     KeyChange,
     flags,
@@ -37,11 +33,11 @@ from auditor.diagnosis.solving.keys import (
     beside,
     changed,
     every_key,
-    indexed,
     key_at,
     stated_keys,
 )
 from auditor.diagnosis.solving.layer_lists import fitted, layer_lists, resized
+from auditor.diagnosis.solving.plain_lengths import heads_of_the_same_width, plain_values
 from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
 from auditor.errors import CheckpointError
 
@@ -61,7 +57,6 @@ _MOST_CHOSEN = 16  # the most flags and words that are tried, each followed by p
 _MOST_PLAIN = 3  # the most times that plain lengths are applied after one flag or word
 _MOST_NAMES = 20_000  # stored names up to which layers are compared one by one
 _PROBES = (1, 2, 8, 64)
-_HEAD_DIM = "head_dim"
 _WORD = "?"  # a word that no key has as its value
 _WORDS = re.compile(r"[A-Za-z_][\w.]*\w")  # words of a sentence that may be paths of keys
 _QUOTED = re.compile(r'"([^"?]+)"|\'([^\'?]+)\'')
@@ -198,7 +193,7 @@ class _Search:
                 changes[path] = value
         if not changes:
             return None
-        heads = dict(_heads_of_the_same_width(config, changes))
+        heads = dict(heads_of_the_same_width(config, changes))
         lists = dict(resized(config, changes))
         found = (
             self._with({**now.values, **changes, **more})
@@ -438,74 +433,3 @@ class _Search:
 
 
 NOTHING = TreeComparison(1, 0, {}, frozenset(), frozenset(), frozenset())
-
-
-def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str, tuple[Any, int]]:
-    """Return the keys that plain lengths give: path -> (value, number of tensors that give it).
-
-    If lengths give several values of a key, the value that most tensors give is returned.
-    """
-    votes: dict[tuple[str, int | None], Counter[int]] = {}
-    for equation, number in remains.equations.items():
-        for symbol in equation.size.symbols:
-            if equation.size == dim(symbol) and equation.wanted:
-                place = indexed(symbol.key)
-                path = key_at(config, place[0] if place else symbol.key, symbol.value).path
-                into = votes.setdefault((path, place[1] if place else None), Counter())
-                into[equation.wanted] += number
-    found: dict[str, tuple[Any, int]] = {}
-    for (path, index), wanted in votes.items():
-        [(value, number)] = wanted.most_common(1)
-        if index is None:
-            found[path] = value, number
-            continue
-        items, before = found.get(path, (value_at(config, path), 0))
-        if isinstance(items, list) and index < len(items):
-            found[path] = [*items[:index], value, *items[index + 1 :]], before + number
-    return {path: one for path, one in found.items() if one[0] != value_at(config, path)}
-
-
-def _heads_of_the_same_width(
-    config: Mapping[str, Any], changes: Mapping[str, Any]
-) -> Iterator[tuple[str, int]]:
-    """Yield (path, number of heads) for each changed width, so that heads keep their width.
-
-    Shapes do not determine the number if no head_dim is declared. Most models of one type have
-    heads of one width, and the config needs some number that divides the new width.
-    """
-    keys = every_key(config)
-    for path, width in changes.items():
-        within, _, name = path.rpartition(".")
-        declared = value_at(config, path)
-        if name not in WIDTHS or type(declared) is not int or type(width) is not int:
-            continue
-        if _has_fixed_heads(config, path):
-            continue
-        for key in beside(keys, within):
-            heads = key.value
-            name = key.path.rpartition(".")[2]
-            if not is_heads(name) or type(heads) is not int or not heads or key.path in changes:
-                continue
-            share = declared // heads
-            if name in GROUPS:
-                continue
-            if not declared % heads and share and not width % share:
-                yield key.path, width // share
-            elif width % heads:
-                yield key.path, gcd(width, heads)
-
-
-def _has_fixed_heads(config: Mapping[str, Any], path: str) -> bool:
-    """Whether the config object of that key has a head_dim that does not follow from a width."""
-    within = path.rpartition(".")[0]
-    dot = f"{within}." if within else ""
-    doubled = {
-        f"{dot}{name}": 2 * width
-        for name in WIDTHS
-        if type(width := value_at(config, f"{dot}{name}")) is int
-    }
-    declared, probed = (
-        {key.path: key.value for key in every_key(values)}.get(f"{dot}{_HEAD_DIM}")
-        for values in (config, changed(config, doubled))
-    )
-    return declared is not None and declared == probed

@@ -132,7 +132,10 @@ def _step(expected: ClassTree, stored: str) -> NamePath:
 
 
 def _beyond(number: int, name: str, step: NamePath) -> int:
-    """Return how many tensors of a kind have numbers beyond the end of the path's last list."""
+    """Estimate how many of `number` similar tensors are in layers beyond the expected ones.
+
+    Return half of them, rounded up, if the name has no number in the innermost list of layers.
+    """
     for place in step.lists[-1:]:
         index = number_in_list(name, place.name)
         if index is not None:

@@ -45,7 +45,7 @@ class WidthGroup(NamedTuple):
 
 
 class WidthTerm(NamedTuple):
-    """A group of tensors with the width that fits the total."""
+    """A group of tensors with its bits per element; all groups add up to the total of the index."""
 
     what: str
     elements: int
@@ -256,7 +256,7 @@ def least_sum(sizes: IndexSizes, dtype: str) -> int:
 
 
 def find_sum(sizes: IndexSizes, total: float, declared: str | None) -> Sum | None:
-    """Return the widths with which the tensors take exactly `total` bytes; None if there are none.
+    """Return bit widths for which the tensors take exactly `total` bytes; None if no widths fit.
 
     The declared dtype is tried first.
     """

@@ -24,8 +24,8 @@ def predict(
 ) -> Predicted:
     """Predict the load report of from_pretrained.
 
-    There is no report if `packed`, the method of packed weights, is given: the loader of that
-    method decides.
+    There is no report if `packed`, the method of packed weights, is given: the report depends
+    on the loader of that method.
     """
     if not expectation.loading.reports:
         return Predicted()

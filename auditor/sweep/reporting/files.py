@@ -174,7 +174,7 @@ class Sarif:
 
 
 def _log(night: Night, previous: Night | None) -> Mapping[str, Any]:
-    """Return the SARIF log with "@" as a placeholder for its results."""
+    """Return the SARIF log with "@" where its results will be written."""
     name = f"audit sweep/{printable(night.night)}"
     run = {
         "automationDetails": {"id": name, "guid": _guid(night)},

@@ -62,7 +62,7 @@ def _subtitle(summary: Mapping[str, Any]) -> str:
 
 
 def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the texts of the tiles at the top of the page, by placeholder."""
+    """Return the texts of the tiles at the top of the page, by their names in the template."""
     states, changes, totals = summary["states"], summary["changes"], summary["totals"]
     counts = {
         **states,
