@@ -10,7 +10,7 @@ from support.libraries import needs, with_timm
 
 from auditor.analytic import Config
 from auditor.analytic.timm_table import expect_timm, expect_wrapped
-from auditor.errors import SourceError
+from auditor.errors import CheckpointError, SourceError
 from auditor.oracle.inventory import inventory
 
 pytestmark = [pytest.mark.oracle, needs("timm")]
@@ -79,7 +79,12 @@ def test_an_older_config_is_what_timm_builds(data):
         found = expect_timm(Config(values=config), architecture)
     except SourceError:
         return
-    assert {*found.tensors} == {*inventory("timm", architecture, config).tensors}
+    try:
+        built = inventory("timm", architecture, config)
+    except CheckpointError:  # timm finds how a network was pruned by its pretrained_cfg alone
+        assert architecture.endswith("_pruned")
+        return
+    assert {*found.tensors} == {*built.tensors}
 
 
 def test_the_tool_writes_the_table():
