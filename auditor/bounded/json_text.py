@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from itertools import accumulate
+from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import UNSET, DecodeError, ValidationError, convert
-from msgspec.json import decode
+from msgspec.json import Decoder, decode
 from msgspec.structs import fields
 
 from auditor.errors import CheckpointError
@@ -261,10 +262,25 @@ _TYPES = {
 _HEX, _DIGITS = re.compile(r"a string matching regex '\^\[0-9a-f]\{(\d+)}\$'"), r"\1 hex digits"
 
 
+_EXAMINING = Lock()
+
+
+@cache
+def examined(type_: type[_T]) -> type[_T]:
+    """Return a type that msgspec has examined, for use by several threads.
+
+    msgspec 0.22 examines a type when it first decodes into it. If two threads begin to do so with
+    a Struct that contains another Struct, the process can end with a segmentation fault.
+    """
+    with _EXAMINING:
+        Decoder(type_)
+    return type_
+
+
 def converted(value: object, type_: type[_T], subject: str = "it") -> _T:
     """Convert a JSON value to a msgspec type; raise CheckpointError if it does not fit the type."""
     try:
-        return convert(value, type_)
+        return convert(value, examined(type_))
     except ValidationError as error:
         raise CheckpointError(_type_fault(str(error), subject, value)) from None
 
@@ -275,7 +291,7 @@ def usable_fields(value: object, type_: type[_T]) -> _T:
     usable: dict[str, object] = {}
     for key, name, field_type in _fields(type_):  # type: ignore[arg-type]
         with suppress(ValidationError):
-            usable |= {name: convert(values[key], field_type)} if key in values else {}
+            usable |= {name: convert(values[key], examined(field_type))} if key in values else {}
     return type_(**usable)
 
 
@@ -287,7 +303,7 @@ def _fields(type_: type[Any]) -> tuple[tuple[str, str, Any], ...]:
 def decoded(content: bytes, type_: type[_T], subject: str = "it") -> _T:
     """Decode JSON into a msgspec type; values for which the type has no field take no memory."""
     try:
-        return decode(content, type=type_)
+        return decode(content, type=examined(type_))
     except ValidationError as error:
         raise CheckpointError(_type_fault(str(error), subject)) from None
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:

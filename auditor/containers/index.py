@@ -8,7 +8,7 @@ from types import MappingProxyType
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
-from auditor.bounded.json_text import Loaded, load_object
+from auditor.bounded.json_text import Loaded, examined, load_object
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
 from auditor.tensors import names_fault
@@ -88,7 +88,7 @@ def _plainly_written(file: str, content: bytes) -> Loaded | None:
     if b"\\" in content or len(content) > MAX_INDEX or quotes > _MOST_QUOTES:
         return None
     try:
-        index = decode(content, type=_PlainIndex)
+        index = decode(content, type=examined(_PlainIndex))
         metadata = bytes(index.metadata)
         totals, repeated = load_object(metadata, file)
     except (DecodeError, UnicodeDecodeError, RecursionError, CheckpointError):

@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 from msgspec import DecodeError, Meta, Struct
 from msgspec.json import decode
 
-from auditor.bounded.json_text import MAX_VALUES, bounds_fault, lfs_fault
+from auditor.bounded.json_text import MAX_VALUES, bounds_fault, examined, lfs_fault
 from auditor.containers import safetensors_json
 from auditor.containers.safetensors_json import U64_MAX
 from auditor.containers.weight_formats import format_by_magic
@@ -223,7 +223,7 @@ def _entries(content: bytes, at: int, end: int) -> Iterator[Iterable[tuple[str, 
 
 def _decode(tensors: memoryview) -> Iterable[tuple[str, _Entry]]:
     text = b"".join((b"{", tensors, b"}"))
-    entries = decode(text, type=dict[str, _Entry])
+    entries = decode(text, type=examined(dict[str, _Entry]))
     if text.count(b'"') != _ENTRY_QUOTES * len(entries):
         raise ValueError
     return entries.items()

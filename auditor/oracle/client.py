@@ -21,6 +21,7 @@ from auditor import oracle
 from auditor.analytic import Config, Expectation, expectation, kv_cache, loading
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.kv_cache import KVCache
+from auditor.bounded.json_text import examined
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.machine import every_cpu
 from auditor.oracle.server import MOST_SECONDS, from_json
@@ -96,7 +97,7 @@ class Oracle:
             if answer is None:
                 answer = self._process.ask(question, target, self._library.key)
                 keep_answer(self._folder, key, answer)
-            return convert(answer, _CacheAnswer).cache
+            return convert(answer, examined(_CacheAnswer)).cache
         except (SourceError, ValidationError):
             return None
 

@@ -17,6 +17,7 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.expectation import summed_expectation
 from auditor.analytic.loading import Loading
+from auditor.bounded.json_text import examined
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle.build import build_cache, one_line
 from auditor.oracle.inventory import inventory
@@ -100,7 +101,7 @@ def to_json(built: Expectation) -> dict[str, Any]:
 def from_json(answer: object, target: str, library: str) -> Expectation | None:
     """Return the expectation in an answer; None if the answer has none or is broken."""
     try:
-        decoded = convert(answer, _Answer)
+        decoded = convert(answer, examined(_Answer))
         if answer["loading"].keys() != {*Loading.__struct_fields__}:  # type: ignore[index]
             return None
     except ValidationError:

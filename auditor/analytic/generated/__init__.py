@@ -21,6 +21,7 @@ from auditor.analytic.expectation import Expectation, summed_expectation
 from auditor.analytic.generated.expressions import Outside
 from auditor.analytic.generated.form import Form
 from auditor.analytic.loading import Loading
+from auditor.bounded.json_text import examined
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 
@@ -40,7 +41,7 @@ class _Index(Struct, frozen=True):
 @lru_cache(maxsize=1)
 def index() -> _Index:
     """Return the list of all generated forms."""
-    return msgspec.json.decode((_FILES / "index.json").read_bytes(), type=_Index)
+    return msgspec.json.decode((_FILES / "index.json").read_bytes(), type=examined(_Index))
 
 
 @lru_cache(maxsize=8)
@@ -55,7 +56,7 @@ def decoded(chunk: bytes) -> Mapping[str, Form]:
     """Decode a chunk; raise CheckpointError if it is broken or too large."""
     try:
         text = zlib.decompressobj().decompress(chunk, _MOST_BYTES)
-        return msgspec.json.decode(text, type=dict[str, Form])
+        return msgspec.json.decode(text, type=examined(dict[str, Form]))
     except (zlib.error, msgspec.MsgspecError) as error:
         raise CheckpointError(f"a chunk of generated forms cannot be read: {error}") from None
 
@@ -113,7 +114,7 @@ def expect(config: Config, target: str) -> Expectation:
         model_type=model_type,
         prefix=form.prefix,
         tensors=tensors,
-        loading=convert(loading, Loading),
+        loading=convert(loading, examined(Loading)),
         library=f"{form.library}, held on {form.held} configs",
         by="generated",
     )

@@ -1,6 +1,7 @@
 """Bounded JSON: what json.loads and transformers take is taken, everything else says where."""
 
 import json
+import subprocess
 import sys
 import tracemalloc
 
@@ -238,3 +239,36 @@ def test_text_that_is_not_of_the_type_is_refused_in_one_line(content, fault):
     with pytest.raises(CheckpointError, match=f"^{fault}") as raised:
         decoded(content, Fields, "x.json")
     assert str(raised.value).isprintable()
+
+
+def test_threads_may_be_the_first_to_decode_into_a_type_at_once():
+    """Without `examined` the process ends with a segmentation fault within 1,000 types."""
+    done = subprocess.run(  # noqa: S603 - a script of this file
+        [sys.executable, "-c", FIRST_DECODERS], capture_output=True, timeout=100, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, b"done\n"), done.stderr
+
+
+FIRST_DECODERS = """
+import sys
+from threading import Barrier, Thread
+from msgspec import defstruct
+from auditor.bounded.json_text import converted
+
+sys.setswitchinterval(1e-6)
+start = Barrier(4)
+
+def convert(type_):
+    start.wait()
+    converted({"one": {"number": 3}, "many": [{"number": 4}]}, type_)
+
+for _ in range(1000):
+    inner = defstruct("Inner", [("number", int, 0), ("text", str | None, None)])
+    outer = defstruct("Outer", [("one", inner | None, None), ("many", list[inner], [])])
+    threads = [Thread(target=convert, args=(outer,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print("done")
+"""
