@@ -33,7 +33,7 @@ test: $(VENV)/.test ## install what the tests need and run tests/unit, tests/law
 test-tools: $(VENV)/.test ## run tests/tools: the programs of tools/ and the tests' own Hub; each night
 	@$(BIN)/python -m pytest $(WORKERS) tests/tools $(ARGS)
 
-laws: $(VENV)/.test ## run tests/laws with ten times the examples of make test; each night
+laws: $(VENV)/.test ## run tests/laws with 400 examples a law, make test with 25; each night
 	@$(BIN)/python -m pytest $(WORKERS) --hypothesis-profile thorough tests/laws $(ARGS)
 
 quick: $(VENV)/.test ## tests/unit and tests/laws in a minute: nothing slow, no torch, 5 examples a law

@@ -34,6 +34,7 @@ def names() -> st.SearchStrategy[str]:
     return st.sampled_from(timm.list_models(pretrained=True))
 
 
+@settings(max_examples=20)
 @given(data=st.data(), classes=st.none() | st.integers(0, 40), channels=st.sampled_from([3, 1, 4]))
 def test_the_table_is_what_timm_builds(data, classes, channels):
     config = config_of(data.draw(names()))
@@ -51,7 +52,7 @@ def test_the_table_is_what_timm_builds(data, classes, channels):
 
 
 @given(data=st.data(), target=st.sampled_from(["TimmWrapperModel", *[IMAGES] * 2]))
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_the_wrapper_has_what_it_asks_timm_for(data, target):
     """transformers builds it only beside torchvision; this is the call in its source."""
     architecture = data.draw(names()).partition(".")[0]
@@ -71,7 +72,7 @@ def test_the_wrapper_has_what_it_asks_timm_for(data, target):
 
 
 @given(data=st.data())
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_an_older_config_is_what_timm_builds(data):
     architecture = data.draw(names()).partition(".")[0]
     config = {"architecture": architecture, "num_classes": 7}
