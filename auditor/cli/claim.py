@@ -46,7 +46,7 @@ def claim(  # noqa: PLR0913 - one parameter for each option
         typer.Argument(
             metavar="COUNT",
             show_default=False,
-            help="109482240, 110M, 8x7B, '72.1 MB', 3.8亿, or a formula: 'V*D + L*D'.",
+            help="109482240, 110M, 30B-A3B, '72.1 MB', 3.8亿, or a formula: 'V*D + L*D'.",
         ),
     ] = None,
     *,
@@ -56,7 +56,7 @@ def claim(  # noqa: PLR0913 - one parameter for each option
             "--part",
             metavar="PART=COUNT",
             show_default=False,
-            help="For a module prefix, or embeddings, encoder, attention, ffn, norm, bias, head.",
+            help="For a module prefix, or embeddings, encoder, 'one layer attention', 注意力.",
         ),
     ] = None,
     file: Annotated[
