@@ -2,22 +2,28 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation
 from auditor.audit.default_configs import is_model_type, snapshot_of_type
-from auditor.audit.expected import NotImplied, expectation_of, require_known_class
+from auditor.audit.expected import (
+    NotImplied,
+    config_faults,
+    expectation_of,
+    require_known_class,
+)
 from auditor.audit.model import declaration_of
 from auditor.audit.options import Options
-from auditor.audit.pipeline import examine
+from auditor.audit.pipeline import examine, require_taken, with_given
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.claims.judge import judge_all
-from auditor.claims.subject import StoredNumbers, Subject, subject_of
+from auditor.claims.subject import StoredNumbers, subject_of
 from auditor.claims.verdict import Verdict
 from auditor.downloader.fetching import fetch
-from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.findings import BadConfig
 from auditor.report import Report, Unaudited
 
 
@@ -35,9 +41,10 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
     target: str | None = None,
     source: str = "hub",
     token: str | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
     say: Callable[[str], None] = lambda _line: None,
 ) -> tuple[Verdict, ...]:
-    """Judge claims about a model; the other arguments are those of `audit`.
+    """Judge claims about a model; the other arguments are those of `explain`.
 
     Raise SourceError if there is nothing to compare with, UsageError for an impossible request.
     """
@@ -47,51 +54,49 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
         snapshot = snapshot_of_type(model)
     else:
         snapshot = fetch(model, source=source, token=token, say=say)
-    return judge_all(
-        subject_of_snapshot(snapshot, target), [(one.text, one.part) for one in claims]
-    )
-
-
-def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subject:
-    """Return the counts of a snapshot's model; raise SourceError if its tensors are unknown."""
-    expectation, config = implied_by(snapshot, target)
-    return subject_of(snapshot.model, expectation, config, _stored_numbers(snapshot, target))
+    expectation, config = implied_by(snapshot, target, settings, say)
+    stored = None if settings else _stored_numbers(snapshot, target)
+    subject = subject_of(snapshot.model, expectation, config, stored)
+    return judge_all(subject, [(one.text, one.part) for one in claims])
 
 
 def implied_by(
     snapshot: Snapshot,
     target: str | None,
-    *,
-    checked: bool = False,
-    arguments: Mapping[str, bool] = MappingProxyType({}),
+    settings: Mapping[str, Any],
+    say: Callable[[str], None],
 ) -> tuple[Expectation, Config | None]:
-    """Return the expectation of a config, and the config.
+    """Return the expectation of a config with other values, and the config.
 
-    The config is None if the expectation is not a closed form. With `checked`, the expectation
-    includes faults of the config; `arguments` are passed to the class's constructor. Raise
-    SourceError if the config implies no tensors.
+    The config is None if the expectation is not a closed form. Faults of the config are reported
+    by `say`. Raise SourceError if the config implies no tensors, UsageError if the class cannot
+    be built with the settings.
     """
+    snapshot, arguments = with_given(snapshot, settings)
     try:
         declared = declaration_of(snapshot)
         if declared is None:
             raise SourceError(Reason.NO_CONFIG, f"{snapshot.model} has no config.json to count by")
-        config = replace(declared.config, checked=checked, arguments=arguments)
+        config = replace(declared.config, arguments=arguments)
         target = target or declared.target
         loader = declared.loader
         implied = expectation_of(config, target, loader=loader, stored=lambda: None)
     except CheckpointError as error:
-        raise _nothing_follows(error) from None
+        implied = NotImplied(error)
     match implied:
         case NotImplied(SourceError() as refusal):
             raise refusal
+        case NotImplied(refusal) if settings:
+            raise UsageError(f"--set: {refusal}")
         case NotImplied(refusal):
-            raise _nothing_follows(refusal)
+            raise SourceError(Reason.NO_CONFIG, f"nothing follows from the config: {refusal}")
+    require_taken(arguments, implied.expectation.target)
+    for fault in config_faults(implied.expectation):
+        if settings:
+            raise UsageError(f"--set: {fault}")
+        say(f"{BadConfig.kind}: {fault}")
     is_closed = implied.expectation.by == "closed-form"
     return implied.expectation, implied.choice.kind.config if is_closed and implied.choice else None
-
-
-def _nothing_follows(error: Exception) -> SourceError:
-    return SourceError(Reason.NO_CONFIG, f"nothing follows from the config: {error}")
 
 
 def _stored_numbers(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:

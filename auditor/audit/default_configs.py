@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from auditor.analytic import catalogue, read_config
 from auditor.analytic.config_classes import of_model_type
-from auditor.analytic.config_classes.declarations import of_name
+from auditor.analytic.config_classes.declarations import of_family, of_name
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile
 from auditor.downloader.bundled import PAPERS
 from auditor.errors import CheckpointError, UsageError
@@ -48,22 +48,33 @@ def with_settings(snapshot: Snapshot, settings: Mapping[str, Any]) -> Snapshot:
         raise UsageError(f"--set: {error}") from None
     family = _aliases(values)
     for key, value in settings.items():
-        _require_likely(key, values, family)
+        _require_known(key, values, family)
         _set(values, key.split("."), value, family.get(key, ()))
     return replace(snapshot, config=_config_file(values))
 
 
-def _require_likely(
+def _require_known(
     key: str, values: Mapping[str, Any], family: Mapping[str, tuple[str, ...]]
 ) -> None:
-    """Raise UsageError for an unknown key that resembles a known key, as it is probably a typo."""
+    """Raise UsageError for an unknown key that resembles a known key, as it is probably a typo.
+
+    `text_config.hidden_size` is a key of the config class of the nested config.
+    """
     kind = of_model_type(str(values.get("model_type")))
     base = of_name("PreTrainedConfig")
-    if kind is None or base is None or "." in key:
-        return
-    known = {*kind.fields, *kind.attribute_map, *kind.parts, *base.fields, *family, *values}
-    if key not in known and (hint := meant(key, known)):
-        raise UsageError(f"--set: {kind.name} has no key {quoted(key)}{hint}")
+    path = key.split(".")
+    known: set[str] = set(family)
+    for name in path:
+        if kind is None or base is None:
+            return
+        known |= {*kind.fields, *kind.attribute_map, *kind.parts, *base.fields, *values}
+        if name not in known and (hint := meant(name, known)):
+            raise UsageError(f"--set: {kind.name} has no key {quoted(name)}{hint}")
+        part, inner = kind.parts.get(name), values.get(name)
+        values = inner if isinstance(inner, Mapping) else {}
+        stated = str(values.get("model_type") or (part.model_type if part else ""))
+        kind = of_name(part.class_name) if part and part.class_name else of_family(stated)
+        known = set()
 
 
 def is_key_of_config(snapshot: Snapshot, key: str) -> bool:

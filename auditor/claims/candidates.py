@@ -1,7 +1,8 @@
 """The possible slips (errors in a count by hand) in a count of given cells, the common ones first.
 
-A cell is a tensor name with its layers folded (see `cells`); rarity is a number by which slips are
-ranked, small for a common slip.
+A cell is a tensor name with its layers folded (see `cells`). The cost of a slip is the number of
+significant digits that a figure must have for the slip to explain it: hundreds of rare slips fit a
+figure of three digits by chance.
 """
 
 from collections import defaultdict
@@ -10,6 +11,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.analytic import Role
 from auditor.claims.cells import ACTIVE, COUNTED, LEFT_OUT, ONE_HEAD, CellKind, FoldedTensor
@@ -41,6 +43,11 @@ _ORDER = (
 _MOST = 600  # candidates; DETR has the most cells (356), and pairs are tried, too
 _ALL = "all"
 
+# Costs. Ten slips of publishers fit half of the figures of two digits by chance, but are what
+# publishers do; 25 common slips fit 1 % of the figures of four digits, hundreds of others 1 % of
+# the figures of five.
+FOR_ANY_FIGURE, PUBLISHED, COMMON, RARE = 1, 2, 3, 5
+
 
 class PossibleSlip(Struct, frozen=True, kw_only=True, dict=True):
     """A possible error in the count of some cells, such as a module that is left out."""
@@ -48,16 +55,17 @@ class PossibleSlip(Struct, frozen=True, kw_only=True, dict=True):
     slip: str
     fields: tuple[tuple[str, object], ...]
     masks: Masks
-    rarity: float  # a smaller number is a more common slip
+    cost: int  # digits that a figure must have
     difference: int  # to the true count, if it is the only slip
+    place: int = 0  # among the candidates
 
     @property
     def order(self) -> int:
         return _ORDER.index(self.slip)
 
     @cached_property
-    def mask_of(self) -> Mapping[int, int]:
-        return dict(self.masks)
+    def numbers(self) -> frozenset[int]:
+        return frozenset(number for number, _ in self.masks)
 
 
 class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
@@ -91,9 +99,10 @@ def candidates(counted: CountedCells) -> tuple[PossibleSlip, ...]:
         if not slip.difference:
             continue
         key = (slip.slip, slip.masks)
-        if key not in slips or slip.rarity < slips[key].rarity:
+        if key not in slips or slip.cost < slips[key].cost:
             slips[key] = slip
-    return tuple(sorted(slips.values(), key=lambda slip: slip.rarity)[:_MOST])
+    ranked = sorted(slips.values(), key=lambda slip: slip.cost)[:_MOST]
+    return tuple(replace(slip, place=place) for place, slip in enumerate(ranked))
 
 
 class _Scopes:
@@ -155,14 +164,14 @@ def _scopes_of(cell: FoldedTensor) -> Iterator[str]:
 def _all(counted: CountedCells) -> Iterator[PossibleSlip]:
     scopes = _Scopes(counted)
     make = _Maker(counted)
-    yield from _left_out(scopes, make)
-    yield from _left_out_of_kind(scopes, make)
-    yield from _one_of_n(scopes, make)
-    yield from _ties(scopes, make)
-    yield from _buffers(scopes, make)
-    yield from _unused_parts(scopes, make)
     yield from _experts(scopes, make)
     yield from _in_another(counted, make)
+    yield from _ties(scopes, make)
+    yield from _unused_parts(scopes, make)
+    yield from _one_of_n(scopes, make)
+    yield from _left_out(scopes, make)
+    yield from _left_out_of_kind(scopes, make)
+    yield from _buffers(scopes, make)
 
 
 class _Maker:
@@ -173,7 +182,7 @@ class _Maker:
         self,
         slip: str,
         masks: Mapping[int, int] | Iterable[int],
-        rarity: float,
+        cost: int,
         mask: int = LEFT_OUT,
         **fields: object,
     ) -> PossibleSlip:
@@ -191,7 +200,7 @@ class _Maker:
             slip=slip,
             fields=tuple(fields.items()),
             masks=reduced,
-            rarity=rarity,
+            cost=cost,
             difference=difference,
         )
 
@@ -200,43 +209,58 @@ class _Maker:
 
 
 def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
-    part = set(scopes.learned(scopes.inside))
+    """Yield slips that leave out a module; usual are poolers, heads, embeddings and towers."""
+    cells = scopes.cells
+    groups = dict(scopes.groups)
+    embeddings, heads = groups.get("embeddings", ()), groups.get("head", ())
+    published = {
+        tuple(n for n in embeddings if cells[n].kind is not CellKind.NORM),
+        *(group for group in (embeddings, heads) if group),
+        *_towers(scopes),
+    }
     for module, numbers in scopes.modules.items():
         learned = scopes.learned(numbers)
-        if not module or not learned:
-            continue
-        rarity = _rarity_of_part(module, scopes, learned)
-        if len(learned) == len(part):  # the complete part is left out
-            rarity += 3.0
-        yield make("part-left-out", learned, rarity, module=scopes.module(module, learned))
+        if module and learned:
+            is_published = (
+                learned in published
+                or all(is_pooler(cells[n]) for n in learned)
+                or all(cells[n].embedding for n in learned)
+            )
+            cost = PUBLISHED if is_published else RARE
+            yield make("part-left-out", learned, cost, module=scopes.module(module, learned))
     for name, chosen in scopes.groups:
-        yield make("part-left-out", chosen, 2.05, module=name)
+        cost = PUBLISHED if name in {"embeddings", "head"} else COMMON
+        yield make("part-left-out", chosen, cost, module=name)
+    shapes = {cells[n].shape for n in embeddings if cells[n].embedding}
+    matrices = [n for n in heads if cells[n].shape in shapes]
+    if matrices:
+        module = "embeddings and the head's matrix"
+        yield make("part-left-out", (*embeddings, *matrices), PUBLISHED, module=module)
 
 
-def _rarity_of_part(module: str, scopes: _Scopes, learned: Sequence[int]) -> float:
-    """Return the rarity of omitting a module: lowest for poolers, then heads, then others."""
-    below = module.removeprefix(scopes.prefix).strip(".")
-    depth = below.count(".")
-    cells = [scopes.cells[number] for number in learned]
-    if all(is_pooler(cell) for cell in cells):
-        return 1.0 + 0.2 * depth
-    if all(is_head(cell, scopes.prefix) for cell in cells):
-        return 1.8 + 0.2 * depth
-    in_layers = "*" in module
-    return (2.6 if in_layers else 2.0) + 0.1 * depth
+def _towers(scopes: _Scopes) -> tuple[tuple[int, ...], ...]:
+    """Return the cells of each stack of layers, such as an encoder, if the model has several."""
+    towers: dict[str, list[int]] = defaultdict(list)
+    below = f"{scopes.prefix}." if scopes.prefix else ""
+    for number in scopes.learned(scopes.inside):
+        name = scopes.cells[number].name.removeprefix(below)
+        towers[name.partition(".")[0]].append(number)
+    several = [tuple(each) for each in towers.values() if any(scopes.cells[n].axes for n in each)]
+    return tuple(several) if len(several) > 1 else ()
 
 
 def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     """Yield slips that leave out the biases or the norms of all modules or of one module."""
     cells = scopes.cells
-    tests: tuple[tuple[str, Callable[[FoldedTensor], bool], float], ...] = (
-        ("no-bias", lambda cell: cell.kind is CellKind.BIAS, 1.0),
-        ("no-bias", has_bias_name, 1.7),
-        ("no-norm", lambda cell: cell.kind is CellKind.NORM, 1.9),
-        ("no-norm", lambda cell: cell.kind is CellKind.NORM and not has_bias_name(cell), 2.6),
+    tests: tuple[tuple[str, Callable[[FoldedTensor], bool]], ...] = (
+        ("no-bias", lambda cell: cell.kind is CellKind.BIAS),
+        ("no-bias", has_bias_name),
+        ("no-norm", lambda cell: cell.kind is CellKind.NORM),
+        ("no-norm", lambda cell: cell.kind is CellKind.NORM and not has_bias_name(cell)),
     )
-    places = (*scopes.modules.items(), *scopes.groups)
-    for slip, test, common in tests:
+    groups = [numbers for _, numbers in scopes.groups]
+    places = (*scopes.groups, *scopes.modules.items())
+    for slip, test in tests:
         everywhere = [n for n in scopes.learned(scopes.inside) if test(cells[n])]
         fitting, seen = set(everywhere), set()
         for module, numbers in places:
@@ -244,22 +268,12 @@ def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
             if not chosen or tuple(chosen) in seen:
                 continue
             seen.add(tuple(chosen))
-            more = 0.0 if len(chosen) == len(everywhere) else _rarity_of_scope(scopes, chosen)
+            is_common = len(chosen) == len(everywhere) or numbers in groups
             narrow = scopes.named(chosen)
             around = [n for n in everywhere if f"{cells[n].module}.".startswith(f"{narrow}.")]
             exactly = not narrow or len(around) == len(chosen)
             named = (narrow or _ALL) if exactly else module
-            yield make(slip, chosen, common + more, module=named)
-
-
-def _rarity_of_scope(scopes: _Scopes, chosen: Sequence[int]) -> float:
-    """Return the rarity that a slip's scope adds: least for all layers, most for one tensor."""
-    cells = [scopes.cells[number] for number in chosen]
-    if len(cells) == 1:
-        return 2.0
-    layers = {number for number in scopes.learned(scopes.inside) if scopes.cells[number].axes}
-    in_layers = [number for number in layers if scopes.cells[number].kind is cells[0].kind]
-    return 0.3 if set(chosen) == set(in_layers) else 1.0
+            yield make(slip, chosen, COMMON if is_common else RARE, module=named)
 
 
 # --- one of several -----------------------------------------------------------------------------
@@ -269,22 +283,22 @@ def _one_of_n(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     lists = {axis.module for cell in scopes.cells for axis in cell.axes}
     for module in sorted(lists):
         below = f"{module}."
-        for scope, numbers in scopes.modules.items():
-            if scope == module or scope.startswith(below):
-                learned = scopes.learned(numbers)
-                depth = scope.removeprefix(module).count(".")
-                attention = all(is_attention(scopes.cells[n]) for n in learned[:1])
-                rarity = 1.0 + 0.4 * depth - (0.1 if depth and attention else 0.0)
-                named = scopes.module(scope, learned)
-                yield from _one_of_list(scopes, make, module, learned, named, rarity)
-                plain = [n for n in learned if scopes.cells[n].kind is not CellKind.NORM]
-                if depth and 0 < len(plain) < len(learned):
-                    named = scopes.named(plain) or scope
-                    yield from _one_of_list(scopes, make, module, plain, named, rarity + 0.05)
         for group, chosen in scopes.groups:
             within = [n for n in chosen if _position(scopes.cells[n], module) is not None]
             if within and group in {"attention", "ffn"}:
-                yield from _one_of_list(scopes, make, module, within, f"{module} {group}", 1.5)
+                named = scopes.named(within)
+                named = f"{module} {group}" if module.startswith(named) else named
+                yield from _one_of_list(scopes, make, module, within, named, COMMON)
+        for scope, numbers in scopes.modules.items():
+            if scope == module or scope.startswith(below):
+                learned = scopes.learned(numbers)
+                cost = COMMON if scope == module else RARE
+                named = scopes.module(scope, learned)
+                yield from _one_of_list(scopes, make, module, learned, named, cost)
+                plain = [n for n in learned if scopes.cells[n].kind is not CellKind.NORM]
+                if scope != module and 0 < len(plain) < len(learned):
+                    named = scopes.named(plain) or scope
+                    yield from _one_of_list(scopes, make, module, plain, named, RARE)
     yield from _one_of_numbered(scopes, make)
     yield from _one_head(scopes, make)
 
@@ -304,8 +318,7 @@ def _one_of_numbered(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
         for counted in numbered:
             others = [n for each, numbers in numbered.items() if each != counted for n in numbers]
             named = f"{module}.*" if module else "*"
-            rarity = 1.6 + 0.2 * (counted != next(iter(numbered))) + 0.2 * module.count(".")
-            yield make("one-of-n", others, rarity, module=named, n=len(numbered))
+            yield make("one-of-n", others, RARE, module=named, n=len(numbered))
 
 
 def _position(cell: FoldedTensor, module: str) -> int | None:
@@ -318,7 +331,7 @@ def _one_of_list(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to s
     module: str,
     numbers: Sequence[int],
     scope: str,
-    rarity: float,
+    cost: int,
 ) -> Iterator[PossibleSlip]:
     """Yield slips that count one module instead of all modules of a list.
 
@@ -338,7 +351,7 @@ def _one_of_list(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to s
             number: 1 << at if axis.kind == kind else LEFT_OUT
             for number, (at, axis) in axes.items()
         }
-        yield make("one-of-n", masks, rarity, module=scope, n=n)
+        yield make("one-of-n", masks, cost, module=scope, n=n)
 
 
 def _one_head(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
@@ -351,7 +364,7 @@ def _one_head(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
             within[cell.module.rpartition(".")[0]].append(number)
     for module, numbers in within.items():
         n = max(scopes.cells[number].heads or 0 for number in numbers)
-        yield make("one-of-n", numbers, 2.6, ONE_HEAD, module=module, n=n)
+        yield make("one-of-n", numbers, RARE, ONE_HEAD, module=module, n=n)
 
 
 # --- ties, buffers, experts ---------------------------------------------------------------------
@@ -362,12 +375,14 @@ def _ties(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     tied = [n for n in scopes.inside if cells[n].role is Role.TIED]
     matrices = [n for n in tied if cells[n].kind is not CellKind.BIAS]
     if matrices:
-        yield make("tied-twice", matrices, 1.2, COUNTED, module=scopes.named(matrices) or _ALL)
+        yield make(
+            "tied-twice", matrices, PUBLISHED, COUNTED, module=scopes.named(matrices) or _ALL
+        )
     if tied and len(tied) > len(matrices):
-        yield make("tied-twice", tied, 1.4, COUNTED, module=scopes.named(tied) or _ALL)
+        yield make("tied-twice", tied, COMMON, COUNTED, module=scopes.named(tied) or _ALL)
     if len(matrices) > 1:
         for number in matrices:
-            yield make("tied-twice", (number,), 1.3, COUNTED, module=cells[number].module)
+            yield make("tied-twice", (number,), PUBLISHED, COUNTED, module=cells[number].module)
     tables = {
         cells[n].shape: cells[n].module
         for n in scopes.learned(scopes.inside)
@@ -377,8 +392,8 @@ def _ties(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
         cell = cells[number]
         twin_module = tables.get(cell.shape)
         if twin_module and not cell.axes and cell.module != twin_module:
-            rarity = 1.2 if is_head(cell, scopes.prefix) else 2.2
-            yield make("untied-once", (number,), rarity, module=cell.module)
+            cost = PUBLISHED if is_head(cell, scopes.prefix) else RARE
+            yield make("untied-once", (number,), cost, module=cell.module)
 
 
 def _buffers(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
@@ -387,16 +402,16 @@ def _buffers(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     buffers = [n for n in scopes.inside if cells[n].role in buffer_roles]
     if not buffers:
         return
-    yield make("buffers-counted", buffers, 2.1, COUNTED, module=scopes.named(buffers) or _ALL)
+    yield make("buffers-counted", buffers, COMMON, COUNTED, module=scopes.named(buffers) or _ALL)
     by_leaf: dict[str, list[int]] = defaultdict(list)
     for number in buffers:
         by_leaf[cells[number].name.rpartition(".")[2]].append(number)
     for leaf, numbers in by_leaf.items():
         place = scopes.named(numbers)
-        yield make("buffers-counted", numbers, 2.4, COUNTED, module=f"{place}.{leaf}".strip("."))
+        yield make("buffers-counted", numbers, RARE, COUNTED, module=f"{place}.{leaf}".strip("."))
     stored = [n for n in buffers if cells[n].role is Role.BUFFER]
     if stored and len(stored) < len(buffers):
-        yield make("buffers-counted", stored, 2.3, COUNTED, module=scopes.named(stored) or _ALL)
+        yield make("buffers-counted", stored, COMMON, COUNTED, module=scopes.named(stored) or _ALL)
 
 
 def _unused_parts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
@@ -407,9 +422,9 @@ def _unused_parts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
             parts[scopes.cells[number].name.partition("*")[0].rpartition(".")[0]].append(number)
     unused = [number for numbers in parts.values() for number in numbers]
     if unused:
-        yield make("part-counted", unused, 1.8, COUNTED, module=scopes.named(unused) or _ALL)
+        yield make("part-counted", unused, PUBLISHED, COUNTED, module=scopes.named(unused) or _ALL)
     for module, numbers in parts.items():
-        yield make("part-counted", numbers, 2.0, COUNTED, module=module or _ALL)
+        yield make("part-counted", numbers, PUBLISHED, COUNTED, module=module or _ALL)
 
 
 def _experts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
@@ -419,7 +434,9 @@ def _experts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
         if any(axis.active is not None for axis in scopes.cells[n].axes)
     ]
     if numbers:
-        yield make("active-only", numbers, 1.9, ACTIVE, module=scopes.named(numbers) or _ALL)
+        yield make(
+            "active-only", numbers, FOR_ANY_FIGURE, ACTIVE, module=scopes.named(numbers) or _ALL
+        )
 
 
 def _in_another(counted: CountedCells, make: _Maker) -> Iterator[PossibleSlip]:
@@ -433,13 +450,11 @@ def _in_another(counted: CountedCells, make: _Maker) -> Iterator[PossibleSlip]:
     for module, numbers in modules.items():
         if not module or module == counted.prefix:
             continue
-        pooler = all(is_pooler(counted.cells[number]) for number in numbers)
-        depth = module.removeprefix(counted.prefix).strip(".").count(".")
-        rarity = 1.1 if pooler else (2.2 if "*" not in module else 2.9)
+        is_common = all(is_pooler(counted.cells[number]) for number in numbers)
         yield make(
             "part-in-another",
             numbers,
-            rarity + 0.1 * depth,
+            COMMON if is_common else RARE,
             COUNTED,
             module=module,
             into=counted.part,

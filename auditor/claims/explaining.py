@@ -1,28 +1,34 @@
 """Explain a wrong claim by the fewest slips (counting errors) that give its number.
 
-Rarity is a number by which explanations are ranked, small for a common slip.
+A combination of slips explains a figure only if the figure has as many significant digits as the
+slips cost together (see `candidates`): with enough slips, any number can be explained.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
-from typing import Any
+from itertools import combinations
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from auditor.claims.candidates import CountedCells, PossibleSlip, candidates
-from auditor.claims.curves import Curve, likely_values
+from auditor.claims.candidates import (
+    COMMON,
+    FOR_ANY_FIGURE,
+    PUBLISHED,
+    RARE,
+    CountedCells,
+    PossibleSlip,
+    candidates,
+)
 from auditor.claims.figures import Figure, Way, ways
+from auditor.claims.other_values import configs_with_total
 from auditor.claims.parts import PartReading, readings
-from auditor.claims.search import Search
 from auditor.claims.subject import Counterpart, Subject
 from auditor.claims.verdict import Explanation, Slip
 
 SHOWN = 3  # explanations of one claim
-_LONGEST = 3  # slips in an explanation; with more, any number can be explained
-_FEW = 3  # digits: another value of some key can explain any shorter number
-_RAREST = 4.0  # the highest sum of rarities for a figure of so few digits
-_COMMON = 2.3  # the highest rarity for a rounded figure, which hundreds of slips fit
-_COMMON_OF_SEVERAL = 1.85  # the highest rarity of each slip if there are several
+_LONGEST = 3  # slips in an explanation
+_FEW = 3  # digits: only slips of publishers explain a shorter figure
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -49,7 +55,7 @@ class Question(Struct, frozen=True, kw_only=True):
         return self.counted(of, part_readings[0]) if part_readings else None
 
 
-class _Base(Struct, frozen=True, kw_only=True, dict=True):
+class _Base(Struct, frozen=True, kw_only=True):
     """A count to which slips are applied: of the audited class, or of another class or config.
 
     `step` is the slip of counting that other class or config; None for the audited class.
@@ -57,38 +63,108 @@ class _Base(Struct, frozen=True, kw_only=True, dict=True):
 
     counted: CountedCells
     step: tuple[str, tuple[tuple[str, Any], ...]] | None = None
-    rarity: float = 0.0
-
-    @cached_property
-    def candidates(self) -> tuple[PossibleSlip, ...]:
-        return candidates(self.counted)
-
-    @cached_property
-    def search(self) -> Search:
-        return Search(self.counted, self.candidates)
+    cost: int = 0
 
 
-_Found = tuple[_Base, tuple[PossibleSlip, ...]]
+class _Count(NamedTuple):
+    """A count that slips lead to."""
+
+    total: int
+    base: _Base
+    chosen: tuple[PossibleSlip, ...]
+
+    @property
+    def slips(self) -> int:
+        return len(self.chosen) + (self.base.step is not None)
+
+    @property
+    def cost(self) -> int:
+        return self.base.cost + sum(slip.cost for slip in self.chosen)
 
 
-def explanations(
-    question: Question,
-) -> tuple[Explanation, ...]:
+def explanations(question: Question) -> tuple[Explanation, ...]:
     """Return the explanations with the fewest slips, the most common first; may be ()."""
-    bases = _Bases(question)
-    rank_by_slips: dict[tuple[Slip, ...], tuple[int, float]] = {}
     figure = question.figure
-    rank_by_slips.update((stored, (len(stored), 1.5)) for stored in _of_stored(question))
-    read = tuple(ways(figure, question.subject.dtype))
-    for length in range(1, _LONGEST + 1):
-        for way in (way for way in read if way.slips <= length):
-            slips = length - way.slips
-            for base, chosen in bases.of_length(slips, way, alone=not rank_by_slips):
-                _note(rank_by_slips, question, base, way, chosen, length)
-        if rank_by_slips and (length > 1 or not figure.exact):
-            break
-    ranked = sorted(rank_by_slips, key=lambda slips: (*rank_by_slips[slips], str(slips)))
-    return tuple(_ordered(slips, figure.value) for slips in _of_different_kinds(ranked))
+    counts = sorted(_counts(question), key=lambda count: count.total)
+    totals = [count.total for count in counts]
+    rank_by_slips: dict[tuple[Slip, ...], tuple[int, ...]] = {}
+    for packed in _of_stored(question):
+        rank_by_slips[packed] = (1,)
+    for way in ways(figure, question.subject.dtype):
+        for count in counts[bisect_left(totals, way.low) : bisect_right(totals, way.high)]:
+            rank = (way.slips + count.slips, way.cost + count.cost, *_places(count))
+            if not 0 < rank[0] <= _LONGEST or not _is_likely(figure, way, count):
+                continue
+            if slips := _with_differences(question, count.base, way, count.chosen):
+                key = tuple(sorted(slips, key=str))
+                rank_by_slips[key] = min(rank, rank_by_slips.get(key, rank))
+    if not rank_by_slips and figure.exact and figure.digits > _FEW:
+        for fields, counted in configs_with_total(question, figure.value):
+            base = _Base(counted=counted, step=("other-config", fields))
+            if slips := _with_differences(question, base, Way(low=0, high=0), ()):
+                rank_by_slips[slips] = (1,)
+    ranked = sorted(rank_by_slips, key=lambda slips: (rank_by_slips[slips], str(slips)))
+    fewest = [one for one in ranked if rank_by_slips[one][0] == rank_by_slips[ranked[0]][0]]
+    return tuple(_ordered(slips, figure.value) for slips in _of_different_kinds(fewest))
+
+
+def _places(count: _Count) -> tuple[int, ...]:
+    return tuple(slip.place for slip in count.chosen)
+
+
+def _is_likely(figure: Figure, way: Way, count: _Count) -> bool:
+    """Return whether a figure has enough digits for the slips, and each slip changes the count."""
+    costs = [way.cost, count.base.cost, *(slip.cost for slip in count.chosen)]
+    if sum(costs) > figure.digits or (figure.digits <= _FEW and max(costs) > PUBLISHED):
+        return False
+    chosen, value = count.chosen, count.base.counted.value
+    less = (tuple(one for one in chosen if one is not left) for left in chosen)
+    return len(chosen) < 2 or all(value(fewer) != count.total for fewer in less)  # noqa: PLR2004
+
+
+def _counts(question: Question) -> Iterator[_Count]:
+    """Yield the counts that slips lead to, as far as the figure has digits for them."""
+    digits = question.figure.digits
+    own = _Base(counted=question.counted(question.whose, question.reading))
+    bases = [own]
+    if digits > _FEW:
+        for sibling in question.subject.siblings:
+            counted = question.counted_in(sibling)
+            if counted is not None:
+                step = ("other-class", (("class", sibling.target),))
+                bases.append(_Base(counted=counted, step=step, cost=COMMON))
+    for base in bases:
+        total = base.counted.total
+        yield _Count(total, base, ())
+        possible = [one for one in candidates(base.counted) if base.cost + one.cost <= digits]
+        yield from (_Count(total + one.difference, base, (one,)) for one in possible)
+        if base.step is None:
+            yield from _combined(base, possible, digits)
+
+
+def _combined(base: _Base, possible: Sequence[PossibleSlip], digits: int) -> Iterator[_Count]:
+    """Yield the counts of two slips, of which one is not rare, and of three common slips."""
+    common = [one for one in possible if one.cost < RARE]
+    rare = possible[len(common) :]
+    counted = base.counted
+    for pair in combinations(common, 2):
+        yield from _together(counted, base, pair, digits)
+    for second in rare if digits >= FOR_ANY_FIGURE + RARE else ():
+        for first in common:
+            yield from _together(counted, base, (first, second), digits)
+    if digits >= PUBLISHED + 2 * COMMON:
+        for triple in combinations(common, _LONGEST):
+            yield from _together(counted, base, triple, digits)
+
+
+def _together(
+    counted: CountedCells, base: _Base, chosen: tuple[PossibleSlip, ...], digits: int
+) -> Iterator[_Count]:
+    if sum(slip.cost for slip in chosen) <= digits:
+        masks = [slip.numbers for slip in chosen]
+        separate = len(frozenset().union(*masks)) == sum(map(len, masks))
+        differences = counted.total + sum(slip.difference for slip in chosen)
+        yield _Count(differences if separate else counted.value(chosen), base, chosen)
 
 
 def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Slip, ...]]:
@@ -112,123 +188,9 @@ def _of_stored(question: Question) -> Iterator[tuple[Slip, ...]]:
         yield (packed, *((Slip(slip="rounding", difference=remainder),) if remainder else ()))
 
 
-def _note(  # noqa: PLR0913, PLR0917 - an explanation, and where it is noted
-    rank_by_slips: dict[tuple[Slip, ...], tuple[int, float]],
-    question: Question,
-    base: _Base,
-    way: Way,
-    chosen: tuple[PossibleSlip, ...],
-    length: int,
-) -> None:
-    rarity = base.rarity + way.rarity + sum(one.rarity for one in chosen)
-    if rarity > _RAREST and question.figure.digits <= _FEW:
-        return
-    slips = _with_differences(question, base, way, chosen)
-    if slips is None:
-        return
-    rank = (length, rarity)
-    key = tuple(sorted(slips, key=str))
-    if key not in rank_by_slips or rank < rank_by_slips[key]:
-        rank_by_slips[key] = rank
-
-
 def _ordered(slips: Sequence[Slip], total: int) -> Explanation:
     order = sorted(slips, key=lambda slip: (slip.slip == "rounding", -abs(slip.difference)))
     return Explanation(slips=tuple(order), total=total)
-
-
-# --- the start of a count -----------------------------------------------------------------------
-
-
-class _Bases:
-    """The counts to which slips are applied: of the audited class, siblings, other configs."""
-
-    def __init__(self, question: Question) -> None:
-        self._question = question
-        self._subject = question.subject
-        self._exact = question.figure.exact
-        self._own = _Base(counted=question.counted(question.whose, question.reading))
-
-    def of_length(self, slips: int, way: Way, *, alone: bool) -> Iterator[_Found]:
-        """Yield the combinations of `slips` slips; `alone` is true if no explanation is known."""
-        low, high = way.low, way.high
-        if slips == 0:
-            if way.slips and low <= self._own.counted.total <= high:
-                yield self._own, ()
-            return
-        yield from self._on(self._own, low, high, slips)
-        for base in self._siblings:
-            yield from self._on(base, low, high, slips - 1)
-        if slips == 1 and alone and not way.slips:
-            yield from self._other_configs(low, high)
-
-    def _on(self, base: _Base, low: int, high: int, slips: int) -> Iterator[_Found]:
-        """Yield combinations of `slips` slips that change the base's count to low ... high."""
-        if not slips:
-            if base.step and low <= base.counted.total <= high:
-                yield base, ()
-            return
-        common = _COMMON if slips == 1 else _COMMON_OF_SEVERAL
-        search = base.search
-        if not self._exact:
-            common_enough = [one for one in base.candidates if one.rarity <= common]
-            search = Search(base.counted, common_enough)
-        for chosen in search.combinations(low, high, slips):
-            yield base, chosen
-
-    @cached_property
-    def _siblings(self) -> tuple[_Base, ...]:
-        bases = []
-        for sibling in self._subject.siblings:
-            counted = self._question.counted_in(sibling)
-            if counted is not None:
-                step = ("other-class", (("class", sibling.target),))
-                bases.append(_Base(counted=counted, step=step, rarity=2.5))
-        return tuple(bases)
-
-    def _other_configs(self, low: int, high: int) -> Iterator[_Found]:
-        """Yield the other values of one key that give the claimed number without another slip."""
-        if not self._exact or self._question.figure.digits <= _FEW:
-            return
-        for key, curve in self._curves.items():
-            for hit in curve.hits(low, high, self._likely(key)):
-                yield self._of_value(key, hit.value, hit.counted), ()
-        for base in self._flags:
-            yield from self._on(base, low, high, 0)
-
-    @cached_property
-    def _curves(self) -> dict[str, Curve]:
-        """Map each key to the count as a function of it, for keys that do not change the cells."""
-        curves = {}
-        for key, value in self._subject.sizes.items():
-            build = partial(self._counted_with, key)
-            curve = Curve(self._own.counted, value, build)
-            if curve.measure(self._likely(key)):
-                curves[key] = curve
-        return curves
-
-    def _counted_with(self, key: str, value: Any) -> CountedCells | None:
-        """Return the part's cells with another value of one key; None if it cannot be built."""
-        model = self._subject.with_value(key, value, self._question.whose.target)
-        return self._question.counted_in(model) if model else None
-
-    def _likely(self, key: str) -> tuple[int, ...]:
-        return likely_values(key, self._subject.sizes[key], self._subject.sizes)
-
-    @cached_property
-    def _flags(self) -> tuple[_Base, ...]:
-        bases = []
-        for key, value in self._subject.flags():
-            counted = self._counted_with(key, not value)
-            if counted is not None and counted.total != self._own.counted.total:
-                step = ("other-config", (("key", key), ("value", not value)))
-                bases.append(_Base(counted=counted, step=step, rarity=2.7))
-        return tuple(bases)
-
-    def _of_value(self, key: str, value: int, counted: CountedCells) -> _Base:
-        fields = (("key", key), ("value", value))
-        rarity = 2.5 if "vocab" in key else 2.8
-        return _Base(counted=counted, step=("other-config", fields), rarity=rarity)
 
 
 # --- the report of slips ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Parse published numbers such as 110M, 8x7B, 72.1 MB, 1亿零951万, 1.1e8; list their meanings."""
+"""Parse published numbers such as 110M, 8x7B, 72.1 MB, 1亿零951万, 2,6 Mrd.; list meanings."""
 
 import re
 import unicodedata
@@ -11,61 +11,48 @@ from msgspec.structs import replace
 
 from auditor.tensors import DTYPE_BITS
 
-_SCALES = {
-    "": 1,
-    "k": 10**3,
-    "thousand": 10**3,
-    "千": 10**3,
-    "万": 10**4,
-    "萬": 10**4,
-    "m": 10**6,
-    "mn": 10**6,
-    "mio": 10**6,
-    "million": 10**6,
-    "百万": 10**6,
-    "百萬": 10**6,
-    "千万": 10**7,
-    "千萬": 10**7,
-    "亿": 10**8,
-    "億": 10**8,
-    "b": 10**9,
-    "bn": 10**9,
-    "g": 10**9,
-    "billion": 10**9,
+_POWERS = {
+    0: ("",),
+    3: ("k", "thousand", "千"),
+    4: ("万", "萬", "만"),
+    6: ("m", "mn", "mio", "million", "millions", "millionen", "百万", "百萬"),
+    7: ("千万", "千萬"),
+    8: ("亿", "億", "억"),
+    9: ("b", "bn", "g", "billion", "billions", "mrd", "md", "milliarde", "milliarden", "milliard"),
+    10: ("百亿",),
+    11: ("千亿",),
+    12: ("t", "tn", "trillion", "trillions", "万亿", "兆"),
+}
+_SCALES = {unit: 10**power for power, units in _POWERS.items() for unit in units} | {
+    "milliards": 10**9,
     "十亿": 10**9,
     "十億": 10**9,
-    "百亿": 10**10,
-    "千亿": 10**11,
-    "t": 10**12,
-    "trillion": 10**12,
-    "万亿": 10**12,
-    "兆": 10**12,
 }
-_BYTES = {
-    "bytes": 1,
-    "byte": 1,
-    "字节": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-    "tib": 2**40,
+_COMMA_IS_DECIMAL = frozenset({"mio", "millionen", "mrd", "md"}) | {
+    unit for unit in _SCALES if unit.startswith("milliard")
 }
+_BYTES = {"bytes": 1, "byte": 1, "字节": 1} | {
+    f"{letter}{binary}b": (1024 if binary else 1000) ** power
+    for power, letter in enumerate("kmgt", start=1)
+    for binary in ("", "i")
+}
+_WHOLE = 10**12  # the value of a share that is the whole model
+_SHARES = {"share": _WHOLE, "%": _WHOLE // 100, "percent": _WHOLE // 100}
+_UNITS = {**_BYTES, **_SCALES, **_SHARES}
+_LONGEST = 80  # characters of a figure
 _FIGURE = re.compile(
-    r"""(?:[~≈<>]|about|around|approx\.?|some|约|大约)?\s*
-        (?:(?P<experts>[1-9]\d{0,3})\s*[x\u00d7]\s*)?
-        (?P<number>\d{1,3}(?:[,_' ]\d{3})+|\d{1,3}(?:\.\d{3}){2,}|\d{1,30})(?P<fraction>\.\d{1,12})?
-        (?:e\+?(?P<power>\d{1,2}))?
-        \s*(?P<unit>%|[a-z]{0,8}|[百千十万萬亿億兆字节]{0,3})
-        \s*(?:-?a(?P<active>\d{1,4}(?:\.\d{1,3})?)b)?
-        \s*(?:params?|parameters?|elements?|个?参数|个)?\.?""",
+    rf"""(?P<bound>[~≈<>]|about|around|approx\.?|some|ca\.?|over|under|约|大约|近|超过|不到)?\s*
+        (?:(?P<experts>[1-9]\d{{0,3}})\s*[x\u00d7]\s*)?
+        (?P<number>\d{{1,30}}(?:[.,_'\u2019 ]\d{{1,30}}){{0,12}})
+        (?:\s*(?:e\+?|[x\u00d7*\u00b7]\s*10\s*(?:\^|\*\*))\s*(?P<power>\d{{1,2}}))?
+        \s*(?P<unit>{"|".join(map(re.escape, sorted(_UNITS, key=len, reverse=True)))})\.?
+        (?P<more>\+|多|以上)?
+        \s*(?:params?|parameters?|parameter|weights|elements?|个?参数|个|個|개)?\.?
+        (?P<most>\+|以上)?""",
     re.IGNORECASE | re.VERBOSE,
 )
-_WHOLE = 10**12  # the value of a share that is the whole model
-_SHARES = {"share": _WHOLE, "%": _WHOLE // 100}
+_ACTIVE = re.compile(r"(?P<total>.*?)[\s-]*\bA(?P<active>\d{1,4}(?:\.\d{1,3})?[BM])", re.IGNORECASE)
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _NUMERALS = {numeral: digit for digit, numeral in enumerate("零一二三四五六七八九")} | {
     "\u3007": 0,
     "两": 2,
@@ -73,6 +60,8 @@ _NUMERALS = {numeral: digit for digit, numeral in enumerate("零一二三四五�
 _TENS = {"十": 10, "百": 100, "千": 1000}
 _MIXED = re.compile(r"([\d零一二三四五六七八九\u3007两十百千万萬亿億]{1,40})((?:个?参数|个)?)")
 _NUMERAL, _LARGE_UNIT = re.compile(r"[零一二三四五六七八九\u3007两]"), re.compile(r"[万萬亿億]")
+_POINT = re.compile(r"([零一二三四五六七八九\u3007两])点([零一二三四五六七八九\u3007两]{1,9})")
+_HAN = re.compile(r"[\u4e00-\u9fff]")
 _WIDEST = 10  # a figure that ends in zeros is rounded to a tenth: 100M is 90 to 110
 _ROUND = 6  # zeros at the end of a number that was not counted
 
@@ -89,7 +78,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     unit: Literal["parameters", "bytes"] = "parameters"
     is_share: bool = False  # a share of the model, in units of 10^-12
     experts: int | None = None  # 8 of 8x7B; 7B is the model with one expert
-    active: "Figure | None" = None  # 3B in 30B-A3B
+    reading: str = ""  # how the text is read, if it could be read otherwise
 
     @property
     def exact(self) -> bool:
@@ -97,41 +86,110 @@ class Figure(Struct, frozen=True, kw_only=True):
 
     @property
     def digits(self) -> int:
-        """The number of significant digits: 3 of 72.1M, 8 of 109,482,240."""
-        return len(str(self.value // self.last_digit).rstrip("0"))
+        """The number of significant digits: 3 of 72.1M, 9 of 109,482,240."""
+        if self.exact:
+            return len(str(self.value)) if self.value else _ROUND
+        digits = str(self.value // self.last_digit)
+        return len(digits if self.last_digit < self.scale else digits.rstrip("0")) or 1
+
+
+def is_chinese(text: str) -> bool:
+    return bool(_HAN.search(text))
+
+
+def without_active(text: str) -> tuple[str, str]:
+    """Split `30B-A3B` into the total and the active parameters; each may be empty."""
+    match = _ACTIVE.fullmatch(text.strip()[:_LONGEST])
+    return (match["total"].strip(), match["active"]) if match else (text, "")
 
 
 def parse_figure(text: str, *, chinese: bool = False) -> Figure | None:
-    """Return the figure that a text states; None if the text is not a figure.
+    """Return the likeliest figure that a text states; None if the text is not a figure."""
+    return next(iter(parse_figures(text, chinese=chinese)), None)
 
-    A number with a fraction and no unit is a share if below 1; from 1 on, in a Chinese text, it
-    is a number of 亿.
+
+def parse_figures(text: str, *, chinese: bool = False) -> tuple[Figure, ...]:
+    """Return the figures that a text may state, the likeliest first; () if it is not a figure.
+
+    A number with a fraction and no unit is a share if below 1; in a Chinese text it may be a
+    number of 亿; else it is not a figure.
     """
-    plain = unicodedata.normalize("NFKC", text).strip()
-    match = _FIGURE.fullmatch(_without_numerals(plain))
+    powers = re.sub(r"(?<=10)[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda found: f"^{found[0]}", text[: 2 * _LONGEST])
+    plain = unicodedata.normalize("NFKC", powers.translate(_SUPERSCRIPTS)).strip()
+    match = _FIGURE.fullmatch(_without_numerals(plain)) if len(plain) <= _LONGEST else None
     if match is None:
-        return None
-    unit, power = match["unit"].lower(), match["power"]
-    digits, fraction = re.sub(r"[,_' .]", "", match["number"]), match["fraction"] or ""
-    if fraction and not unit and not power:
-        unit = "share" if not int(digits) else "亿" if chinese else "?"
-    if unit not in {*_BYTES, *_SCALES, *_SHARES}:
-        return None
-    scale = {**_BYTES, **_SCALES, **_SHARES}[unit] * 10 ** int(power or 0)
-    value = Fraction(digits + fraction) * scale
+        return ()
+    figures = [
+        _figure(text, match, digits, fraction, unit)
+        for digits, fraction in _numbers(match["number"], match["unit"].lower())
+        for unit in _units(digits, fraction, match, chinese=chinese)
+    ]
+    is_plain = match["unit"] or match["power"] or match["number"].count(".") != 1
+    if len(figures) == 1 and (is_plain or figures[0].is_share):
+        return tuple(figures)
+    return tuple(replace(figure, reading=_reading(figure)) for figure in figures)
+
+
+def _reading(figure: Figure) -> str:
+    if figure.is_share:
+        return "a share of the model"
+    return f"{figure.value:,} {figure.unit}"
+
+
+def _numbers(text: str, unit: str) -> tuple[tuple[str, str], ...]:
+    """Return the possible digits before and after the decimal mark, the likeliest first.
+
+    2,6 Mrd. is 2.6; 1,236B may be 1236 or 1.236; 109.514 without a unit may be 109514.
+    """
+    marks = re.findall(r"\D", text)
+    first, *others = re.split(r"\D", text)
+    if not marks:
+        return ((text, ""),)
+    *groups, last = others
+    mark, kinds = marks[-1], len(set(marks))
+    whole, decimal = ("".join((first, *others)), ""), ("".join((first, *groups)), last)
+    in_threes = len(first) <= 3 and first != "0" and all(len(each) == 3 for each in groups)  # noqa: PLR2004
+    may_be_decimal = mark in ".," and marks.count(mark) == 1 and kinds <= 2 and in_threes  # noqa: PLR2004
+    may_be_whole = in_threes and len(last) == 3 and kinds == 1  # noqa: PLR2004
+    if len(marks) == 1 and mark in ".,":
+        in_german = unit in _COMMA_IS_DECIMAL
+        may_be_decimal = mark == "." or in_german or bool(unit) or not may_be_whole
+        may_be_whole &= not in_german if mark == "," else in_german or not unit
+    readings = [decimal] * may_be_decimal + [whole] * may_be_whole
+    return tuple(readings[::-1] if mark == "," else readings)
+
+
+def _units(digits: str, fraction: str, match: re.Match[str], *, chinese: bool) -> tuple[str, ...]:
+    """Return the units that a number may have, the likeliest first; () if it lacks one."""
+    unit = match["unit"].lower()
+    if unit == "g" and not match["experts"]:
+        return ("g", "gb")
+    if unit or not fraction or match["power"]:
+        return (unit,)
+    of_hundred_million = ("亿",) if chinese else ()
+    return of_hundred_million if int(digits) else ("share", *of_hundred_million)
+
+
+def _figure(text: str, match: re.Match[str], digits: str, fraction: str, unit: str) -> Figure:
+    scale = _UNITS[unit] * 10 ** int(match["power"] or 0)
+    value = Fraction(f"{digits}.{fraction or 0}") * scale
     low, high = _rounding(value, digits, fraction, scale)
-    active = match["active"]
+    step = max(1, int(_last_digit(digits, fraction, scale)))
+    bound = (match["bound"] or "").lower()
+    if match["more"] or match["most"] or bound in {">", "over", "超过"}:
+        low, high = round(value), round(value) + step  # 7B+ is 7 to 8 billion
+    elif bound in {"<", "under", "近", "不到"}:
+        low, high = round(value) - step, round(value)
     return Figure(
         text=text.strip(),
         value=round(value),
         low=low,
         high=high,
         scale=scale,
-        last_digit=max(1, int(_last_digit(digits, fraction, scale))),
+        last_digit=step,
         unit="bytes" if unit in _BYTES else "parameters",
         is_share=unit in _SHARES,
         experts=int(match["experts"]) if match["experts"] else None,
-        active=parse_figure(f"{active}B") if active else None,
     )
 
 
@@ -155,6 +213,7 @@ def _without_numerals(text: str) -> str:
 
     A number with one unit and no numeral stays unchanged, because its digits show its rounding.
     """
+    text = _POINT.sub(lambda found: f"{_digits(found[1])}.{_digits(found[2])}", text)
     match = _MIXED.fullmatch(text)
     if match is None or not (_NUMERAL.search(text) or len(_LARGE_UNIT.findall(match[1])) > 1):
         return text
@@ -174,6 +233,10 @@ def _without_numerals(text: str) -> str:
     return f"{total + section + number}{match[2]}"
 
 
+def _digits(numerals: str) -> str:
+    return "".join(str(_NUMERALS[numeral]) for numeral in numerals)
+
+
 def _rounding(value: Fraction, digits: str, fraction: str, scale: int) -> tuple[int, int]:
     """Return the least and the greatest number that round to a value."""
     zeros = 0 if fraction else len(digits) - len(digits.rstrip("0"))
@@ -188,7 +251,7 @@ def _rounding(value: Fraction, digits: str, fraction: str, scale: int) -> tuple[
 def _last_digit(digits: str, fraction: str, scale: int) -> Fraction:
     """Return the unit of the last digit: 10^5 for 72.1M."""
     if fraction:
-        return Fraction(scale, 10 ** len(fraction[1:]))
+        return Fraction(scale, 10 ** len(fraction))
     return Fraction(scale if scale > 1 else 10 ** (len(digits) - len(digits.rstrip("0"))))
 
 
@@ -220,7 +283,7 @@ class Way(Struct, frozen=True, kw_only=True):
     first: tuple[str, Fields] | None = None  # the slip that changes what is counted
     last: tuple[Misreading, ...] = ()  # slips that change the result of the count
     truncated: bool = False  # digits were cut off
-    rarity: float = 0.0
+    cost: int = 0  # the number of significant digits that the slips in it need
 
     @property
     def slips(self) -> int:
@@ -238,9 +301,10 @@ def ways(figure: Figure, dtype: str | None) -> Iterator[Way]:
     for name, bits in _widths(own, "F32", "BF16", _FOUR_BITS):
         if bits != 8:  # noqa: PLR2004 - a byte is a byte
             bytes_read = Misreading("bytes-for-parameters", (("dtype", name),), Fraction(bits, 8))
-            yield from _misread(figure, 8, bytes_read, rarity=2.5)
+            cost = 2 if bits < DTYPE_BITS["F32"] or name == own else 3
+            yield from _misread(figure, 8, bytes_read, cost=cost)
     for base in _bases(figure):
-        yield from _misread(figure, 8, _binary(base), rarity=2.4)
+        yield from _misread(figure, 8, _binary(base), cost=2)
 
 
 def _of_bytes(figure: Figure, dtype: str) -> Iterator[Way]:
@@ -248,16 +312,16 @@ def _of_bytes(figure: Figure, dtype: str) -> Iterator[Way]:
     yield Way(low=-(-figure.low * 8 // bits), high=figure.high * 8 // bits, bits=bits)
     yield from _cut_off(figure, bits)
     for base in _bases(figure):
-        yield from _misread(figure, bits, _binary(base), rarity=1.5)
-        yield from _misread(figure, bits, _decimal(base), rarity=1.6)
+        yield from _misread(figure, bits, _binary(base), cost=1)
+        yield from _misread(figure, bits, _decimal(base), cost=1)
     for name, width in others:
         low, high = -(-figure.low * 8 // width), figure.high * 8 // width
         other_dtype = ("other-dtype", (("dtype", name),))
-        yield Way(low=low, high=high, bits=width, first=other_dtype, rarity=2.0)
+        yield Way(low=low, high=high, bits=width, first=other_dtype, cost=2)
     called = ("bytes-for-parameters", (("dtype", dtype),))
-    yield Way(low=figure.low, high=figure.high, first=called, rarity=2.5)
+    yield Way(low=figure.low, high=figure.high, first=called, cost=2)
     for base in _bases(figure):
-        yield from _misread(figure, 8, _binary(base), first=called, rarity=4.0)
+        yield from _misread(figure, 8, _binary(base), first=called, cost=4)
 
 
 def _widths(*dtypes: str) -> tuple[tuple[str, int], ...]:
@@ -273,7 +337,7 @@ def _cut_off(figure: Figure, bits: int) -> Iterator[Way]:
     above = figure.value + figure.last_digit - 1
     if above > figure.high:
         low, high = -(-(figure.high + 1) * 8 // bits), above * 8 // bits
-        yield Way(low=low, high=high, bits=bits, truncated=True, rarity=1.0)
+        yield Way(low=low, high=high, bits=bits, truncated=True, cost=1)
 
 
 def _misread(
@@ -282,7 +346,7 @@ def _misread(
     misread: Misreading,
     *,
     first: tuple[str, Fields] | None = None,
-    rarity: float,
+    cost: int,
 ) -> Iterator[Way]:
     """Yield the way to read a figure that is the true number times the ratio of `misread`."""
     low, high = Fraction(figure.low), Fraction(figure.high)
@@ -291,7 +355,7 @@ def _misread(
     bytes_of_one = misread.ratio * Fraction(bits, 8)
     least, most = -int(-(low / bytes_of_one) // 1), int(high / bytes_of_one // 1)
     if least <= most:
-        yield Way(low=least, high=most, bits=bits, first=first, last=(misread,), rarity=rarity)
+        yield Way(low=least, high=most, bits=bits, first=first, last=(misread,), cost=cost)
 
 
 def _binary(base: int) -> Misreading:

@@ -1,39 +1,86 @@
 """Confirm a claim about a model, or refute it with the fewest slips (errors) that explain it."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from auditor.claims.cells import FoldedTensor, changed, total_of
 from auditor.claims.explaining import Question, explanations
-from auditor.claims.figures import Figure, parse_figure, share_of
+from auditor.claims.figures import (
+    Figure,
+    is_chinese,
+    parse_figure,
+    parse_figures,
+    share_of,
+    without_active,
+)
 from auditor.claims.formulas import FormulaError, evaluate
 from auditor.claims.parts import PartReading, readings
 from auditor.claims.subject import Counterpart, Subject
 from auditor.claims.verdict import Explanation, Nearest, Slip, Verdict
 
+_OPERATOR = re.compile(r"[*+/^()²³·\u00d7]")
+_ACTIVE = re.compile(r"(active|activated)( param(eter)?s)?|激活(参数量?)?", re.IGNORECASE)
 
-def judge(subject: Subject, text: str, part: str = "") -> Verdict:
-    figure = parse_figure(text, chinese=not (text + part).isascii())
-    note = ""
-    if figure is not None and figure.is_share:
-        total = total_of(subject.own.cells)
-        figure, note = share_of(figure, total), f"a share of the model's {total:,} parameters"
-    if figure is None:
-        try:
-            value = evaluate(text, subject.letters)
-        except FormulaError as error:
-            return _nothing(text, None, part, f"{text!r} is neither a count nor a formula: {error}")
-        figure, note = Figure(text=text, value=value, low=value, high=value), f"{text} = {value:,}"
+
+def judge(subject: Subject, text: str, part: str = "", *, chinese: bool = False) -> Verdict:
+    """Judge a claim by its first reading that is right, else by its likeliest reading."""
+    figures = parse_figures(text, chinese=chinese or is_chinese(text + part))
+    if not figures:
+        return _of_formula(subject, text, part)
+    verdicts = [_of_figure(subject, figure, part) for figure in figures]
+    place = next(
+        (at for at, verdict in enumerate(verdicts) if verdict.verdict.startswith("confirmed")), 0
+    )
+    notes = [verdicts[place].note]
+    if reading := figures[place].reading:
+        others = " or ".join(each.reading for each in figures if each is not figures[place])
+        notes.insert(0, f"read as {reading}{others and f', not as {others}'}")
+    return replace(verdicts[place], note="; ".join(filter(None, notes)))
+
+
+def _of_figure(subject: Subject, figure: Figure, part: str) -> Verdict:
     part_readings = _readings(subject, part)
-    if not part_readings:
-        return _by_value(subject, figure, part)
-    return replace(_verdict(subject, figure, part, part_readings), note=note)
+    if not figure.is_share:
+        judged = _verdict if part_readings else _by_value
+        return judged(subject, figure, part, part_readings)
+    if part_readings and not part_readings[0][1].label:
+        return _nothing(figure.text, None, part, "a share of the model, but no --part is named")
+    total = total_of(subject.own.cells)
+    judged = _verdict if part_readings else _by_value
+    verdict = judged(subject, share_of(figure, total), part, part_readings)
+    return replace(verdict, note=verdict.note or f"a share of the model's {total:,} parameters")
+
+
+def _of_formula(subject: Subject, text: str, part: str) -> Verdict:
+    try:
+        value = evaluate(text, subject.letters)
+    except FormulaError as error:
+        if parse_figure(f"{text.strip()}M") is not None:
+            note = f"the number has no unit: expected {text.strip()}M, B or 亿"
+        elif _OPERATOR.search(text):
+            note = f"neither a number nor a formula: {error}"
+        else:
+            letters = ", ".join(sorted(name for name in subject.letters if len(name) == 1))
+            counts = "109482240, 110M, 1.1亿, 72.1 MB or 21.77%"
+            note = f"not a number: expected a count such as {counts}, or a formula in {letters}"
+        return _nothing(text, None, part, note)
+    figure = Figure(text=text, value=value, low=value, high=value)
+    return replace(_of_figure(subject, figure, part), note=f"{text} = {value:,}")
 
 
 def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verdict, ...]:
-    """Judge the claims of one text; a module missing in one may be included in another claim."""
-    verdicts = [judge(subject, text, part) for text, part in claims]
+    """Judge the claims of one text; a module missing in one may be included in another claim.
+
+    `30B-A3B` is two claims: the total, and the parameters that one token uses.
+    """
+    chinese = any(is_chinese(text + part) for text, part in claims)
+    verdicts = [
+        judge(subject, each, name, chinese=chinese)
+        for text, part in claims
+        for each, name in _split(text, part)
+    ]
     moved = {
         dict(slip.fields).get("module"): slip
         for verdict in verdicts
@@ -42,6 +89,14 @@ def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verd
         if slip.slip == "part-in-another"
     }
     return tuple(_moved(verdict, moved) for verdict in verdicts)
+
+
+def _split(text: str, part: str) -> Iterator[tuple[str, str]]:
+    total, active = ("", "") if part else without_active(text)
+    if total or not active:
+        yield total or text, part
+    if active:
+        yield active, "active"
 
 
 def _moved(verdict: Verdict, moved: Mapping[object, Slip]) -> Verdict:
@@ -73,7 +128,9 @@ def _nothing(text: str, claim: int | None, part: str, note: str) -> Verdict:
 
 def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, PartReading], ...]:
     """Return the possible readings of a part's name, in the class or else in a sibling class."""
-    if part.strip().lower() in {"active", "activated"}:
+    if _ACTIVE.fullmatch(part.strip()):
+        if not any(axis.active for cell in subject.own.cells for axis in cell.axes):
+            return ()
         active = tuple(_active(cell) for cell in subject.own.cells)
         return ((subject.own, PartReading("active", active, ())),)
     part_readings = readings(part, subject.own.cells, subject.own.prefix)
@@ -232,7 +289,9 @@ def _nearest(
     )
 
 
-def _by_value(subject: Subject, figure: Figure, part: str) -> Verdict:
+def _by_value(
+    subject: Subject, figure: Figure, part: str, _readings: Sequence[object] = ()
+) -> Verdict:
     """Judge a claim about an unknown part: name the modules that have exactly this count."""
     note = f"no part of {subject.own.target} is called {part!r}"
     fitting_parts = [

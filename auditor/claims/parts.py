@@ -6,6 +6,7 @@ A name may have two readings: `embeddings` with their norm, or the embedding mat
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from auditor.analytic import Role
@@ -64,58 +65,64 @@ def _has_part(name: str, pattern: re.Pattern[str]) -> bool:
 
 # --- readings of a name -------------------------------------------------------------------------
 
-_NAMES = {
-    "attention": "attention",
-    "selfattention": "attention",
-    "attn": "attention",
-    "注意力": "attention",
-    "ffn": "ffn",
-    "mlp": "ffn",
-    "feedforward": "ffn",
-    "前馈": "ffn",
-    "norm": "norm",
-    "norms": "norm",
-    "layernorm": "norm",
-    "layernorms": "norm",
-    "normalisation": "norm",
-    "normalization": "norm",
-    "归一化": "norm",
-    "bias": "bias",
-    "biases": "bias",
-    "偏置": "bias",
-    "weight": "weight",
-    "weights": "weight",
-    "embedding": "embeddings",
-    "embeddings": "embeddings",
-    "嵌入": "embeddings",
-    "head": "head",
-    "lmhead": "head",
-    "mlmhead": "head",
-    "pooler": "pooler",
-    "encoder": "encoder",
-    "编码器": "encoder",
-    "decoder": "decoder",
-    "解码器": "decoder",
-    "layers": "layers",
-    "blocks": "layers",
-    "onelayer": "layer",
-    "eachlayer": "layer",
-    "perlayer": "layer",
-    "oneexpert": "expert",
-    "withoutnorm": "no norm",
-    "withoutlayernorm": "no norm",
-    "withoutbias": "no bias",
-    "withoutbiases": "no bias",
-    "active": "active",
-    "activated": "active",
-    "total": "",
-    "trainable": "",
-    "all": "",
-    "model": "",
+_ONE = r"(?:one|each|every|per|a|single)[\s_-]*(?:(?:encoder|decoder|transformer)[\s_-]*)?"
+_EMBEDDING = r"[\s_-]*(?:embeddings?|encodings?)(?:[\s_-](?:layer|matrix|table))?"
+# Phrases of documents in Chinese and in English -> a word; a longer phrase precedes its parts.
+_PHRASES: tuple[tuple[str, str, str], ...] = (
+    ("参数量|参数|模块|部分|网络|多头|的", "", ""),
+    ("不含|不包括|除去?", r"(?:without|excluding|minus|non|no)(?:\s+the)?", "no~"),
+    ("层?归一化层?", r"(?:layer[\s_-]?)?norm(?:ali[sz]ation)?s?(?:[\s_-]layers?)?", "norm"),
+    ("[一单每]个?(?:编码器|解码器)?层", rf"{_ONE}(?:layer|block)(?:'s)?", "onelayer"),
+    ("[一单每]个?专家", r"(?:one|each|per|single)[\s_-]+expert", "oneexpert"),
+    (r"第(?=\d)", r"(?:layer|block)(?=\s+\d)", "layer#"),
+    (r"(?<=\d)层", "", ""),
+    ("位置(?:嵌入|编码|向量)层?", rf"position(?:al)?{_EMBEDDING}", "positions"),
+    ("(?:句子?|段|类型)(?:嵌入|向量)层?", rf"(?:segment|token[\s_-]type){_EMBEDDING}", "types"),
+    ("词元?(?:嵌入|向量)层?", rf"(?:word|token|input){_EMBEDDING}", "words"),
+    ("嵌入层?", _EMBEDDING.removeprefix(r"[\s_-]*"), "embeddings"),
+    ("自?注意力子?层?", r"(?:multi[\s_-]?head[\s_-])?(?:self[\s_-]?)?att(?:entio)?n", "attention"),
+    ("前馈(?:神经)?子?层?", r"feed[\s_-]?forward|ffn|mlp", "ffn"),
+    ("池化层?", r"pool(?:er|ing)(?:[\s_-]layer)?", "pooler"),
+    ("输出[层头]|分类头", r"(?:(?:lm|mlm|output|prediction)[\s_-]?)?head", "head"),
+    ("编码器层?", r"encoder(?:[\s_-](?:layers|stack))?", "encoder"),
+    ("解码器层?", r"decoder(?:[\s_-](?:layers|stack))?", "decoder"),
+    ("偏置", r"bias(?:es)?", "bias"),
+    ("权重", r"weights?", "weight"),
+    ("视觉(?:编码器|塔|模型)?", r"vision[\s_-](?:tower|encoder|model)", "vision"),
+    ("语言模型", r"(?:language|text)[\s_-](?:model|encoder|tower)", "text"),
+    ("总计?|全部|所有|合计|模型", "", ""),
+)
+_COMPILED = tuple(
+    (
+        re.compile(
+            "|".join(filter(None, (chinese, english and rf"(?<![.\w]){english}(?![.\w])"))),
+            re.IGNORECASE,
+        ),
+        f" {word} " if word else "",
+    )
+    for chinese, english, word in _PHRASES
+)
+_MEANINGS = frozenset(
+    {
+        *("attention", "ffn", "norm", "bias", "weight", "embeddings", "words"),
+        *("positions", "types", "head", "pooler", "encoder", "decoder", "layers", "blocks"),
+        *("onelayer", "oneexpert", "vision", "text"),
+    }
+)
+# Words that change nothing: "the encoder alone" is the encoder.
+_FILLERS = frozenset(
+    {
+        *("the", "alone", "only", "just", "of", "in", "all", "its", "total", "trainable", "model"),
+        *("parameters", "params", "parameter", "whole", "network", "part", "module", "whose"),
+    }
+)
+_TABLES = {
+    "words": re.compile(r"^(word_embeddings?|wte|embed_tokens|shared|embed_in|tok_embeddings)$"),
+    "positions": re.compile(r"^(wpe|.*position.*)$"),
+    "types": re.compile(r"^(token_type_embeddings?|segment.*)$"),
+    "vision": re.compile(r"vision|visual|image"),
+    "text": re.compile(r"^(language_model|text_model|text_encoder)$"),
 }
-_WORDS = re.compile(r"(one|each|per|without|self|lm|mlm|feed)[\s_-]+(?=\w)", re.IGNORECASE)
-
-
 _LONGEST_NAME = 400  # characters of a part's name
 _MOST_TERMS = 8  # terms of a sum: each may have two readings, and all combinations are tried
 
@@ -125,10 +132,10 @@ def readings(name: str, cells: Cells, prefix: str) -> tuple[PartReading, ...]:
 
     `+` adds terms. Each further word of a term narrows it: `encoder.layer.0 attention`.
     """
-    if _plain(name) == "" or _NAMES.get(_plain(name)) == "":
-        return (PartReading("", cells, ()),)
     if len(name) > _LONGEST_NAME or name.count("+") >= _MOST_TERMS:
         return ()
+    if not _words(name):
+        return (PartReading("", cells, ()),)
     sums: tuple[tuple[str, Cells], ...] = (("", ()),)
     for term in name.split("+"):
         term_readings = tuple(_term(term.strip(), cells, prefix))
@@ -145,42 +152,54 @@ def readings(name: str, cells: Cells, prefix: str) -> tuple[PartReading, ...]:
     return tuple(PartReading(label, chosen, _outside(cells, chosen)) for label, chosen in sums)
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[\s_-]+", "", name).lower()
+def _words(name: str) -> list[str]:
+    """Return the words of a part's name: "attention of one layer" is attention onelayer."""
+    for pattern, word in _COMPILED:
+        name = pattern.sub(word, name)
+    name = re.sub(r"(?<=[~#])[\s_-]+", "", name).replace("/", " ")
+    return [word for word in name.split() if word.casefold() not in _FILLERS]
 
 
 def _term(term: str, cells: Cells, prefix: str) -> Iterator[tuple[str, Cells]]:
     """Yield the readings of one term of a sum, each with its label and its cells."""
-    if not term:
-        return
-    stored = at_prefix(term, cells)
-    meaning = _NAMES.get(_plain(term))
-    if stored and meaning not in {"embeddings", "attention", "norm", "bias"}:
+    words = _words(term)
+    stored = at_prefix(term, cells) if term else ()
+    if stored and not (len(words) == 1 and words[0] in {"embeddings", "attention", "norm", "bias"}):
         yield term, stored
         return
-    if meaning is not None:
-        yield from _people(meaning, term, cells, prefix, stored)
-        return
-    words = _WORDS.sub(r"\1", term).replace("/", " ").split()
     if len(words) == 1:
-        if words[0] != term:
-            yield from _term(words[0], cells, prefix)
+        yield from _of_word(words[0], term, cells, prefix)
+    elif words:
+        narrowed = cells
+        for word in words:
+            _, narrowed = next(_of_word(word, term, narrowed, prefix), ("", ()))
+        if narrowed:
+            yield term, narrowed
+
+
+def _of_word(word: str, term: str, cells: Cells, prefix: str) -> Iterator[tuple[str, Cells]]:
+    """Yield the non-empty readings of a word or module prefix: label and cells."""
+    learned = cells_where(cells, lambda cell: not cell.optional)
+    stored = at_prefix(word, cells)
+    if word.startswith("no~"):
+        for _, chosen in islice(_of_word(word[3:], term, learned, prefix), 1):
+            rest = tuple(cell for cell in learned if cell not in chosen)
+            if word == "no~embeddings":  # the matrix of an untied head is one, too
+                shape = max(chosen, key=lambda cell: cell.elements).shape
+                without_head = tuple(cell for cell in rest if cell.shape != shape or cell.axes)
+                yield f"{term}, and without the head's matrix", without_head
+            yield term, rest
         return
-    narrowed = cells
-    for word in words:
-        narrowed_reading = next(_term(word, narrowed, prefix), None)
-        if narrowed_reading is None:
-            return
-        narrowed = narrowed_reading[1]
-    yield term, narrowed
-
-
-def _people(
-    meaning: str, term: str, cells: Cells, prefix: str, stored: Cells
-) -> Iterator[tuple[str, Cells]]:
-    """Yield the non-empty readings of a common name such as `attention`: label and cells."""
-    learned = tuple(cell for cell in cells if not cell.optional)
-    for label, chosen_cells in _people_choices(meaning, term, learned, prefix, stored):
+    if word.startswith("layer#"):
+        lists = {cell.axes[0].module for cell in learned if cell.axes}
+        modules = [name.replace("*", word[6:], 1) for name in sorted(lists)]
+        yield term, tuple(cell for name in modules for cell in at_prefix(name, learned))
+        return
+    lowered = word.casefold()
+    if lowered not in _MEANINGS:
+        yield from [(term, stored)] if stored else ()
+        return
+    for label, chosen_cells in _people_choices(lowered, term, learned, prefix, stored):
         if chosen_cells:
             yield label, chosen_cells
 
@@ -214,19 +233,17 @@ def _people_choices(  # noqa: C901 - one case for each name
             )
             names = dict.fromkeys(cell.module.rpartition(".")[2] for cell in tables)
             yield " + ".join(names), tables
+        case "words" | "positions" | "types" | "vision" | "text":
+            yield term, cells_where(cells, lambda cell: _has(cell, _TABLES[meaning]))
         case "head":
             yield term, cells_where(cells, lambda cell: is_head(cell, prefix))
         case "pooler":
             yield term, cells_where(cells, is_pooler)
-        case "encoder" | "decoder" | "layers":
+        case "encoder" | "decoder" | "layers" | "blocks":
             towers = cells_where(cells, lambda cell: meaning in cell.name.split("."))
             yield term, towers or cells_where(cells, lambda cell: bool(cell.axes))
-        case "layer" | "expert":
-            yield term, _first_of_lists(cells, last=meaning == "expert")
-        case "no norm":
-            yield term, cells_where(cells, lambda cell: cell.kind is not CellKind.NORM)
-        case "no bias":
-            yield term, cells_where(cells, lambda cell: cell.kind is not CellKind.BIAS)
+        case _:
+            yield term, _first_of_lists(cells, last=meaning == "oneexpert")
 
 
 def cells_where(cells: Cells, test: Callable[[FoldedTensor], bool]) -> Cells:

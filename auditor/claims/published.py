@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from auditor.claims.figures import parse_figure
+from auditor.claims.figures import parse_figure, without_active
 from auditor.claims.verdict import PublishedCount
 from auditor.names import file_name
 
@@ -184,7 +184,7 @@ def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | N
 
 def count_in_card(key: str, text: str, counts: ModelCounts) -> PublishedCount | None:
     """Judge a number in the card's front matter; None if it is not a number of parameters."""
-    figure = parse_figure(text)
+    figure = parse_figure(without_active(text)[0])
     if figure is None or figure.is_share or figure.unit == "bytes" or figure.value < _SMALLEST:
         return None
     size = NamedSize(text=text, readings=(figure.value,), experts=figure.experts or 0)

@@ -72,26 +72,30 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
         keys = {symbol.key.removeprefix(path): symbol.value for symbol in sorted(legend)}
         return {key: value for key, value in keys.items() if "[" not in key}
 
+    @cached_property
+    def class_defaults(self) -> Mapping[str, Any]:
+        """The defaults that the config class has for the keys that shape tensors."""
+        if self.config is None:
+            return {}
+        return catalogue.family(_family(self.config, self.own.target)).defaults
+
     def flags(self) -> Iterator[tuple[str, bool]]:
         """Yield the boolean config keys on which the count may depend, with their values."""
-        if self.config is None:
-            return
-        family = catalogue.family(_family(self.config, self.own.target))
-        completed = self.config.of(family)
-        for key, default in family.defaults.items():
-            if isinstance(default, bool):
-                value = completed.attribute(key)
-                if isinstance(value, bool):
-                    yield key, value
+        for key, default in self.class_defaults.items():
+            value = self._completed.attribute(key) if isinstance(default, bool) else None
+            if isinstance(value, bool):
+                yield key, value
 
     def defaults(self) -> Mapping[str, int]:
         """Return the integer defaults of the config class for keys that the config does not set."""
-        if self.config is None:
-            return {}
-        family = catalogue.family(_family(self.config, self.own.target))
-        completed = self.config.of(family)
-        numbers = {key: value for key, value in family.defaults.items() if type(value) is int}
-        return {key: value for key, value in numbers.items() if not completed.states(key)}
+        numbers = {key: each for key, each in self.class_defaults.items() if type(each) is int}
+        return {key: each for key, each in numbers.items() if not self._completed.states(key)}
+
+    @cached_property
+    def _completed(self) -> Config:
+        """The config with its class's defaults, if it has a closed form."""
+        config = self.config or Config(values={})
+        return config.of(catalogue.family(_family(config, self.own.target)))
 
     def with_value(self, key: str, value: Any, target: str | None = None) -> Counterpart | None:
         """Return the class built with another value of a key; None if that fails."""

@@ -4,6 +4,7 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,14 @@ import typer
 
 from auditor.audit.claiming import Claim
 from auditor.audit.claiming import claim as judged
+from auditor.audit.default_configs import parsed_setting
 from auditor.claims.verdict import Verdict
 from auditor.cli.console import (
     CLEAN,
     FINDINGS,
     UNAUDITED,
     QuietOption,
+    SettingsOption,
     SourceChoice,
     SourceOption,
     TargetOption,
@@ -43,7 +46,7 @@ def claim(  # noqa: PLR0913 - one parameter for each option
         typer.Argument(
             metavar="COUNT",
             show_default=False,
-            help="109482240, 110M, 8x7B, '72.1 MB', 3.8亿, or a formula: 'V*D + L*D'.",
+            help="109482240, 110M, 30B-A3B, '72.1 MB', 3.8亿, or a formula: 'V*D + L*D'.",
         ),
     ] = None,
     *,
@@ -53,7 +56,7 @@ def claim(  # noqa: PLR0913 - one parameter for each option
             "--part",
             metavar="PART=COUNT",
             show_default=False,
-            help="For a module prefix, or embeddings, encoder, attention, ffn, norm, bias, head.",
+            help="For a module prefix, or embeddings, encoder, 'one layer attention', 注意力.",
         ),
     ] = None,
     file: Annotated[
@@ -61,6 +64,7 @@ def claim(  # noqa: PLR0913 - one parameter for each option
         typer.Option("--file", show_default=False, help="A CSV: columns model, part, claim."),
     ] = None,
     target: TargetOption = None,
+    settings: SettingsOption = None,
     form: Annotated[
         TextFormat, typer.Option("--format", help="Text, or a JSON object for each claim.")
     ] = TextFormat.TERMINAL,
@@ -74,13 +78,18 @@ def claim(  # noqa: PLR0913 - one parameter for each option
     """
     with guarded():
         claims_by_model = _claims_by_model(model, claims or [], part or [], file)
-        tell = talk(quiet=quiet)
+        request = partial(
+            judged,
+            target=target,
+            source=source.value,
+            token=token,
+            settings=dict(map(parsed_setting, settings or ())),
+            say=talk(quiet=quiet),
+        )
         codes = []
         for name, model_claims in claims_by_model.items():
             try:
-                verdicts = judged(
-                    name, model_claims, target=target, source=source.value, token=token, say=tell
-                )
+                verdicts = request(name, model_claims)
             except SourceError as error:
                 say(f"{name}: {error.reason}: {error}")
                 codes.append(UNAUDITED)

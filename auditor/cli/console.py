@@ -71,6 +71,12 @@ TokenOption = Annotated[
     typer.Option("--token", show_default=False, help="Access token; default: the stored one."),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", show_default=False, help="Another value in the config."
+    ),
+]
 FileOption = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", show_default=False, help="The file to write."),

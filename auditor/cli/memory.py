@@ -24,6 +24,7 @@ from auditor.cli.console import (
     terminal,
 )
 from auditor.errors import Reason, UsageError
+from auditor.findings import BadConfig
 from auditor.formats import memory as shown
 from auditor.messages import meant, quoted
 from auditor.report import Unaudited
@@ -94,6 +95,9 @@ def memory(  # noqa: PLR0913 - one parameter for each option
             by_config = isinstance(outcome, Unaudited) and outcome.reason is Reason.NO_WEIGHTS
             if not (by_config and outcome.expected):  # a config is enough
                 code = max(code, exit_code(outcome, FailOn.NEVER))
+            for finding in outcome.findings:
+                if isinstance(finding, BadConfig):
+                    say(f"{outcome.requested}: {finding.kind}: {finding.reason}")
             if form is TextFormat.JSON:
                 put(shown.as_json(outcome, use))
             elif outcome.observed or outcome.expected:

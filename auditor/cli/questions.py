@@ -8,8 +8,7 @@ import typer
 from auditor.analytic.catalogue import model_types, siblings
 from auditor.analytic.families import FILES
 from auditor.audit.default_configs import parsed_setting
-from auditor.audit.expected import config_faults
-from auditor.audit.pipeline import describing_snapshot, require_taken, with_given
+from auditor.audit.pipeline import describing_snapshot
 from auditor.audit.pipeline import diff as compared
 from auditor.audit.pipeline import explain as explained
 from auditor.cli.console import (
@@ -20,6 +19,7 @@ from auditor.cli.console import (
     FileOption,
     ModelArgument,
     QuietOption,
+    SettingsOption,
     SourceChoice,
     SourceOption,
     TargetOption,
@@ -54,12 +54,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     symbolic: Annotated[bool, typer.Option("--symbolic", help="Formulas without values.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="For a paper: an align* block.")] = False,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", show_default=False, help="Another value in the config."
-        ),
-    ] = None,
+    settings: SettingsOption = None,
     tensors: Annotated[
         bool, typer.Option("--tensors", help="Each tensor: name, shape, parameters.")
     ] = False,
@@ -96,6 +91,9 @@ def explain(  # noqa: PLR0913 - one parameter for each option
         )
         from auditor.formats import explanation  # noqa: PLC0415 - for this alone
 
+        faults = [finding.reason for finding in outcome.findings if isinstance(finding, BadConfig)]
+        if values and faults:
+            raise UsageError(f"--set: {faults[0]}")
         if form == _JSON:
             put(explanation.as_json(outcome, depth=depth), output)
             raise typer.Exit(CLEAN if outcome.expected else exit_code(outcome, FailOn.WARNING))
@@ -103,14 +101,11 @@ def explain(  # noqa: PLR0913 - one parameter for each option
             print_outcome(
                 outcome, TERMINAL, Shown(depth=depth), quiet=isinstance(outcome, Unaudited)
             )
-            if outcome.observed is None and (hint := meant(model, FILES)):
+            if outcome.observed is None and model not in FILES and (hint := meant(model, FILES)):
                 say(f"{quoted(model)} is not a model type{hint}")
             raise typer.Exit(exit_code(outcome, FailOn.WARNING))
-        for finding in outcome.findings:
-            if isinstance(finding, BadConfig):
-                if values:
-                    raise UsageError(f"--set: {finding.reason}")
-                tell(f"{finding.kind}: {finding.reason}")
+        for fault in faults:
+            tell(f"{BadConfig.kind}: {fault}")
         width, color = terminal()
         text = (
             explanation.latex(outcome, depth=depth)
@@ -148,15 +143,10 @@ def _tables(  # noqa: PLR0913, PLR0917 - the request, and the model
 
     _require_table_format(form, TABLE_FORMATS)
     try:
-        snapshot, arguments = with_given(
-            describing_snapshot(model, source=source, token=token, say=say), settings
-        )
-        expectation, config = implied_by(snapshot, target, checked=True, arguments=arguments)
+        snapshot = describing_snapshot(model, source=source, token=token, say=say)
+        expectation, config = implied_by(snapshot, target, settings, say)
     except SourceError as error:
         fail(UNAUDITED, f"{model}: {error.reason}: {error}")
-    require_taken(arguments, expectation.target)
-    for fault in config_faults(expectation):
-        say(f"{BadConfig.kind}: {fault}")
     subject = subject_of(snapshot.model, expectation, config)
     tables = []
     if wanted.tensors or not any(wanted):

@@ -51,6 +51,9 @@ def render(model: str, verdicts: Sequence[Verdict]) -> str:
 
 def _lines(model: str, verdict: Verdict) -> Iterator[str]:
     subject = f"{verdict.part} of {model}" if verdict.part else model
+    if verdict.actual is None:
+        yield f"{verdict.verdict}: {verdict.text} for {subject}: {verdict.note}"
+        return
     yield f"{verdict.verdict}: {verdict.text} for {subject}"
     if verdict.actual is not None:
         reading = "" if verdict.reading in {"", verdict.part} else f" ({verdict.reading})"

@@ -185,6 +185,13 @@ def test_eight_times_seven_billion_is_a_mixture_of_experts_of_that_size(tmp_path
     assert [one["slip"] for one in total["explanations"][0]["slips"]] == ["all-experts"]
 
 
+def test_a_claim_is_judged_with_other_values_of_the_config():
+    large = ("hidden_size=1024", "num_hidden_layers=24", "num_attention_heads=16")
+    settings = [f"--set={text}" for text in (*large, "intermediate_size=4096", "vocab_size=21128")]
+    (found,) = verdicts("bert-base-chinese", "324,472,832", "--as=BertModel", *settings)
+    assert found["actual"] == 324_472_832 + 1024 * 1024 + 1024
+
+
 def test_people_read_the_arithmetic():
     done = run("claim", "bert-base-uncased", "108891648", "--as", "BertModel", "--source=bundled")
     assert done.stdout == (

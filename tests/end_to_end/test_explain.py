@@ -224,11 +224,30 @@ def test_an_argument_of_the_class_is_set_as_a_key_is():
         (("gpt2", "--set", "add_pooling_layer=true"), "GPT2Model takes no such argument"),
         (("bert", "--set", "add_pooling_layer=0"), "true or false is needed"),
         (("llama", "--set", "hiden_size=1024"), "did you mean hidden_size?"),
-        (("llama", "--set", "hidden_size=1001"), "hidden_size 1001 is not a multiple of"),
+        (("gemma3", "--set", "text_config.hiden_size=640"), "did you mean hidden_size?"),
+        (("gemma3", "--set", "text_confg.hidden_size=640"), "did you mean text_config?"),
     ],
 )
 def test_an_argument_that_a_class_does_not_take_is_a_clear_line(args, said):
     done = run("explain", *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("explain",), ("explain", "--kinds"), ("explain", "--format=json"), ("claim", "7B")]
+)
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("hidden_size=1001", "hidden_size 1001 is not a multiple of"),
+        ("hidden_size=large", "hidden_size is the string 'large', expected an integer"),
+        ("hiden_size=1024", "did you mean hidden_size?"),
+    ],
+)
+def test_a_value_that_the_class_cannot_build_is_refused_before_any_number(command, setting, said):
+    name, *options = command
+    done = run(name, "llama", *options, "--set", setting)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
 

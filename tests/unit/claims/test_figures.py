@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.claims.figures import parse_figure, share_of
+from auditor.claims.figures import parse_figure, parse_figures, share_of, without_active
 from auditor.claims.formulas import FormulaError, evaluate
 
 
@@ -27,6 +27,23 @@ from auditor.claims.formulas import FormulaError, evaluate
         ("一亿一千万", 110_000_000, 105_000_000, 115_000_000),
         ("1亿零951万4298", 109_514_298, 109_514_298, 109_514_298),
         ("十三亿", 1_300_000_000, 1_250_000_000, 1_350_000_000),
+        ("三点四亿", 340_000_000, 335_000_000, 345_000_000),
+        ("1.1 亿个参数", 110_000_000, 105_000_000, 115_000_000),
+        ("109.514.298", 109_514_298, 109_514_298, 109_514_298),
+        ("109 514 298", 109_514_298, 109_514_298, 109_514_298),
+        ("109\u00a0514\u202f298", 109_514_298, 109_514_298, 109_514_298),
+        ("109'514'298", 109_514_298, 109_514_298, 109_514_298),
+        ("0.5B", 500_000_000, 450_000_000, 550_000_000),
+        ("7B+", 7_000_000_000, 7_000_000_000, 8_000_000_000),
+        (">7B", 7_000_000_000, 7_000_000_000, 8_000_000_000),
+        ("<8B", 8_000_000_000, 7_000_000_000, 8_000_000_000),
+        ("2,6 Mrd.", 2_600_000_000, 2_550_000_000, 2_650_000_000),
+        ("1.236,5 Mio.", 1_236_500_000, 1_236_450_000, 1_236_550_000),
+        ("1,236.5M", 1_236_500_000, 1_236_450_000, 1_236_550_000),
+        ("7 billion parameters", 7_000_000_000, 6_500_000_000, 7_500_000_000),
+        ("109482240 params", 109_482_240, 109_482_240, 109_482_240),
+        ("1.1\u00d710⁸", 110_000_000, 105_000_000, 115_000_000),
+        ("1.1*10^8", 110_000_000, 105_000_000, 115_000_000),
     ],
 )
 def test_a_figure_is_a_number_and_what_rounds_to_it(text, value, low, high):
@@ -35,15 +52,49 @@ def test_a_figure_is_a_number_and_what_rounds_to_it(text, value, low, high):
     assert (found.value, found.low, found.high) == (value, low, high)
 
 
-def test_a_figure_may_be_of_bytes_of_experts_or_of_active_parameters():
-    sizes, experts, active = (parse_figure(text) for text in ("72.1 MB", "8x7B", "30B-A3B"))
-    assert sizes is not None
-    assert experts is not None
-    assert active is not None
-    assert sizes.unit == "bytes"
-    assert experts.experts == 8
-    assert active.active is not None
-    assert active.active.value == 3_000_000_000
+@pytest.mark.parametrize(
+    ("text", "value", "low", "high"),
+    [
+        ("72.1 MB", 72_100_000, 72_050_000, 72_150_000),
+        ("16 GB", 16 * 10**9, 15_500_000_000, 16_500_000_000),
+        ("16GiB", 16 * 2**30, 31 * 2**29, 33 * 2**29),
+    ],
+)
+def test_a_figure_may_be_of_bytes(text, value, low, high):
+    figure = parse_figure(text)
+    assert figure is not None
+    assert (figure.unit, figure.value, figure.low, figure.high) == ("bytes", value, low, high)
+
+
+@pytest.mark.parametrize(
+    ("text", "total", "active"),
+    [("30B-A3B", "30B", "3B"), ("A3B", "", "3B"), ("1b-a400m", "1b", "400m"), ("7B", "7B", "")],
+)
+def test_the_active_parameters_are_a_claim_of_their_own(text, total, active):
+    assert without_active(text) == (total, active)
+
+
+def test_eight_times_seven_billion_is_the_size_of_a_model_with_one_expert():
+    figure = parse_figure("8x7B")
+    assert figure is not None
+    assert (figure.experts, figure.value) == (8, 7_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "chinese", "values"),
+    [
+        ("1.0948224", False, []),
+        ("1.0948224", True, [109_482_240]),
+        ("0.2384", True, [238_400_000_000, 23_840_000]),  # a share in units of 10^-12
+        ("1,236B", False, [1_236_000_000_000, 1_236_000_000]),
+        ("109.514", False, [109_514]),
+        ("16G", False, [16_000_000_000, 16_000_000_000]),
+    ],
+)
+def test_each_reading_of_an_ambiguous_text_is_named(text, chinese, values):
+    figures = parse_figures(text, chinese=chinese)
+    assert [figure.value for figure in figures] == values
+    assert all(figure.reading for figure in figures)
 
 
 def test_a_share_is_a_figure_of_the_model_s_count():
@@ -56,14 +107,10 @@ def test_a_share_is_a_figure_of_the_model_s_count():
     assert (share.is_share, share.low, share.high) == (False, 262_548_770, 262_672_350)
 
 
-def test_a_number_with_a_fraction_and_no_unit_is_a_number_of_yi_in_a_chinese_text():
-    assert parse_figure("1.0948224") is None
-    figure = parse_figure("1.0948224", chinese=True)
-    assert figure is not None
-    assert figure.value == 109_482_240
-
-
-@pytest.mark.parametrize("text", ["", "B", "seven", "12 parsecs", "1" * 40, "V*D", "-5", "0x10"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "B", "seven", "12 parsecs", "1" * 40, "V*D", "-5", "0x10", "1.23.4", "1,23,4", "7 7B"],
+)
 def test_anything_else_is_no_figure(text):
     assert parse_figure(text) is None
 
