@@ -37,7 +37,7 @@ class Hub:
         self._shelf = Shelf()
         self._meter = Meter(quota or Quota(), clock)
         self._script = Script()
-        self.intake = Intake(shelf=self._shelf)
+        self.intake = Intake(shelf=self._shelf, urls={})
         self._desk = Desk(
             shelf=self._shelf, meter=self._meter, intake=self.intake, resolve_cache=resolve_cache
         )
@@ -50,7 +50,8 @@ class Hub:
             origin: Server(origin, port, self._answer, self._journal)
             for origin, port in ports.items()
         }
-        self._desk.urls = {origin: server.url for origin, server in self._servers.items()}
+        urls = {origin: server.url for origin, server in self._servers.items()}
+        self._desk.urls = self.intake.urls = urls
         return self
 
     def __exit__(self, *_: object) -> None:

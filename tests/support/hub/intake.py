@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from .blobs import Content
 from .repos import FIRST_PUSH, Repo, Shelf, is_large
-from .wire import Answer, Request, as_json, plain
+from .wire import Answer, Origin, Request, as_json, plain
 
 ID = r"(?P<id>[^/]+/[^/]+)"
 PREUPLOAD = re.compile(rf"/api/models/{ID}/preupload/(?P<revision>[^/]+)")
@@ -38,6 +38,7 @@ class Intake:
     """Changes a shelf, for callers that may write."""
 
     shelf: Shelf
+    urls: dict[Origin, str]
     writers: dict[str, str] = field(default_factory=dict)  # token -> name of the user
     objects: dict[str, bytes] = field(default_factory=dict)  # sha256 -> a file in LFS
     discussions: dict[str, dict[int, Discussion]] = field(default_factory=dict)  # by repository
@@ -51,7 +52,7 @@ class Intake:
         is_api = path.startswith("/api/") or bool(BATCH.fullmatch(path))
         return request.method == "POST" and is_api
 
-    def answer(self, request: Request, caller: str | None, storage: str) -> Answer:
+    def answer(self, request: Request, caller: str | None) -> Answer:
         path = request.target.partition("?")[0]
         user = self.writers.get(caller or "")
         if caller is None:
@@ -59,9 +60,9 @@ class Intake:
         if user is None:
             return _refused(403, "You need a token with write access.")
         with self.lock:
-            return self._written(request, path, user, storage)
+            return self._written(request, path, user)
 
-    def _written(self, request: Request, path: str, user: str, storage: str) -> Answer:
+    def _written(self, request: Request, path: str, user: str) -> Answer:
         if path == "/api/whoami-v2":
             return as_json(200, {"name": user, "type": "user"})
         given = None if COMMIT.fullmatch(path) else json.loads(request.body or b"{}")
@@ -71,7 +72,7 @@ class Intake:
             return self._create(given, user)
         kinds = {
             PREUPLOAD: self._preupload,
-            BATCH: lambda _repo, _found, given: self._batch(given, storage),
+            BATCH: self._batch,
             COMMIT: lambda repo, found, _: self._commit(repo, found, request),
             DISCUSSION: self._discussion,
             COMMENT: lambda repo, found, given: self._comment(repo, found, given, user),
@@ -86,10 +87,14 @@ class Intake:
     def _create(self, given: Any, user: str) -> Answer:
         model_id = f"{given['organization'] or user}/{given['name']}"
         if self.shelf.find(model_id):
-            return _refused(409, "You already created this model repo")
+            known = {"error": "You already created this model repo", "url": self._url(model_id)}
+            return as_json(409, known)
         self.shelf.add(Repo(id=model_id, private=given.get("visibility") == "private"))
         self.shelf.push(model_id, {".gitattributes": b"*.safetensors filter=lfs\n"}, "main")
-        return as_json(200, {"url": f"/{model_id}", "name": model_id, "id": model_id})
+        return as_json(200, {"url": self._url(model_id), "name": model_id, "id": model_id})
+
+    def _url(self, model_id: str) -> str:
+        return f"{self.urls[Origin.HUB]}/{model_id}"
 
     def _preupload(self, repo: Repo, found: re.Match[str], given: Any) -> Answer:
         commit = repo.at(unquote(found["revision"]))
@@ -109,7 +114,9 @@ class Intake:
             )
         return as_json(200, {"files": files})
 
-    def _batch(self, given: Any, storage: str) -> Answer:
+    def _batch(self, _repo: Repo, _found: re.Match[str], given: Any) -> Answer:
+        storage = self.urls[Origin.STORAGE]
+
         def action(one: Any) -> dict[str, Any]:
             if one["oid"] in self.objects:
                 return one
@@ -145,7 +152,7 @@ class Intake:
         is_new = "create_pr=1" in request.query
         number = 1 + len(self.discussions.get(repo.id, {})) if is_new else 0
         sha = self.shelf.push(repo.id, files, f"refs/pr/{number}" if is_new else revision)
-        url = f"http://hub/{repo.id}"
+        url = self._url(repo.id)
         if is_new:
             self.open_discussion(repo.id, is_pull_request=True)
         answer = {"commitUrl": f"{url}/commit/{sha}", "commitOid": sha, "success": True}

@@ -56,7 +56,7 @@ class Desk:
         return replace(answer, headers=(*answer.headers, *headers))
 
     def _write(self, request: Request) -> Answer:
-        return self.intake.answer(request, self._caller(request), self.urls[Origin.STORAGE])
+        return self.intake.answer(request, self._caller(request))
 
     def _route(self, request: Request) -> Answer:
         path = request.target.partition("?")[0]
