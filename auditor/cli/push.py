@@ -130,7 +130,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
             raise typer.Exit(CLEAN)
         tell(f"sending {amount}")
         pushed = _sent(folder, files, to, quiet=quiet)
-        tell(f"committed: {pushed.url}")
+        tell(f"{'committed' if pushed.is_new else 'no file differs, no new commit'}: {pushed.url}")
         lost = _lost(folder, files, to, pushed, tell)
         outcome, code = look(f"{to.repository}@{pushed.revision}")
         if code != CLEAN:

@@ -48,11 +48,12 @@ class Destination(Struct, frozen=True, kw_only=True):
 
 
 class Pushed(NamedTuple):
-    """A commit that a push made, or found because nothing differed."""
+    """A commit that a push made, or found there because no file differs."""
 
     commit: str
     revision: str  # that of the pull request, else the commit
     url: str
+    is_new: bool
 
 
 def files_of(folder: Path) -> FolderFiles:
@@ -119,7 +120,8 @@ def push(folder: Path, files: FolderFiles, to: Destination) -> Pushed:
             revision=to.revision,
             create_pr=to.create_pr,
         )
-    return Pushed(made.oid, made.pr_revision or made.oid, made.pr_url or made.commit_url)
+    url = made.pr_url or made.commit_url
+    return Pushed(made.oid, made.pr_revision or made.oid, url, is_new=made.oid != info.sha)
 
 
 def _operation(folder: Path, name: str, state: FileState) -> "CommitOperationAdd":
