@@ -62,6 +62,10 @@ class FixError(AuditError):
     """`audit fix` may not or cannot write; the message says which file and what to do."""
 
 
+class PublishError(AuditError):
+    """Nothing can be sent to the Hub, or it did not take it; the message says why."""
+
+
 class SourceError(AuditError):
     """A source did not supply what an audit needs. Becomes an Unaudited outcome.
 

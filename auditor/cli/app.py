@@ -67,6 +67,9 @@ COMMANDS = {
         "fix",
         "Repair names, config and index of a checkpoint, never its weights.",
     ),
+    "push": Command(
+        "push", "Audit a folder and, without errors, send it to the Hub as one commit."
+    ),
     "sweep": Command(
         "sweep",
         "Audit many models of the Hub and store the outcomes; only changed models are fetched.",

@@ -14,7 +14,7 @@ import typer
 
 from auditor.audit.guard import TOO_LITTLE_MEMORY
 from auditor.cli.signals import Stopped
-from auditor.errors import FixError, Reason, StoreError, UsageError
+from auditor.errors import FixError, PublishError, Reason, StoreError, UsageError
 from auditor.findings import Severity
 from auditor.messages import printable, quoted
 from auditor.report import Report, Unaudited
@@ -267,7 +267,7 @@ def guarded() -> Iterator[None]:
         yield
     except UsageError as error:
         fail(USAGE, str(error))
-    except (StoreError, FixError) as error:
+    except (StoreError, FixError, PublishError) as error:
         fail(UNAUDITED, str(error))
     except Stopped as signal:
         # Threads may wait in a read for seconds. Their results are not needed, and every file that

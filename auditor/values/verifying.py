@@ -66,7 +66,9 @@ class Verifier:
             components = (component.headers for component in snapshot.components)
             heads = chain(snapshot.headers, *components)
             states = {head.name: head.state for head in heads}
-            verified = self._read(snapshot.files, snapshot.folder, listed_files, states)
+            verified = compare_digests(
+                snapshot.files, snapshot.folder, listed_files, states, self._say
+            )
         except SourceError as error:
             return outcome.as_unaudited(error.reason, str(error))
         outcome = replace(outcome, fetched=outcome.fetched.plus(listed_files.fetched))
@@ -104,51 +106,6 @@ class Verifier:
         by = f"{quoted(listing.model_id)} @ {listing.commit[:_SHOWN]}"
         return ListedFiles({file.name: file for file in listing.files}, by, fetched)
 
-    def _read(
-        self,
-        files: Sequence[RepoFile],
-        folder: Path,
-        listed_files: ListedFiles,
-        states: Mapping[str, FileState | None],
-    ) -> "Verified":
-        """Compare the files in several threads; the main thread handles Ctrl-C.
-
-        Raise SourceError if a file has changed since its header was read.
-        """
-        expected = listed_files.files
-        pairs = [(file, expected[file.name]) for file in files if file.name in expected]
-        pairs = [(file, entry) for file, entry in pairs if entry.sha256 or entry.blob_id]
-        size = sum(file.size or 0 for file, _ in pairs)
-        over, lock, done = Event(), Lock(), 0
-        talk = Talk.of(self._say)
-        progress = ReadingProgress(talk.progress, numbers_read)
-
-        def count(read: int) -> None:
-            nonlocal done
-            if over.is_set():
-                raise SourceError(Reason.UNREADABLE, STOPPED)
-            with lock:
-                done += read
-                progress(done, size)
-
-        with threads(0 if size <= _SMALL else cpu_count(), over.set) as scheduler:
-            reads = [
-                scheduler.submit(_fault, folder, *pair, count, states.get(pair[0].name))
-                for pair in pairs
-            ]
-            faults = tuple(map(awaited, reads))
-        talk.progress(None)
-        names = {file.name for file, _ in pairs}
-        return Verified(
-            same=sum(fault is None for fault in faults),
-            faults=tuple(
-                (file.name, fault)
-                for (file, _), fault in zip(pairs, faults, strict=True)
-                if fault is not None
-            ),
-            unknown=tuple(file.name for file in files if file.name not in names),
-        )
-
 
 class Verified(NamedTuple):
     """The number of equal files, the files that differ, and the files that are not listed."""
@@ -156,6 +113,53 @@ class Verified(NamedTuple):
     same: int
     faults: tuple[tuple[str, str], ...]
     unknown: tuple[str, ...]
+
+
+def compare_digests(
+    files: Sequence[RepoFile],
+    folder: Path,
+    listed_files: ListedFiles,
+    states: Mapping[str, FileState | None],
+    say: Callable[[str], None],
+) -> Verified:
+    """Compare files with a listing in several threads; the main thread handles Ctrl-C.
+
+    Raise SourceError if a file does not have its state of `states`, as when it has changed since
+    its header was read.
+    """
+    expected = listed_files.files
+    pairs = [(file, expected[file.name]) for file in files if file.name in expected]
+    pairs = [(file, entry) for file, entry in pairs if entry.sha256 or entry.blob_id]
+    size = sum(file.size or 0 for file, _ in pairs)
+    over, lock, done = Event(), Lock(), 0
+    talk = Talk.of(say)
+    progress = ReadingProgress(talk.progress, numbers_read)
+
+    def count(read: int) -> None:
+        nonlocal done
+        if over.is_set():
+            raise SourceError(Reason.UNREADABLE, STOPPED)
+        with lock:
+            done += read
+            progress(done, size)
+
+    with threads(0 if size <= _SMALL else cpu_count(), over.set) as scheduler:
+        reads = [
+            scheduler.submit(_fault, folder, *pair, count, states.get(pair[0].name))
+            for pair in pairs
+        ]
+        faults = tuple(map(awaited, reads))
+    talk.progress(None)
+    names = {file.name for file, _ in pairs}
+    return Verified(
+        same=sum(fault is None for fault in faults),
+        faults=tuple(
+            (file.name, fault)
+            for (file, _), fault in zip(pairs, faults, strict=True)
+            if fault is not None
+        ),
+        unknown=tuple(file.name for file in files if file.name not in names),
+    )
 
 
 def _fault(

@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Self
 
+from .blobs import read
 from .faults import OFTEN_SEEN, Fault
+from .intake import Intake
 from .log import Log, Record
 from .protocol import Desk
 from .quota import Meter, Quota
@@ -35,7 +37,10 @@ class Hub:
         self._shelf = Shelf()
         self._meter = Meter(quota or Quota(), clock)
         self._script = Script()
-        self._desk = Desk(shelf=self._shelf, meter=self._meter, resolve_cache=resolve_cache)
+        self.intake = Intake(shelf=self._shelf, urls={})
+        self._desk = Desk(
+            shelf=self._shelf, meter=self._meter, intake=self.intake, resolve_cache=resolve_cache
+        )
         self._port = port
         self._servers: dict[Origin, Server] = {}
 
@@ -45,7 +50,8 @@ class Hub:
             origin: Server(origin, port, self._answer, self._journal)
             for origin, port in ports.items()
         }
-        self._desk.urls = {origin: server.url for origin, server in self._servers.items()}
+        urls = {origin: server.url for origin, server in self._servers.items()}
+        self._desk.urls = self.intake.urls = urls
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -104,6 +110,19 @@ class Hub:
         """Make a token valid, and let it read these private or gated models."""
         known = self._desk.grants.get(token, frozenset())
         self._desk.grants = {**self._desk.grants, token: known | set(ids)}
+
+    def let_write(self, token: str, user: str = "org") -> None:
+        """Make a token valid, and let this user write everything with it."""
+        self.grant(token)
+        self.intake.writers[token] = user
+
+    def stored(self, id: str, revision: str = "main") -> dict[str, bytes] | None:  # noqa: A002
+        """The files of a model at this revision; None without the model or the revision."""
+        repo = self._shelf.find(id)
+        commit = repo.at(revision) if repo else None
+        if commit is None:
+            return None
+        return {file.name: read(file.content, 0, file.size) for file in commit.files}
 
     def limit(self, quota: Quota) -> None:
         """Open a new window under this quota."""

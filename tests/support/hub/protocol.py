@@ -1,17 +1,17 @@
 """What the Hub and its storage answer to a request; no sockets here."""
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
 from .blobs import pointer
+from .intake import Intake
 from .listing import SORTS, model_info, model_list, model_tree
 from .quota import Meter
 from .repos import Commit, File, Repo, Shelf
-from .wire import Answer, Cut, Headers, Origin, Request, plain
+from .wire import Answer, Cut, Headers, Origin, Request, as_json, plain
 
 ID = r"(?P<id>[^/]+(?:/[^/]+)?)"
 REVISION = r"(?P<revision>refs/[^/]+/[^/]+|[^/]+)"
@@ -38,6 +38,7 @@ class Desk:
 
     shelf: Shelf
     meter: Meter
+    intake: Intake
     resolve_cache: bool = False  # small files by way of a 307, as the Hub has done since 2025
     grants: dict[str, frozenset[str]] = field(default_factory=dict)  # token -> ids it may read
     urls: dict[Origin, str] = field(default_factory=dict)
@@ -45,12 +46,17 @@ class Desk:
     def answer(self, request: Request) -> Answer:
         if request.origin is Origin.STORAGE:
             return _unless_refused(self._stored, request)
+        if self.intake.takes(request):
+            return _unless_refused(self._write, request)
         kind = _metered(request.path)
         if kind is None:
             return _unless_refused(self._route, request)
         allowed, headers = self.meter.spend(kind)
         answer = _unless_refused(self._route, request) if allowed else _too_many()
         return replace(answer, headers=(*answer.headers, *headers))
+
+    def _write(self, request: Request) -> Answer:
+        return self.intake.answer(request, self._caller(request))
 
     def _route(self, request: Request) -> Answer:
         path = request.target.partition("?")[0]
@@ -82,7 +88,8 @@ class Desk:
         return token
 
     def _may_read(self, caller: str | None, repo: Repo) -> bool:
-        return caller is not None and repo.id in self.grants[caller]
+        writes = caller in self.intake.writers
+        return caller is not None and (writes or repo.id in self.grants[caller])
 
     def _list(self, request: Request, caller: str | None) -> Answer:
         sort = parse_qs(request.query).get("sort", ["downloads"])[0]
@@ -142,6 +149,8 @@ class Desk:
         return f"{self.urls[Origin.STORAGE]}{path}?{query}"
 
     def _stored(self, request: Request) -> Answer:
+        if stored := self.intake.store(request):
+            return stored
         path = request.target.partition("?")[0]
         params = dict(parse_qs(request.query))
         wanted = request.header("Range") or ""
@@ -193,11 +202,6 @@ def _raw(request: Request, commit: Commit, file: File) -> Answer:
         content = pointer(file.lfs, file.size)
         file = replace(file, content=content, size=len(content), lfs=None)
     return serve(request, file, *_identity(commit, file))
-
-
-def as_json(status: int, value: Any, *extra: tuple[str, str]) -> Answer:
-    body = json.dumps(value).encode()
-    return plain(status, body, "application/json; charset=utf-8", *extra)
 
 
 def _unless_refused(work: Any, request: Request) -> Answer:

@@ -115,8 +115,7 @@ def _commit(repo: Repo, files: Files, modified: str) -> Commit:
 def _file(name: str, given: bytes | str | Content, lfs: Collection[str] | None) -> File:
     content = given.encode() if isinstance(given, str) else given
     size = size_of(content)
-    large = name.endswith(LFS_SUFFIXES) or size > LFS_SIZE
-    in_lfs = large if lfs is None else name in lfs
+    in_lfs = is_large(name, size) if lfs is None else name in lfs
     digest = sha256(content) if in_lfs else None
     in_git = pointer(digest, size) if digest else read(content, 0, size)
     return File(
@@ -127,3 +126,8 @@ def _file(name: str, given: bytes | str | Content, lfs: Collection[str] | None) 
         oid=git_oid(in_git),
         pointer_size=len(in_git) if digest else 0,
     )
+
+
+def is_large(name: str, size: int) -> bool:
+    """Whether the Hub keeps such a file in LFS."""
+    return name.endswith(LFS_SUFFIXES) or size > LFS_SIZE

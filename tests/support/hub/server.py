@@ -46,10 +46,9 @@ class Handler(BaseHTTPRequestHandler):
             target=self.path,
             headers=tuple(self.headers.items()),
             connection=self.server.number_of(self.connection),
+            body=self._body(),
         )
         entry = self.server.log.open(request)
-        if request.header("Content-Length") or request.header("Transfer-Encoding"):
-            self.close_connection = True  # bodies are not read
         answer, fault = self.server.answer(request)
         if fault:
             entry.fault = type(fault).__name__
@@ -59,6 +58,23 @@ class Handler(BaseHTTPRequestHandler):
         else:
             entry.status = answer.status
             self._write(answer, entry)
+
+    def _body(self) -> bytes:
+        """The whole body; a client that leaves before its end has not asked."""
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self._exactly(int(self.headers.get("Content-Length") or 0))
+        body = bytearray()
+        while size := int(self.rfile.readline() or b"x", 16):
+            body += self._exactly(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return bytes(body)
+
+    def _exactly(self, size: int) -> bytes:
+        body = self.rfile.read(size)
+        if len(body) < size:
+            raise ConnectionResetError
+        return body
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = serve  # noqa: N815 (http.server's names)
 

@@ -1,9 +1,11 @@
 """What travels: a request as the client sent it, and an answer as the server will write it."""
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import unquote
 
 from .blobs import Content, chunks
@@ -38,13 +40,14 @@ Piece = bytes | Step | Pause
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request line with its headers."""
+    """One request line with its headers and its body."""
 
     origin: Origin
     method: str
     target: str  # as in the request line: quoted, with the query
     headers: Headers
     connection: int  # counts the TCP connections of the server, from 1
+    body: bytes = b""
 
     @property
     def path(self) -> str:
@@ -101,6 +104,10 @@ def plain(
     """A whole answer of a few bytes."""
     headers = (("Content-Type", kind), ("Content-Length", str(len(body))), *extra)
     return Answer(status=status, headers=headers, body=(body,))
+
+
+def as_json(status: int, value: Any, *extra: tuple[str, str]) -> Answer:
+    return plain(status, json.dumps(value).encode(), "application/json; charset=utf-8", *extra)
 
 
 def phrase(status: int) -> str:

@@ -1,0 +1,194 @@
+"""The `audit push` command."""
+
+import sys
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from auditor.audit.expected import require_known_class
+from auditor.audit.pipeline import audit
+from auditor.cli.console import (
+    CLEAN,
+    FINDINGS,
+    UNAUDITED,
+    FailOn,
+    QuietOption,
+    TargetOption,
+    TokenOption,
+    VerboseOption,
+    exit_code,
+    fail,
+    guarded,
+    is_terminal,
+    say,
+    talk,
+)
+from auditor.cli.printing import Shown, counted_depth, print_outcome
+from auditor.errors import SourceError, UsageError
+from auditor.fixing.carrying_out import is_interrupted
+from auditor.formats.registry import TERMINAL
+from auditor.messages import listed, quoted
+from auditor.publishing.hub_writing import hub_api, require_repository
+from auditor.publishing.push import (
+    Destination,
+    FolderFiles,
+    Pushed,
+    files_of,
+    lost_files,
+    require_unchanged,
+)
+from auditor.publishing.push import (
+    push as send,
+)
+from auditor.report import Report, Unaudited
+from auditor.request import AuditRequest
+
+
+def push(  # noqa: PLR0913 - one parameter for each option
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER", show_default=False, help="A checkpoint's folder on this machine."
+        ),
+    ],
+    repository: Annotated[
+        str,
+        typer.Argument(
+            metavar="ORG/NAME", show_default=False, help="A repository; it is made if needed."
+        ),
+    ],
+    *,
+    target: TargetOption = None,
+    revision: Annotated[
+        str | None,
+        typer.Option(
+            "--revision", metavar="BRANCH", show_default="main", help="A branch that exists."
+        ),
+    ] = None,
+    create_pr: Annotated[
+        bool, typer.Option("--create-pr", help="Open a pull request with the commit.")
+    ] = False,
+    private: Annotated[
+        bool,
+        typer.Option(
+            "--private", help="Make a private repository; send nothing to one that is public."
+        ),
+    ] = False,
+    fail_on: Annotated[
+        FailOn,
+        typer.Option(
+            "--fail-on",
+            metavar="SEVERITY",
+            help="The lowest severity that stops the push: error, warning, or never, which also "
+            "sends what could not be audited.",
+        ),
+    ] = FailOn.ERROR,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Audit, list what would be sent, and send nothing.")
+    ] = False,
+    token: TokenOption = None,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Audit a folder and, without errors, send it to the Hub as one commit.
+
+    Then compares the sizes and hashes that the Hub lists with the folder, and audits the commit.
+    Nothing is deleted there. Exit codes: 0 pushed; 1 findings, or a file was lost on the way; 2
+    usage; 3 could not audit, or the Hub refused.
+    """
+    with guarded():
+        if target is not None:
+            require_known_class(target)
+        to = Destination(
+            repository=require_repository(repository),
+            revision=revision,
+            create_pr=create_pr,
+            private=private,
+            token=token,
+        )
+        _require_complete(folder)
+        if not dry_run:
+            hub_api(token)  # without a token it ends here
+        tell = talk(quiet=quiet)
+        files = files_of(folder)
+        look = partial(_look, target=target, token=token, fail_on=fail_on, tell=tell)
+        outcome, code = look(str(folder))
+        shown = Shown(verbose=verbose > 0, target=target)
+        print_outcome(outcome, TERMINAL, shown, quiet=quiet)
+        if code != CLEAN:
+            fail(code, "nothing was sent")
+        require_unchanged(folder, files)
+        if files.left_out:
+            tell(f"left out: {listed(files.left_out)}")
+        amount = f"{len(files.states):,} files, {files.size:,} bytes, to {to.repository}"
+        if dry_run:
+            tell(f"dry run: nothing was sent; a push sends {amount}")
+            raise typer.Exit(CLEAN)
+        tell(f"sending {amount}")
+        pushed = _sent(folder, files, to, quiet=quiet)
+        tell(f"{'committed' if pushed.is_new else 'no file differs, no new commit'}: {pushed.url}")
+        lost = _lost(folder, files, to, pushed, tell)
+        outcome, code = look(f"{to.repository}@{pushed.revision}")
+        if code != CLEAN:
+            print_outcome(outcome, TERMINAL, shown, quiet=quiet)
+    raise typer.Exit(FINDINGS if lost else code)
+
+
+def _require_complete(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UsageError(f"{quoted(str(folder))} is not a folder on this machine")
+    if is_interrupted(folder):
+        detail = "run it again, with --apply or --undo"
+        fail(FINDINGS, f"an audit fix of {quoted(str(folder))} was interrupted: {detail}")
+
+
+def _look(
+    model: str,
+    *,
+    target: str | None,
+    token: str | None,
+    fail_on: FailOn,
+    tell: Callable[[str], None],
+) -> tuple[Report | Unaudited, int]:
+    """Audit a model; the code is that with which a push ends, 0 if it may go on."""
+    depth = counted_depth(TERMINAL, None)
+    outcome = audit(AuditRequest(model=model, target=target, token=token, depth=depth), say=tell)
+    return outcome, CLEAN if fail_on is FailOn.NEVER else exit_code(outcome, fail_on)
+
+
+def _sent(folder: Path, files: FolderFiles, to: Destination, *, quiet: bool) -> Pushed:
+    """Send the files; huggingface_hub draws progress bars on a terminal."""
+    from huggingface_hub.utils import disable_progress_bars  # noqa: PLC0415 - 0.1 s
+
+    if quiet or not is_terminal(sys.stderr):
+        disable_progress_bars()
+    with warnings.catch_warnings(record=True) as noted:
+        pushed = send(folder, files, to)
+    for one in noted:
+        say(" ".join(str(one.message).split()))
+    return pushed
+
+
+def _lost(
+    folder: Path,
+    files: FolderFiles,
+    to: Destination,
+    pushed: Pushed,
+    tell: Callable[[str], None],
+) -> bool:
+    """Print the files that are not on the Hub as they are in the folder, and whether any is not."""
+    try:
+        lost = lost_files(folder, files, to, pushed, tell)
+    except SourceError as error:
+        fail(UNAUDITED, f"the commit was not compared with the folder: {error}")
+    for line in lost:
+        say(line)
+    if not lost:
+        tell(
+            f"the Hub lists all {len(files.states):,} files with the sizes and hashes of the folder"
+        )
+    return bool(lost)

@@ -1,0 +1,223 @@
+"""`audit push` to a Hub that takes commits: what reaches it, and what never does."""
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from support.hub import Fault, Reset
+from support.running import run, started
+from support.sweep_models import CONFIG, FAULTS, WEIGHTS, healthy
+
+ERRORS = ("missing", "mismatched", "bad-header", "bad-size", "bad-config")
+MODEL = "org/my-model"
+WRITE, READ = "hf_write", "hf_read"
+
+
+@dataclass(frozen=True, kw_only=True)
+class When(Fault):
+    """No fault: does something when a request has been answered and the answer is not yet sent."""
+
+    do: Callable[[], object]
+
+    def spoil(self, request, answer):  # noqa: ARG002
+        self.do()
+        return answer
+
+
+@pytest.fixture(name="folder")
+def a_folder(tmp_path):
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    write(folder, healthy(0))
+    return folder
+
+
+@pytest.fixture(name="env")
+def an_environment_with_a_token(hub, hub_env):
+    hub.let_write(WRITE)
+    hub.grant(READ)
+    # the tests' Hub has files in LFS alone, and no Xet storage
+    return hub_env | {"HF_TOKEN": WRITE, "HF_HUB_DISABLE_XET": "1"}
+
+
+def write(folder, files):
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def push(folder, env, *options, model=MODEL):
+    return run("push", folder.name, model, *options, env=env, cwd=folder.parent)
+
+
+def requests(hub, part):
+    return [one for one in hub.log if part in one.path]
+
+
+def own_files(hub, model=MODEL, revision="main"):
+    """The files of a model on the Hub, without the one that the Hub itself makes."""
+    files = hub.stored(model, revision)
+    return files and {name: each for name, each in files.items() if name != ".gitattributes"}
+
+
+def test_a_push_is_one_commit_of_the_folder_without_what_other_programs_keep_there(
+    hub, env, folder
+):
+    sent = healthy(0) | {"README.md": b"# a model\n", "sub/notes.txt": b""}
+    left = {".git/HEAD": b"ref", ".cache/huggingface/x": b"y", ".audit-fix/a": b"", "b.orig": b""}
+    write(folder, sent | left)
+    done = push(folder, env)
+    assert (done.returncode, own_files(hub)) == (0, sent), done.stderr
+    assert len(requests(hub, "/commit/")) == 1
+    assert all(repr(name) in done.stderr for name in left)
+    again = push(folder, env)
+    assert (again.returncode, len(requests(hub, "/commit/"))) == (0, 1)
+    assert "no new commit" in again.stderr
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_planted_fault_never_reaches_the_hub(hub, env, folder, kind):
+    write(folder, FAULTS[kind](0))
+    done = push(folder, env, "--fail-on", "warning")
+    assert (done.returncode, hub.log) == (1, ()), done.stderr
+    assert done.stderr.endswith("audit: nothing was sent\n")
+    assert done.stdout == run("my-model", env=env, cwd=folder.parent).stdout
+    if kind in ERRORS:
+        assert (push(folder, env).returncode, hub.log) == (1, ())
+
+
+def test_what_could_not_be_audited_is_sent_only_on_request(hub, env, folder):
+    (folder / CONFIG).write_text('{"model_type": "nobody-knows", "architectures": ["Nobody"]}')
+    assert (push(folder, env).returncode, hub.log) == (3, ())
+    done = push(folder, env, "--fail-on", "never")
+    assert (done.returncode, own_files(hub).keys()) == (0, healthy(0).keys()), done.stderr
+
+
+def test_a_dry_run_asks_the_hub_nothing(hub, env, folder):
+    del env["HF_TOKEN"]
+    done = push(folder, env, "--dry-run")
+    assert (done.returncode, hub.log) == (0, ())
+    assert f"2 files, {sum(map(len, healthy(0).values())):,} bytes, to {MODEL}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "changes"),
+    [
+        (2, {"id": "my-model"}),
+        (2, {"id": "a/b/c"}),
+        (2, {"id": "org/my model"}),
+        (2, {"id": "org/my-model@main"}),
+        (3, {"HF_TOKEN": ""}),
+        (3, {"HF_TOKEN": READ}),
+        (3, {"HF_TOKEN": "hf_nobody"}),
+        (3, {"HF_HUB_OFFLINE": "1"}),
+        (3, {"HF_ENDPOINT": "http://127.0.0.1:9"}),
+        (2, {"HF_ENDPOINT": "somewhere"}),
+    ],
+)
+def test_a_push_that_cannot_be_made_ends_in_a_line_and_sends_nothing(
+    hub, env, folder, code, changes
+):
+    done = push(folder, env | changes, "--quiet", model=changes.get("id", MODEL))
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.count("\n") == 1
+    assert all(token not in done.stderr for token in (WRITE, READ, "hf_nobody"))
+    assert hub.stored(MODEL) is None
+    assert not [one for one in hub.log if one.method != "GET" and one.status == 200]
+
+
+def test_a_pull_request_and_a_branch_leave_main_as_it_is(hub, env, folder):
+    old = {"config.json": b"{}"}
+    hub.add(MODEL, old, refs={"dev": old})
+    assert push(folder, env, "--create-pr").returncode == 0
+    assert push(folder, env, "--revision", "dev").returncode == 0
+    assert hub.stored(MODEL) == old
+    assert own_files(hub, revision="refs/pr/1") == own_files(hub, revision="dev") == healthy(0)
+    absent = push(folder, env, "--revision", "absent")
+    assert (absent.returncode, len(requests(hub, "/commit/"))) == (3, 2)
+
+
+def test_private_files_are_not_sent_to_a_public_repository(hub, env, folder):
+    hub.add(MODEL, {})
+    assert (push(folder, env, "--private").returncode, hub.stored(MODEL)) == (3, {})
+    assert push(folder, env, "--private", model="org/other").returncode == 0
+    assert run("org/other", env=env | {"HF_TOKEN": READ}).returncode == 3
+    assert run("org/other", env=env).returncode == 0
+
+
+def test_a_file_that_is_lost_on_the_way_is_named(env, folder):
+    (folder / ".gitignore").write_bytes(b"*.txt\n")
+    (folder / "vocab.txt").write_bytes(b"a\n")
+    done = push(folder, env)
+    assert done.returncode == 1
+    assert "audit: 'vocab.txt' is not in the commit\n" in done.stderr
+
+
+def test_a_file_that_is_spoilt_on_the_way_is_named(hub, env, folder):
+    def spoil():
+        [oid] = hub.intake.objects
+        hub.intake.objects[oid] = bytes(len(hub.intake.objects[oid]))
+
+    hub.misbehave(fault=When(do=spoil), path="/lfs/*")
+    done = push(folder, env)
+    assert done.returncode == 1
+    assert f"audit: '{WEIGHTS}' differs on the Hub: its sha256 is " in done.stderr
+    assert "bad-header" in done.stdout
+
+
+def test_files_that_others_left_there_are_audited_with_the_commit(hub, env, folder):
+    hub.add(MODEL, {"vocab.txt": b"word\n" * 50})  # more than the embedding has rows
+    done = push(folder, env)
+    assert (done.returncode, "vocab.txt" in done.stdout) == (1, True), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/api/repos/create", CONFIG),
+        ("/api/repos/create", WEIGHTS),
+        ("*/preupload/*", CONFIG),
+        ("/lfs/*", WEIGHTS),
+        ("/lfs/*", "added.json"),
+    ],
+)
+def test_a_folder_that_changes_before_the_commit_is_not_committed(hub, env, folder, path, name):
+    def change():
+        with (folder / name).open("ab") as file:
+            file.write(b" ")
+
+    hub.misbehave(fault=When(do=change), path=path)
+    done = push(folder, env)
+    assert done.returncode == 3
+    assert name in done.stderr.splitlines()[-1]
+    assert requests(hub, "/commit/") == []
+
+
+@pytest.mark.slow
+def test_a_push_that_is_killed_leaves_the_old_commit_or_the_whole_new_one(hub, env, folder):
+    old = {"config.json": b"{}", "old.txt": b"old"}
+    seen, killed = [], True
+    while killed:
+        model = f"org/killed-{len(seen)}"
+        hub.add(model, old)
+        hub.behave()
+        process = started("push", folder.name, model, env=env, cwd=folder.parent)
+        kill = When(do=lambda to=process: os.kill(to.pid, signal.SIGKILL))
+        hub.misbehave(fault=kill, skip=len(seen), times=1)
+        process.communicate()
+        killed = process.returncode == -signal.SIGKILL
+        assert killed or process.returncode == 0
+        seen.append(hub.stored(model))
+    assert all(files in (old, old | healthy(0)) for files in seen)
+    assert seen[0] == old
+    assert seen[-1] == old | healthy(0)
+
+
+def test_an_answer_that_is_lost_leaves_the_commit_in_doubt(hub, env, folder):
+    hub.misbehave(fault=Reset(), path="*/commit/*")
+    done = push(folder, env)
+    assert done.returncode == 3
+    assert done.stderr.endswith("; whether the commit was made is not known\n")
