@@ -15,6 +15,7 @@ from itertools import product
 from math import prod
 
 _SPECIAL = re.compile(r"[{}\\]")
+_NUMBER = re.compile(r"\d+")
 _RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 _TOKEN = re.compile(r"\\(?P<special>[{}\\])|\{(?P<group>[^{}\\]+)\}|(?P<text>[^{}\\]+)")
 
@@ -42,6 +43,12 @@ def number_in_list(name: str, module_list: str) -> int | None:
     """Return the index in a module list that a name contains, else None: 3 for `h.3.ln` in `h`."""
     at = f".{name}".find(f".{module_list}.")
     return number_of(name[at + len(module_list) + 1 :].partition(".")[0]) if at >= 0 else None
+
+
+def module_kind(name: str) -> str:
+    """Return the module name of a tensor without its layer, such as `self_attn.q_proj`."""
+    inside = _NUMBER.sub("#", name).rpartition("#.")[2]
+    return inside.rpartition(".")[0] or inside
 
 
 def escaped_name(name: str) -> str:

@@ -8,10 +8,8 @@ from xml.etree.ElementTree import Element
 from msgspec.structs import astuple
 
 from auditor.comparing import Comparison
-from auditor.formats import View, as_csv, as_json, as_svg, verdict
-from auditor.formats.comparison import comparison_tables
+from auditor.formats import View, as_csv, as_json, as_svg, comparison, verdict
 from auditor.formats.markup import element, html_fragment, linked
-from auditor.formats.tables import as_objects
 from auditor.reconciler.rows import ModuleRow
 from auditor.reconciler.tensor_rows import TensorRow
 from auditor.reconciler.tensor_values import ValuesRead
@@ -25,7 +23,7 @@ _COLORS = {"clean": "#1a7f37", "findings": "#c4320a", "unaudited": "#8a6100"}
 
 def to_dict(value: Report | Unaudited | Comparison) -> dict[str, Any]:
     if isinstance(value, Comparison):
-        return as_objects(comparison_tables(value))
+        return comparison.as_object(value)
     return as_json.as_object(value)
 
 

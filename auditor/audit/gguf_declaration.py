@@ -27,10 +27,10 @@ def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
 
     Raise CheckpointError and SourceError like `reconstructed_config`.
     """
-    headers = [head.parsed for head in snapshot.headers if isinstance(head.parsed, GgufHeader)]
-    if not headers:
+    headers = _headers(snapshot)
+    first = first_header(snapshot)
+    if first is None:
         return None
-    first = min(headers, key=lambda header: (header.integer("split.no") or 0, header.file))
     if len(headers) < len(snapshot.headers) and first.text("general.architecture") is None:
         return None  # the metadata may be in an unreadable file
     shapes = {one.name: one.shape or () for header in headers for one in header.tensors}
@@ -47,6 +47,20 @@ def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
         quantization=Declared(method=_METHOD, settings=settings, where=where),
         notes=(note,),
         findings=tuple(_shard_findings(headers, len(snapshot.headers))),
+    )
+
+
+def _headers(snapshot: Snapshot) -> list[GgufHeader]:
+    return [head.parsed for head in snapshot.headers if isinstance(head.parsed, GgufHeader)]
+
+
+def first_header(snapshot: Snapshot) -> GgufHeader | None:
+    """Return the header that has the metadata of the model; None if no header is readable."""
+    headers = _headers(snapshot)
+    return min(
+        headers,
+        key=lambda header: (header.integer("split.no") or 0, header.file),
+        default=None,
     )
 
 

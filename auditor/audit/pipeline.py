@@ -221,26 +221,27 @@ def describing_snapshot(
     return fetch(model, source=source, token=token, say=say, choose=select_describing)
 
 
-def diff(
+def diff(  # noqa: PLR0913 - one keyword for each choice a caller has
     first: str,
     second: str,
     *,
+    values: bool = False,
     source: str = "hub",
     token: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> "Comparison":
     """Compare two checkpoints; the arguments are those of `audit`.
 
-    Either may be of any format, quantized or not. Raise SourceError if one of them cannot be
-    read or has nothing to compare, UsageError for an impossible request.
+    Either may be of any format, quantized or not. Tensors that both store alike are compared byte
+    by byte if both are on this machine; `values` also samples their numbers, unpacked. Raise
+    SourceError if one of them cannot be read or has nothing to compare, UsageError for an
+    impossible request.
     """
-    from auditor.comparing import compare, side_of  # noqa: PLC0415 - no audit compares two
+    from auditor.audit.two_models import compare_models  # noqa: PLC0415 - no audit compares two
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - as above
 
-    before, after = (
-        side_of(fetch(model, source=source, token=token, say=say)) for model in (first, second)
-    )
-    return compare(before, after)
+    before, after = (fetch(model, source=source, token=token, say=say) for model in (first, second))
+    return compare_models(before, after, values=values, say=say)
 
 
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:

@@ -171,6 +171,14 @@ def diff(  # noqa: PLR0913 - one parameter for each option
     ],
     second: Annotated[str, typer.Argument(metavar="B", show_default=False, help="Likewise.")],
     *,
+    values: Annotated[
+        bool,
+        typer.Option(
+            "--values",
+            help="Sample the numbers of both, unpacked, and say how far they are apart; needs "
+            "hf-audit\\[values].",
+        ),
+    ] = False,
     form: Annotated[
         str, typer.Option("--format", help="terminal, markdown, csv, json or latex.")
     ] = "terminal",
@@ -179,28 +187,30 @@ def diff(  # noqa: PLR0913 - one parameter for each option
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare checkpoint B with A: lost modules first, then tensors, config keys, modules.
+    """Say what checkpoint B is of A, then list what differs: modules, tensors, config keys.
 
     A and B may be models, revisions, folders, snapshots; of any format, quantized or not.
+    Tensors that both store alike are compared byte by byte if both are on this machine, by the
+    sha256 of their files if not.
 
-    Numbers are not compared. Exit codes: 0 nothing else differs, 1 different, 2 usage, 3 one of
-    them could not be read.
+    Exit codes: 0 nothing is known to differ, 1 different, 2 usage, 3 one of them could not be
+    read. Look at "Not compared" before you rely on 0.
     """
-    from auditor.formats.comparison import comparison_tables  # noqa: PLC0415 - for this alone
+    from auditor.formats.comparison import render  # noqa: PLC0415 - for this alone
     from auditor.formats.tables import TABLE_FORMATS  # noqa: PLC0415
 
     with guarded():
         _require_table_format(form, TABLE_FORMATS)
         tell = talk(quiet=quiet)
         try:
-            comparison = compared(first, second, source=source.value, token=token, say=tell)
+            comparison = compared(
+                first, second, values=values, source=source.value, token=token, say=tell
+            )
         except SourceError as error:
             fail(UNAUDITED, f"{error.reason}: {error}")
         most = _MOST_ROWS if form in _FOR_PEOPLE else None
-        text = TABLE_FORMATS[form](comparison_tables(comparison, most=most))
         if output is not None or not quiet:
-            put(text, output)
-        tell("not compared: the numbers in the tensors")
+            put(render(comparison, form, most=most), output)
     raise typer.Exit(CLEAN if comparison.same else FINDINGS)
 
 

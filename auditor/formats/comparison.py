@@ -1,14 +1,66 @@
-"""The differences between two checkpoints as tables; lost modules come first."""
+"""The differences between two checkpoints: a sentence, then tables; lost modules come first."""
 
 from collections.abc import Iterable, Iterator
+from statistics import median
+from typing import Any
 
-from auditor.comparing import Changed, Comparison, Lost
-from auditor.formats.tables import SimpleTable, Table, cut_table
+from auditor.comparing import Changed, Comparison, Lost, NumbersCompared
+from auditor.formats.escapes import escaped_latex, escaped_markdown
+from auditor.formats.json_values import json_text
+from auditor.formats.tables import (
+    TABLE_FORMATS,
+    Share,
+    SimpleTable,
+    Table,
+    as_objects,
+    cut_table,
+)
+from auditor.formats.text import lines_text
+from auditor.names import module_kind
 from auditor.reconciler.fold import fold
 
 _LONGEST_VALUE = 60  # characters of a config value
 
-_Rows = Iterator[tuple[str | int | None, ...]]
+_VALUE_COLUMNS = (
+    *("numbers", "tensors", "sampled", "median distance", "largest distance"),
+    *("largest difference", "rank of the difference"),
+)
+
+_Rows = Iterator[tuple[str | int | float | None, ...]]
+
+
+def as_object(comparison: Comparison) -> dict[str, Any]:
+    """Return the JSON object: the sentence, what was compared, and the rows of each table."""
+    stored = comparison.bytes
+    return {
+        "summary": comparison.summary,
+        "same": comparison.same,
+        "models": list(comparison.models),
+        "layouts": list(comparison.layouts),
+        "same_bytes": len(stored.equal),
+        "other_bytes": list(stored.other),
+        "other_files": list(stored.other_files),
+        "not_compared": list(comparison.not_compared),
+        **as_objects(comparison_tables(comparison)),
+    }
+
+
+def render(comparison: Comparison, form: str, *, most: int | None = None) -> str:
+    """Return the comparison in a format of TABLE_FORMATS; CSV has the tables alone."""
+    if form == "json":
+        return json_text(as_object(comparison)) + "\n"
+    tables = TABLE_FORMATS[form](comparison_tables(comparison, most=most))
+    lines = [comparison.summary, *(f"Not compared: {one}." for one in comparison.not_compared)]
+    match form:
+        case "csv":
+            return tables
+        case "markdown":
+            return "\n\n".join([*map(escaped_markdown, lines), tables])
+        case "latex":
+            return "\n\n".join([*map(escaped_latex, lines), tables])
+        case _:
+            text = lines_text(((line, ""),) for line in lines)
+            return "\n".join(filter(None, [text, tables]))
 
 
 def comparison_tables(comparison: Comparison, *, most: int | None = None) -> tuple[Table, ...]:
@@ -20,6 +72,7 @@ def comparison_tables(comparison: Comparison, *, most: int | None = None) -> tup
         _table("gained", ("gained", "what", "tensors", "parameters"), _lost(comparison.gained)),
         _table("renamed", ("renamed", "before", "after"), _renamed(comparison)),
         _table("tensors", ("tensors", "change", "before", "after"), _tensors(comparison)),
+        _table("values", _VALUE_COLUMNS, _values(comparison.numbers)),
         _table("config", ("config key", "before", "after", "tensors explained"), _keys(comparison)),
         _table("modules", ("module", *sides, "difference"), _modules(comparison)),
     )
@@ -55,6 +108,8 @@ def _tensors(comparison: Comparison) -> _Rows:
             yield pattern, change, None, None
     yield from _changes("reshaped", comparison.reshaped)
     yield from _changes("other dtype", comparison.retyped)
+    for pattern in fold(comparison.bytes.other):
+        yield pattern, "other bytes", None, None
     yield from _changes("moved", comparison.moved)
 
 
@@ -65,6 +120,24 @@ def _changes(change: str, tensors: Iterable[Changed]) -> _Rows:
     for (before, after), names in names_by_values.items():
         for pattern in fold(names):
             yield pattern, change, before, after
+
+
+def _values(numbers: Iterable[NumbersCompared]) -> _Rows:
+    """Yield a row for each kind of module; distances are shares of the norm of A's numbers."""
+    by_kind: dict[str, list[NumbersCompared]] = {}
+    for one in numbers:
+        by_kind.setdefault(module_kind(one.name), []).append(one)
+    for kind, tensors in by_kind.items():
+        ranks = [one.rank for one in tensors if one.rank is not None]
+        yield (
+            kind,
+            len(tensors),
+            sum(one.numbers for one in tensors),
+            Share(median(one.relative for one in tensors)),
+            Share(max(one.relative for one in tensors)),
+            max(one.largest for one in tensors),
+            max(ranks) if ranks else None,
+        )
 
 
 def _keys(comparison: Comparison) -> _Rows:

@@ -145,12 +145,12 @@ def _compared(snapshot: Snapshot, base: ListedModel) -> SharedFiles:
     return files_of_base(
         files,
         base.files,
-        digest=_digests(snapshot.folder, states),
-        digest_of_base=_digests(base.folder, {}),
+        digest=digests(snapshot.folder, states),
+        digest_of_base=digests(base.folder, {}),
     )
 
 
-def _digests(folder: Path | None, states: Mapping[str, FileState | None]) -> Digest:
+def digests(folder: Path | None, states: Mapping[str, FileState | None]) -> Digest:
     """Return a function that returns a file's listed digest, or computes it from the local file.
 
     Each local file is read once. The function raises SourceError if the file's state is not the one

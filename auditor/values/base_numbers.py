@@ -16,6 +16,7 @@ from auditor.downloader.fetching import fetch
 from auditor.errors import Reason, SourceError
 from auditor.findings import EqualsBase
 from auditor.messages import quoted
+from auditor.names import module_kind
 from auditor.reconciler.tensor_values import BaseComparison, ModuleChanges
 from auditor.tensors import Span
 from auditor.values.evidence import (
@@ -26,7 +27,6 @@ from auditor.values.evidence import (
     both_blocks,
     fetch_sample,
 )
-from auditor.values.name_patterns import NUMBER
 from auditor.values.placing import Placed, open_files, place_tensors
 from auditor.values.plan import (
     Interest,
@@ -188,12 +188,6 @@ def _are_equal(
         if not np.array_equal(block, other_block):
             return False, size
     return True, size
-
-
-def module_kind(name: str) -> str:
-    """Return the module name of a tensor without its layer, such as `self_attn.q_proj`."""
-    inside = NUMBER.sub("#", name).rpartition("#.")[2]
-    return inside.rpartition(".")[0] or inside
 
 
 def equals_base(

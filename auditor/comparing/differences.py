@@ -1,0 +1,185 @@
+"""Compare two checkpoints: tensors, config keys and modules that differ.
+
+Names are in the order of the weight files.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from auditor.comparing.config_changes import config_changes
+from auditor.comparing.records import (
+    BytesCompared,
+    Changed,
+    Comparison,
+    Lost,
+    NumbersCompared,
+)
+from auditor.comparing.sides import Side, SideTensor
+from auditor.comparing.summary import summary_of
+
+_ENOUGH = 0.9  # least share of the removed tensors whose names a new prefix explains
+
+
+def renaming(first: Side, second: Side) -> Callable[[str], str]:
+    """Return the function from the first side's names to the second side's."""
+    renamed = _renamed(first.tensors, second.tensors)
+    return lambda name: (_replaced(name, *renamed) or name) if renamed else name
+
+
+def compare(
+    first: Side,
+    second: Side,
+    stored: BytesCompared | None = None,
+    numbers: Sequence[NumbersCompared] = (),
+    unread: Sequence[str] = (),
+) -> Comparison:
+    """Compare two checkpoints.
+
+    `stored` and `numbers` are the results of reading their weights; `unread` says which numbers
+    were not compared, and why.
+    """
+    stored = stored or BytesCompared()
+    renamed = _renamed(first.tensors, second.tensors)
+    before, after = first.tensors, second.tensors
+    if renamed:
+        before = {_replaced(name, *renamed) or name: tensor for name, tensor in before.items()}
+    removed = tuple(name for name in before if name not in after)
+    added = tuple(name for name in after if name not in before)
+    pairs = {name: (before[name], after[name]) for name in before if name in after}
+    shapes = {name: (one.shape, other.shape) for name, (one, other) in pairs.items()}
+    dtypes = {name: (one.dtype, other.dtype) for name, (one, other) in pairs.items()}
+    # Compare files only if both sides have them: names of shards depend on the number of shards.
+    places = {
+        name: (one.file, other.file)
+        for name, (one, other) in pairs.items()
+        if {one.file, other.file} <= first.files & second.files
+    }
+    reshaped = _changed(shapes)
+    why = [f"the bytes of {stored.unknown:,} tensors: {stored.why_unknown}"] * bool(stored.unknown)
+    comparison = Comparison(
+        models=(first.model, second.model),
+        layouts=(first.layout, second.layout),
+        renamed=renamed,
+        lost=tuple(_lost(before, after)),
+        gained=tuple(_lost(after, before)),
+        removed=removed,
+        added=added,
+        reshaped=reshaped,
+        retyped=_changed(dtypes),
+        moved=_changed(places),
+        keys=tuple(config_changes(first, second, (*removed, *added), reshaped)),
+        modules=tuple(_modules(before, after)),
+        tensors=(len(before), len(after)),
+        files=(len(first.files), len(second.files)),
+        types=(_model_type(first), _model_type(second)),
+        bytes=stored,
+        numbers=tuple(numbers),
+        not_compared=(*why, *unread, *dict.fromkeys((*first.unchecked, *second.unchecked))),
+    )
+    return replace(comparison, summary=summary_of(comparison))
+
+
+def _model_type(side: Side) -> str | None:
+    model_type = side.config.get("model_type")
+    return model_type if isinstance(model_type, str) else None
+
+
+def _changed(values: Mapping[str, tuple[object, object]]) -> tuple[Changed, ...]:
+    """Return the tensors whose two values are known and differ."""
+    return tuple(
+        Changed(name=name, before=_text(before), after=_text(after))
+        for name, (before, after) in values.items()
+        if before != after and before is not None and after is not None
+    )
+
+
+def _text(value: object) -> str:
+    """Return a dtype or a file as it is, and a shape as `8 x 4`."""
+    return " x ".join(map(str, value)) or "a number" if isinstance(value, tuple) else str(value)
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def _renamed(
+    before: Mapping[str, SideTensor], after: Mapping[str, SideTensor]
+) -> tuple[str, str] | None:
+    """Return (old, new) if replacing prefix `old` by `new` turns most removed into added names.
+
+    An example is ("", "model."), if `bert.encoder...` became `model.bert.encoder...`. Return None
+    if there is no such prefix.
+    """
+    removed = [name for name in before if name not in after]
+    added = [name for name in after if name not in before]
+    for old, new in _prefixes(removed, added):
+        explained = sum(_replaced(name, old, new) in after for name in removed)
+        if explained >= _ENOUGH * len(removed):
+            return old, new
+    return None
+
+
+def _prefixes(removed: list[str], added: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield (old, new) prefixes that turn one of the first removed names into an added name."""
+    for old in removed[:3]:
+        for new in added:
+            if new.endswith(f".{old}"):
+                yield "", new.removesuffix(old)
+            elif old.endswith(f".{new}"):
+                yield old.removesuffix(new), ""
+
+
+def _replaced(name: str, old: str, new: str) -> str | None:
+    return f"{new}{name[len(old) :]}" if name.startswith(old) else None
+
+
+# --- modules ------------------------------------------------------------------------------------
+
+_KNOWN_MODULES = (
+    (re.compile(r"vision|visual|image"), "the vision tower"),
+    (re.compile(r"audio|speech"), "the audio tower"),
+    (re.compile(r"mtp|nextn|eagle"), "layers that predict further tokens"),
+    (re.compile(r"lm_head|^cls$|classifier|^score$|qa_outputs|embed_out"), "the head"),
+    (re.compile(r"pooler"), "the pooler"),
+    (re.compile(r"embed|^wte$|^wpe$"), "embeddings"),
+    (re.compile(r"lora_|adapter"), "an adapter"),
+    (re.compile(r"^\d+$"), "a layer"),
+    (re.compile(r"norm|ln_"), "a norm"),
+)
+
+
+def _lost(tensors: Mapping[str, SideTensor], other: Mapping[str, SideTensor]) -> Iterator[Lost]:
+    """Yield the outermost modules that have no tensors on the other side."""
+    other_modules = {module for name in other for module in _modules_around(name)}
+    names_by_module: dict[str, list[str]] = {}
+    for name in tensors:
+        modules = _modules_around(name)
+        module = next((module for module in modules if module not in other_modules), None)
+        if name not in other and module is not None:
+            names_by_module.setdefault(module, []).append(name)
+    for module, names in names_by_module.items():
+        last = module.rpartition(".")[2]
+        what = next((what for sign, what in _KNOWN_MODULES if sign.search(last)), "")
+        count = sum(tensors[name].parameters for name in names)
+        yield Lost(module=module, what=what, tensors=len(names), parameters=count)
+
+
+def _modules_around(name: str) -> Iterator[str]:
+    """Yield the modules that contain a tensor, the outermost first."""
+    parts = name.split(".")
+    return (".".join(parts[:length]) for length in range(1, len(parts)))
+
+
+def _modules(
+    before: Mapping[str, SideTensor], after: Mapping[str, SideTensor]
+) -> Iterator[tuple[str, int, int]]:
+    """Yield (module, parameters before, parameters after) for the model and modules to level 2."""
+    counts: dict[str, list[int]] = {"": [0, 0]}
+    for side, tensors in enumerate((before, after)):
+        for name, tensor in tensors.items():
+            module = ".".join(name.split(".")[:-1][:2])
+            for prefix in {"", module}:
+                counts.setdefault(prefix, [0, 0])[side] += tensor.parameters
+    for module, (first, second) in counts.items():
+        yield module or "(whole model)", first, second

@@ -1,0 +1,147 @@
+"""Sample the numbers of two checkpoints, unpacked, and measure how far they are apart.
+
+Of each tensor up to 256 rows, spread evenly, and their first 256 columns are read. A matrix of rank
+r has no block of a larger rank, so that the rank of the differences shows a merged adapter.
+"""
+
+from collections.abc import Iterator
+from math import sqrt
+
+import numpy as np
+from msgspec.structs import replace
+
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.comparing import BytesCompared, NumbersCompared, Side, renaming
+from auditor.messages import listed
+from auditor.values.equal_bytes import placed_tensors
+from auditor.values.evidence import LocalBytes
+from auditor.values.placing import Placed, open_files
+from auditor.values.unpacked import (
+    Block,
+    Numbers,
+    UnpackedNumbers,
+    llama_cpp_rows,
+    matrix_sides,
+)
+
+_MOST = 256  # rows and columns of a sample
+_UNIT = 32  # packed layouts cut columns at multiples of a word or a block
+# The energy of the rounding errors of B, of which the differences beyond a rank may have so much
+# more: a sum of uniform errors varies little, and A is rounded too.
+_ROUNDING = 3.0
+_MANTISSAS = {"F64": 52, "F32": 23, "F16": 10, "BF16": 7}
+
+
+def sample_distances(
+    before: Snapshot, after: Snapshot, first: Side, second: Side, stored: BytesCompared
+) -> tuple[tuple[NumbersCompared, ...], tuple[str, ...]]:
+    """Return the distance of each tensor that was sampled, and sentences about the others.
+
+    Tensors with equal bytes are not read again. Raise SourceError if a file cannot be read.
+    """
+    if before.folder is None or after.folder is None:
+        return (), ("the numbers of models that are not both on this machine",)
+    places = placed_tensors(before), placed_tensors(after)
+    renamed = renaming(first, second)
+    equal = frozenset(stored.equal)
+    numbers: list[NumbersCompared] = []
+    unread: list[str] = []
+    with open_files(places[0]) as files, open_files(places[1]) as other_files:
+        one = UnpackedNumbers(side=first, placed=_by_name(places[0]), bytes=LocalBytes(files))
+        other = UnpackedNumbers(
+            side=second, placed=_by_name(places[1]), bytes=LocalBytes(other_files)
+        )
+        for name in first.tensors:
+            other_tensor = second.tensors.get(renamed(name))
+            if name in equal or other_tensor is None:
+                continue
+            if other_tensor.shape != first.tensors[name].shape:
+                continue
+            distance = _distance(name, renamed(name), one, other)
+            if distance is None:
+                unread.append(name)
+            else:
+                numbers.append(distance)
+    return tuple(numbers), tuple(_unread(unread))
+
+
+def _by_name(placed: tuple[Placed, ...]) -> dict[str, Placed]:
+    return {one.tensor.name: one for one in reversed(placed)}
+
+
+def _unread(names: list[str]) -> Iterator[str]:
+    if names:
+        which = f"{len(names):,} tensors: {listed(names)}"
+        yield f"the numbers of {which}; their packing or shapes allow no comparison"
+
+
+def _distance(
+    name: str, other_name: str, first: UnpackedNumbers, second: UnpackedNumbers
+) -> NumbersCompared | None:
+    """Sample one tensor on both sides; None if shapes differ or the packing is not known here."""
+    tensor, other_tensor = first.side.tensors[name], second.side.tensors[other_name]
+    shape = tensor.shape
+    if shape is None or shape != other_tensor.shape or not all(shape):
+        return None
+    rows, columns = matrix_sides(shape)
+    picked = tuple(dict.fromkeys(int(row) for row in np.linspace(0, rows - 1, min(rows, _MOST))))
+    block = Block(rows=picked, columns=_columns(columns))
+    one, other_one = _numbers(first, name, shape, block)
+    two, other_two = _numbers(second, other_name, shape, block)
+    pairs = [(one, two), (other_one, two), (one, other_two)]
+    distances = [_measured(name, *pair, other_tensor.dtype) for pair in pairs]
+    known = [distance for distance in distances if distance is not None]
+    return min(known, key=lambda distance: distance.relative, default=None)
+
+
+def _numbers(
+    side: UnpackedNumbers, name: str, shape: tuple[int, ...], block: Block
+) -> tuple[Numbers | None, Numbers | None]:
+    """Return the block, and the block in the order of llama.cpp if that is another one."""
+    numbers, rows = (
+        side.block(name, shape, block),
+        llama_cpp_rows(side.side, name, shape, block.rows),
+    )
+    if numbers is None or rows == list(block.rows):
+        return numbers, None
+    return numbers, side.block(name, shape, replace(block, rows=tuple(rows)))
+
+
+def _columns(columns: int) -> int:
+    most = min(columns, _MOST)
+    return most // _UNIT * _UNIT or most
+
+
+def _measured(
+    name: str, first: Numbers | None, second: Numbers | None, dtype: str | None
+) -> NumbersCompared | None:
+    """Return the distance of two blocks; None if one is unknown or not finite."""
+    if first is None or second is None or first.shape != second.shape:
+        return None
+    one, two = first.astype(np.float64), second.astype(np.float64)
+    if not (np.isfinite(one).all() and np.isfinite(two).all()):
+        return None
+    differences = two - one
+    energy, own = float((differences**2).sum()), float((one**2).sum())
+    relative = sqrt(energy / own) if own else float(energy > 0)
+    rank, full_rank = None, min(one.shape)
+    if full_rank > 1 and energy and dtype in _MANTISSAS:
+        largest = np.maximum(np.maximum(np.abs(one), np.abs(two)), np.abs(differences))
+        rank = _rank(differences, largest, _MANTISSAS[dtype])
+    return NumbersCompared(
+        name=name,
+        numbers=one.size,
+        relative=relative,
+        largest=float(np.abs(differences).max()),
+        rank=rank,
+        full_rank=None if rank is None else full_rank,
+    )
+
+
+def _rank(differences: Numbers, largest: Numbers, mantissa: int) -> int:
+    """Return the least rank whose remainder is not larger than the rounding of these numbers."""
+    exponents = np.floor(np.log2(np.maximum(largest, 2.0**-126)))
+    rounding = float(((2.0 ** (exponents - mantissa)) ** 2 / 12).sum()) * _ROUNDING
+    energies = np.linalg.svd(differences, compute_uv=False) ** 2
+    beyond = np.append(np.cumsum(energies[::-1])[::-1], 0.0)
+    return int(np.argmax(beyond <= rounding))
