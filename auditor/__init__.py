@@ -6,8 +6,9 @@
     (592130, 0)
 
 `audit` returns a Report, or Unaudited with a reason; both carry `findings` (one class for each
-kind, see auditor.findings) and `modules_frame()`, a pandas DataFrame. `claim` checks
-published counts, `diff` compares two checkpoints.
+kind, see auditor.findings) and `modules_frame()`, a pandas DataFrame. `explain`, `claim`, `diff`,
+`memory`, `fix` and `snapshot` do what the commands of these names do; docs/api.md lists all. The
+logger `auditor` gets a line for each audit (INFO) and each request (DEBUG).
 """
 
 import sys
@@ -25,7 +26,15 @@ if TYPE_CHECKING:
     from auditor.audit.options import Options
     from auditor.audit.pipeline import audit, diff, examine, explain
     from auditor.comparing import Comparison
-    from auditor.errors import AuditError, CheckpointError, Reason, SourceError, UsageError
+    from auditor.errors import (
+        AuditError,
+        CheckpointError,
+        FixError,
+        Reason,
+        SourceError,
+        UsageError,
+    )
+    from auditor.functions import fix, memory, snapshot
     from auditor.reconciler import Finding, ModuleRow, Severity
     from auditor.report import Expected, Observed, Report, Unaudited
     from auditor.request import AuditRequest
@@ -38,6 +47,7 @@ __all__ = [
     "Comparison",
     "Expected",
     "Finding",
+    "FixError",
     "ModuleRow",
     "Observed",
     "Options",
@@ -52,6 +62,9 @@ __all__ = [
     "diff",
     "examine",
     "explain",
+    "fix",
+    "memory",
+    "snapshot",
 ]
 
 __version__ = version.VERSION
@@ -63,7 +76,15 @@ _MODULES = {
     "auditor.audit.options": ("Options",),
     "auditor.audit.pipeline": ("audit", "diff", "examine", "explain"),
     "auditor.comparing": ("Comparison",),
-    "auditor.errors": ("AuditError", "CheckpointError", "Reason", "SourceError", "UsageError"),
+    "auditor.errors": (
+        "AuditError",
+        "CheckpointError",
+        "FixError",
+        "Reason",
+        "SourceError",
+        "UsageError",
+    ),
+    "auditor.functions": ("fix", "memory", "snapshot"),
     "auditor.reconciler": ("Finding", "ModuleRow", "Severity"),
     "auditor.report": ("Expected", "Observed", "Report", "Unaudited"),
     "auditor.request": ("AuditRequest",),

@@ -1,6 +1,7 @@
 """Turn untrusted names and values into text for messages: escape, quote, describe and cut them."""
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 
 _CUT = 100  # characters of a name or a value that a message shows
@@ -12,6 +13,12 @@ _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
 )
+
+
+def log_line(line: str) -> None:
+    """Pass a line to the logger `auditor`, unless nothing has imported `logging`."""
+    if logging := sys.modules.get("logging"):
+        logging.getLogger("auditor").info("%s", printable(line))
 
 
 def printable(text: str) -> str:

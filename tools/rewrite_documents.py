@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from api_reference import api_reference
+
 from auditor.findings import Severity
 from auditor.formats import meanings
 from auditor.formats.registry import FORMATS
@@ -82,6 +84,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "kinds": table_of_kinds,
     "causes": table_of_causes,
     "formats": table_of_formats,
+    "api": api_reference,
 }
 
 

@@ -1,6 +1,7 @@
 """Claims about a model, judged by the count that its config implies and by its stored numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fspath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from auditor.claims.verdict import Verdict
 from auditor.downloader.fetching import fetch
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.findings import BadConfig
+from auditor.messages import log_line
 from auditor.report import Report, Unaudited
 
 
@@ -35,21 +37,24 @@ class Claim(NamedTuple):
 
 
 def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
-    model: str,
-    claims: Sequence[Claim],
+    model: str | PathLike[str],
+    claims: str | Claim | Sequence[str | Claim],
     *,
     target: str | None = None,
     source: str = "hub",
     token: str | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
-    say: Callable[[str], None] = lambda _line: None,
+    say: Callable[[str], None] = log_line,
 ) -> tuple[Verdict, ...]:
-    """Judge claims about a model; the other arguments are those of `explain`.
+    """Judge published counts of a model, or of a part of it: one verdict for each, in their order.
 
+    A claim is text ("110M", "8x7B", "V*D + L*D") or a Claim with the name of a part. The other
+    arguments are those of `audit`; `model` may also be a model type, such as "bert".
     Raise SourceError if there is nothing to compare with, UsageError for an impossible request.
     """
     if target is not None:
         require_known_class(target)
+    model = fspath(model)
     if is_model_type(model):
         snapshot = snapshot_of_type(model)
     else:
@@ -57,7 +62,9 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
     expectation, config = implied_by(snapshot, target, settings, say)
     stored = None if settings else _stored_numbers(snapshot, target)
     subject = subject_of(snapshot.model, expectation, config, stored)
-    return judge_all(subject, [(one.text, one.part) for one in claims])
+    given = [claims] if isinstance(claims, str | Claim) else claims
+    pairs = [(one, "") if isinstance(one, str) else (one.text, one.part) for one in given]
+    return judge_all(subject, pairs)
 
 
 def implied_by(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from os import PathLike, fspath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ from auditor.checkpoint.selecting import (
 )
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.messages import described, quoted
+from auditor.findings.ignore import Ignore
+from auditor.messages import described, log_line, quoted
 from auditor.report import Outcome, Report, Unaudited
 from auditor.request import AuditRequest
 
@@ -38,23 +40,24 @@ if TYPE_CHECKING:
 
 
 def audit(
-    model: str | AuditRequest,
+    model: str | PathLike[str] | AuditRequest,
     *,
-    say: Callable[[str], None] = lambda _line: None,
+    say: Callable[[str], None] = log_line,
     **choices: Any,
 ) -> Report | Unaudited:
     """Account for every tensor of a checkpoint, from its config and headers alone.
 
     `model` is a request, or the checkpoint's name or path; in the latter case, `choices` are the
-    other fields of AuditRequest. `say` is called with a line if the work waits or reads from
-    another source.
+    other fields of AuditRequest; `ignore` may be text, as for the command: `["unexpected:*"]`.
+    `say` is called with a line if the work waits or reads from another source; by default the line
+    goes to the logger `auditor`.
 
     A repository of several models has an outcome with `parts`, one for each model; its counts are
     the sums of theirs. Counts are in elements and parameters, sizes in bytes. Raise UsageError for
     a model or a class that cannot be audited, TypeError for a choice that does not exist; any other
     failure, of the network or by a bug of this package, is an outcome.
     """
-    request = AuditRequest(model=model, **choices) if isinstance(model, str) else model
+    request = model if isinstance(model, AuditRequest) else _request(fspath(model), choices)
     if target := request.target:
         require_known_class(target)
     if request.oracle:
@@ -73,10 +76,21 @@ def audit(
     if request.verify or request.verify_against is not None:
         examine_snapshot = _verified(request.verify_against, token=request.token, say=say)
     outcome = _outcome(options, fetch_snapshot, examine_snapshot)
+    log_line(
+        f"{request.model}: {outcome.verdict}; {outcome.fetched.requests} requests, "
+        f"{outcome.fetched.bytes:,} bytes, {outcome.fetched.seconds:.1f} s"
+    )
     if request.config is None:
         return outcome
     note = f"the config is that of {quoted(request.config)}"
     return replace(outcome, notes=(note, *outcome.notes))
+
+
+def _request(model: str, choices: dict[str, Any]) -> AuditRequest:
+    given = choices.pop("ignore", ())
+    ignore = (given,) if isinstance(given, str | Ignore) else given
+    parsed = tuple(Ignore.parse(one) if isinstance(one, str) else one for one in ignore)
+    return AuditRequest(model=model, ignore=parsed, **choices)
 
 
 def _fetch(request: AuditRequest, say: Callable[[str], None]) -> Snapshot:
@@ -146,13 +160,13 @@ def _outcome(
 
 
 def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
-    model: str,
+    model: str | PathLike[str],
     *,
     target: str | None = None,
     source: str = "hub",
     token: str | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
-    say: Callable[[str], None] = lambda _line: None,
+    say: Callable[[str], None] = log_line,
 ) -> Report | Unaudited:
     """Return what the config of a checkpoint implies; its weights are not read.
 
@@ -172,6 +186,7 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
         require_taken(arguments, outcome.target)
         return outcome
 
+    model = fspath(model)
     options = Options(requested=model, target=target, weights=False)
     fetch_snapshot = partial(describing_snapshot, model, source=source, token=token, say=say)
     return _outcome(options, fetch_snapshot, examine_config)
@@ -222,13 +237,13 @@ def describing_snapshot(
 
 
 def diff(  # noqa: PLR0913 - one keyword for each choice a caller has
-    first: str,
-    second: str,
+    first: str | PathLike[str],
+    second: str | PathLike[str],
     *,
     values: bool = False,
     source: str = "hub",
     token: str | None = None,
-    say: Callable[[str], None] = lambda _line: None,
+    say: Callable[[str], None] = log_line,
 ) -> "Comparison":
     """Compare two checkpoints; the arguments are those of `audit`.
 
@@ -240,7 +255,9 @@ def diff(  # noqa: PLR0913 - one keyword for each choice a caller has
     from auditor.audit.two_models import compare_models  # noqa: PLC0415 - no audit compares two
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - as above
 
-    before, after = (fetch(model, source=source, token=token, say=say) for model in (first, second))
+    before, after = (
+        fetch(fspath(model), source=source, token=token, say=say) for model in (first, second)
+    )
     return compare_models(before, after, values=values, say=say)
 
 

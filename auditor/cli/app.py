@@ -78,6 +78,10 @@ COMMANDS = {
         "report",
         "Write the reports of a night from the store alone: tables, changes, and a page.",
     ),
+    "accept": Command(
+        "accept",
+        "Accept findings of the latest night until a date: `audit report --baseline` applies it.",
+    ),
 }
 _OF_ALL = {"-h", "--help", "--version"}
 _COMPLETION = {"--install-completion", "--show-completion"}

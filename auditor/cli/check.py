@@ -25,7 +25,7 @@ from auditor.cli.console import (
     exit_code,
     guarded,
     outcomes_of,
-    print_requests,
+    print_log,
     put,
     talk,
 )
@@ -210,8 +210,8 @@ def check(  # noqa: PLR0913 - one parameter for each option
         is_table_shown = not quiet and (chosen == TERMINAL or output is not None)
         if is_table_shown and not all(map(os.path.lexists, models)):
             _import_meanwhile("auditor.formats.terminal")
-        if verbose > 1 and not quiet:
-            print_requests()
+        if verbose and not quiet:
+            print_log(verbose)
         request = AuditRequest(
             model="",
             target=target,

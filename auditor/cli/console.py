@@ -88,8 +88,8 @@ VerboseOption = Annotated[
         "-v",
         count=True,
         show_default=False,
-        help="All names of each finding and all rows of the table; -vv: also each request, on "
-        "standard error.",
+        help="All names of each finding and all rows of the table, and the cost on standard error; "
+        "-vv: also each request.",
     ),
 ]
 
@@ -114,17 +114,21 @@ def talk(*, quiet: bool) -> Callable[[str], None]:
     return Talk(say, Waits(_stderr.count_down), _stderr.show)
 
 
-def print_requests() -> None:
-    """Print each HTTP request as it ends: path, range, status, bytes, milliseconds and purpose."""
+def print_log(verbose: int) -> None:
+    """Print the records of the logger `auditor`.
+
+    -v prints a line for each audit; -vv also each HTTP request as it ends: path, range, status,
+    bytes, milliseconds and purpose.
+    """
     import logging  # noqa: PLC0415 - --help needs none
 
     class Printer(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             say(record.getMessage())
 
-    log = logging.getLogger("auditor.requests")
+    log = logging.getLogger("auditor")
     log.propagate = False
-    log.setLevel(logging.DEBUG)
+    log.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
     log.handlers = [Printer()]
 
 

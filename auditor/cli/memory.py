@@ -23,12 +23,10 @@ from auditor.cli.console import (
     talk,
     terminal,
 )
-from auditor.errors import Reason, UsageError
+from auditor.errors import Reason
 from auditor.findings import BadConfig
 from auditor.formats import memory as shown
-from auditor.messages import meant, quoted
 from auditor.report import Unaudited
-from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, Depth, dtype_as_stored
 
 
 def memory(  # noqa: PLR0913 - one parameter for each option
@@ -73,19 +71,21 @@ def memory(  # noqa: PLR0913 - one parameter for each option
     enough. Exit codes are those of audit without findings.
     """
     with guarded():
-        chosen = tuple(_dtype("--dtype", name) for name in dtypes or ())
+        chosen = tuple(shown.checked_dtype("--dtype", name) for name in dtypes or ())
         use = shown.Use(
             dtypes=tuple(dict.fromkeys(chosen)) or shown.COMMON_DTYPES,
             context=context,
             batch=batch,
-            cache_dtype=None if cache_dtype is None else _dtype("--cache-dtype", cache_dtype),
+            cache_dtype=None
+            if cache_dtype is None
+            else shown.checked_dtype("--cache-dtype", cache_dtype),
         )
         audited = partial(
             audit,
             target=target,
             source=source.value,
             token=token,
-            depth=_TO_LAYERS,
+            depth=shown.TO_LAYERS,
             kv_cache=True,
             say=talk(quiet=quiet),
         )
@@ -105,19 +105,3 @@ def memory(  # noqa: PLR0913 - one parameter for each option
             if isinstance(outcome, Unaudited) and not (by_config and outcome.expected):
                 say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
     raise typer.Exit(code)
-
-
-# All modules down to the numbered layers.
-_TO_LAYERS = Depth(2**31, 0)
-
-
-def _dtype(option: str, name: str) -> str:
-    """Return a dtype in safetensors' spelling; raise UsageError if it is not a dtype."""
-    stored = dtype_as_stored(name)
-    if stored == FOUR_BIT or stored in DTYPE_BITS:
-        return stored
-    hint = meant(name, (*DTYPE_BITS, *SPELT_DTYPES))
-    raise UsageError(
-        f"{option} is {quoted(name)}, expected a dtype{hint}; F32, BF16, F16, F8_E4M3, int8 and "
-        f"4bit are some"
-    )

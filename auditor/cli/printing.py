@@ -39,6 +39,8 @@ def known_format(form: str | None) -> str | None:
     """Return the name of a format; raise typer.BadParameter if there is no such format."""
     if form is None or form in FORMATS:
         return form
+    if form == "jsonl":  # the format json has an object a line
+        return "json"
     raise typer.BadParameter(f"{quoted(form)} is not one of {', '.join(map(quoted, FORMATS))}.")
 
 

@@ -83,18 +83,16 @@ def report(  # noqa: PLR0913 - one parameter for each option
 
 
 def _lines(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines about the baseline, new findings, and the night."""
+    """Yield lines about the baseline, new and fixed findings, and the night."""
+    from auditor.sweep.reporting.heading import counts_in_words  # noqa: PLC0415 - as above
+
     for note in (summary["baseline"] or {}).get("notes", ()):
         yield f"baseline: {note}"
-    news = summary["news"]
-    for item in news["listed"][:_MOST_NEWS]:
-        inside = f" ({item['component']})" if item["component"] else ""
-        yield f"new: {item['model']}{inside}: {item['what']}: {item['said']}"
-    more = len(news["listed"][_MOST_NEWS:]) + news["more"]
-    if more:
-        yield f"and {more:,} more new findings, in {quoted(str(folder / 'changes.csv'))}"
-    states = ", ".join(f"{count:,} {state}" for state, count in summary["states"].items() if count)
-    counts, kinds = summary["changes"], ("new", "changed", "still-open", "fixed")
-    changes = ", ".join(f"{counts.get(change, 0):,} {change}" for change in kinds)
-    models = f"{summary['models']:,} models ({states or 'none'})"
-    yield f"wrote {quoted(str(folder))}: {models}; findings: {changes}"
+    for key, what in (("news", "new"), ("fixed", "fixed")):
+        items = summary[key]
+        for item in items["listed"][:_MOST_NEWS]:
+            inside = f" ({item['component']})" if item["component"] else ""
+            yield f"{what}: {item['model']}{inside}: {item['what']}: {item['said']}"
+        if more := len(items["listed"][_MOST_NEWS:]) + items["more"]:
+            yield f"and {more:,} more {what} findings, in {quoted(str(folder / 'changes.csv'))}"
+    yield f"wrote {quoted(str(folder))}: {counts_in_words(summary)}"

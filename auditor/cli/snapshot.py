@@ -6,9 +6,6 @@ from typing import Annotated
 import typer
 
 from auditor.checkpoint.selecting import with_companions
-from auditor.checkpoint.snapshot import Snapshot
-from auditor.checkpoint.snapshot_reader import load
-from auditor.checkpoint.snapshot_writer import dump
 from auditor.cli.console import (
     UNAUDITED,
     ModelArgument,
@@ -22,7 +19,8 @@ from auditor.cli.console import (
     write,
 )
 from auditor.downloader.fetching import fetch
-from auditor.errors import Reason, SourceError, UsageError
+from auditor.errors import SourceError
+from auditor.functions import snapshot_content
 from auditor.messages import quoted
 
 
@@ -50,18 +48,8 @@ def snapshot(
             fetched = fetch(
                 model, source=source.value, token=token, say=tell, choose=with_companions
             )
-            content = _recorded(fetched, output.name)
+            content = snapshot_content(fetched, output.name)
         except SourceError as error:
             fail(UNAUDITED, f"{model}: {error.reason}: {error}")
         write(output, content)
         tell(f"wrote {quoted(str(output))}, {len(content):,} bytes")
-
-
-def _recorded(snapshot: Snapshot, name: str) -> bytes:
-    """Return a snapshot file; raise SourceError if it is too large to be read again."""
-    content = dump(snapshot, name)
-    try:
-        load(content, name)
-    except UsageError as fault:
-        raise SourceError(Reason.TOO_LARGE, f"no snapshot is written: {fault}") from None
-    return content

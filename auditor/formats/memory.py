@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from auditor.errors import UsageError
 from auditor.formats.json_values import json_text
 from auditor.formats.tables import ByteCount, Heading, SimpleTable, styled_rows
 from auditor.formats.text import StyledLine, columns, counted, lines_text, styled, wrapped
+from auditor.messages import meant, quoted
 from auditor.report import KVCache, ModuleRow, Observed, Report, Unaudited
-from auditor.tensors import DTYPE_BITS, FOUR_BIT
+from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, Depth, dtype_as_stored
 
 _SCHEMA = 1
 _BYTE = 8
@@ -24,6 +26,21 @@ _FOUR_BITS = 4
 BLOCK = 16  # tokens in a block of vLLM, unless --block-size changes it
 
 COMMON_DTYPES = ("F32", "BF16", "I8", FOUR_BIT)
+
+
+TO_LAYERS = Depth(2**31, 0)  # all modules down to the numbered layers
+
+
+def checked_dtype(option: str, name: str) -> str:
+    """Return a dtype in safetensors' spelling; raise UsageError if it is not a dtype."""
+    stored = dtype_as_stored(name)
+    if stored == FOUR_BIT or stored in DTYPE_BITS:
+        return stored
+    hint = meant(name, (*DTYPE_BITS, *SPELT_DTYPES))
+    raise UsageError(
+        f"{option} is {quoted(name)}, expected a dtype{hint}; F32, BF16, F16, F8_E4M3, int8 and "
+        f"4bit are some"
+    )
 
 
 class Use(Struct, frozen=True, kw_only=True):
@@ -341,11 +358,15 @@ def _training(parameters: int) -> SimpleTable:
 
 
 def as_json(outcome: Report | Unaudited, use: Use | None = None) -> str:
-    """Return the tables as one JSON object on one line, all sizes in bytes."""
-    use = use or Use()
+    """Return the tables as one JSON object on one line."""
+    return json_text(as_object(outcome, use or Use())) + "\n"
+
+
+def as_object(outcome: Report | Unaudited, use: Use) -> dict[str, Any]:
+    """Return the tables as a JSON object, all sizes in bytes."""
     layer = largest_layer(outcome.modules)
     observed, expected, count = outcome.observed, outcome.expected, parameters_loaded(outcome)
-    document = {
+    return {
         "schema": _SCHEMA,
         "requested": outcome.requested,
         "model": outcome.model,
@@ -363,7 +384,6 @@ def as_json(outcome: Report | Unaudited, use: Use | None = None) -> str:
         "cache_unknown": outcome.unknown_cache,
         "training_estimate": [] if count is None else [_object(need, count) for need in TRAINING],
     }
-    return json_text(document) + "\n"
 
 
 def _object(need: TrainingNeed, parameters: int) -> dict[str, Any]:

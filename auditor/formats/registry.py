@@ -41,7 +41,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "json": Format(
             module="as_json",
             endings=(".json", ".jsonl"),
-            meaning="one object a model, each on a line",
+            meaning="one object a model, each on a line; also called jsonl",
         ),
         "markdown": Format(
             module="as_markdown", endings=(".md",), meaning="a comment for a pull request"

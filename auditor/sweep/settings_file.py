@@ -25,6 +25,16 @@ def read_settings_file(path: Path, form: type[Form], *, most_bytes: int) -> Form
 
     Raise UsageError if the file cannot be read, is too long or does not match the Struct.
     """
+    try:
+        with path.open("rb") as file:
+            content = file.read(most_bytes + 1)
+    except OSError as error:
+        raise UsageError(f"{quoted(str(path))} cannot be read: {error.strerror}") from None
+    return parse_settings(content, path, form, most_bytes=most_bytes)
+
+
+def parse_settings(content: bytes, path: Path, form: type[Form], *, most_bytes: int) -> Form:
+    """Parse the content of a settings file, as `read_settings_file` does."""
     name = quoted(str(path))
 
     def relative_path(_: type, value: object) -> Path:
@@ -33,14 +43,10 @@ def read_settings_file(path: Path, form: type[Form], *, most_bytes: int) -> Form
         return path.parent / value
 
     try:
-        with path.open("rb") as file:
-            content = file.read(most_bytes + 1)
         if len(content) > most_bytes:
             raise UsageError(f"{name} has more than {most_bytes:,} bytes")
         parse = json.loads if path.suffix == ".json" else tomllib.loads
         return convert(parse(content.decode("utf-8-sig")), form, dec_hook=relative_path)
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
     except ValidationError as error:
         raise UsageError(f"{name}: {_detail(str(error), form)}") from None
     except (ValueError, RecursionError) as error:

@@ -38,6 +38,7 @@ FORMATS_OF = {
     "fix": ("terminal", "json"),
     "sweep": ONE_FORMAT,
     "report": ONE_FORMAT,
+    "accept": ONE_FORMAT,
 }
 RUNS = [(command, form) for command, forms in FORMATS_OF.items() for form in forms]
 MORE_OPTIONS = {
@@ -61,6 +62,9 @@ COMPARED = (
 )
 
 
+_SIGNED = [f"--{one}={FOLDER_NAME}" for one in ("kind", "by", "reason", "until", "name")]
+
+
 def argument_lists(command, form, paths):
     """The arguments of each run of a command, over folders of hostile names and without any."""
     every = tuple(paths.values())
@@ -81,6 +85,7 @@ def argument_lists(command, form, paths):
         "fix": some,
         "sweep": [(FOLDER_NAME,)],
         "report": [(FOLDER_NAME,)],
+        "accept": [(FOLDER_NAME, FOLDER_NAME, *_SIGNED)],
     }[command]
 
 

@@ -67,7 +67,7 @@ def test_a_night_shows_what_is_new(tmp_path):
     report, _ = written(tmp_path, {THIRD: [plain("o/<b>", A)]})
     assert repr(report) == f"WrittenReports({THIRD}, 1 models)"
     shown = report._repr_html_()
-    assert "1 new findings" in shown
+    assert "1 with new findings" in shown
     assert "<bdi>o/&lt;b&gt;</bdi>" in shown
 
 

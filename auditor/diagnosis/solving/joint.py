@@ -48,7 +48,7 @@ MOST_SECONDS = 0.8
 MOST_TREES = 600
 _STRANGE = 0.5  # share of unexpected tensors above which the files hardly store this class
 _FEWER_SECONDS = 0.25  # processor time for a class above that share
-_FOREIGN = 0.9  # share of unexpected tensors above which no config of the class is searched for
+_FOREIGN = 0.9  # share of unexpected tensors above which no other values are tried
 
 _MOST_ROUNDS = 16  # steps of plain lengths and of single changes, counted together
 _MOST_CANDIDATES = 120  # single changes of one kind that a round tries
@@ -115,11 +115,11 @@ class _Search:
         start = JointSolution({}, self._trials.compare(as_it_is))
         if not start.remains.differ:
             return self._repaired(faults) or (start,)
-        if start.remains.strange > _FOREIGN * self._trials.stored:
-            return ()
-        is_strange = start.remains.strange > _STRANGE * self._trials.stored
+        share = start.remains.strange / self._trials.stored
+        is_strange = share > _STRANGE
         if is_strange:
-            self._until = min(self._until, time.thread_time() + _FEWER_SECONDS)
+            seconds = _FEWER_SECONDS if share <= _FOREIGN else 0
+            self._until = min(self._until, time.thread_time() + seconds)
         best = self._reduced(self._descended(start))
         if is_strange and best.remains.differ:
             return ()

@@ -11,11 +11,11 @@ from msgspec.json import decode
 
 from auditor.formats.markup import Child, element, html_fragment, html_table, scrolled
 from auditor.formats.tables import SimpleTable
-from auditor.formats.text import size
+from auditor.formats.text import counted, size
 from auditor.messages import printable
 
-_WORDS = {"new": "new findings", "open": "known findings", "unaudited": "not audited"}
-_HUB = "https://huggingface.co/"
+_WORDS = {"new": "with new findings", "open": "with known findings", "unaudited": "not audited"}
+HUB = "https://huggingface.co/"
 _DOT = " \N{MIDDLE DOT} "
 _LONGEST_ITEM = 300  # characters of a new item's description
 _SCALES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
@@ -28,8 +28,10 @@ def heading(
     elements = {
         "bar": _bar(summary["states"], max(1, summary["models"])),
         "news": _news(summary["news"], pages),
-        "causes": _counts("Causes", "cause", summary["causes"]),
-        "kinds": _counts("Findings by kind", "kind", summary["findings"]),
+        "mended": _mended(summary, pages),
+        "decisions": _decisions(summary["baseline"]),
+        "causes": _counts("Causes", "cause", summary["causes"], "models"),
+        "kinds": _counts("Findings by kind", "kind", summary["findings"], "findings"),
         "notes": (element("li", {}, note) for note in _notes(summary, left_out)),
     }
     texts = {"night": summary["night"], "subtitle": _subtitle(summary), **_figures(summary)}
@@ -41,15 +43,24 @@ def heading(
 
 def night_fragment(summary: Mapping[str, Any]) -> str:
     """Return the HTML of a night for a notebook: its name, counts of states, new findings."""
+    states = counts_in_words(summary)
+    name = element("strong", {}, summary["night"])
+    title = element("p", {}, name, f"{_DOT}{_subtitle(summary)}")
+    news = _news(summary["news"], {})
+    return html_fragment(element("div", {}, title, element("p", {}, states), *news))
+
+
+def counts_in_words(summary: Mapping[str, Any]) -> str:
+    """Return the counts of models by state, then those of errors and warnings by change."""
     states = ", ".join(
         f"{count:,} {_WORDS.get(state, state)}"
         for state, count in summary["states"].items()
         if count
     )
-    name = element("strong", {}, summary["night"])
-    title = element("p", {}, name, f"{_DOT}{_subtitle(summary)}")
-    news = _news(summary["news"], {})
-    return html_fragment(element("div", {}, title, element("p", {}, states), *news))
+    alarms, kinds = summary["errors_and_warnings"], ("new", "changed", "still-open", "fixed")
+    changes = ", ".join(f"{alarms.get(change, 0):,} {change}" for change in kinds)
+    models = f"{counted(summary['models'], 'model')} ({states or 'none'})"
+    return f"{models}; errors and warnings: {changes}"
 
 
 def _subtitle(summary: Mapping[str, Any]) -> str:
@@ -64,10 +75,15 @@ def _subtitle(summary: Mapping[str, Any]) -> str:
 def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the texts of the tiles at the top of the page, by their names in the template."""
     states, changes, totals = summary["states"], summary["changes"], summary["totals"]
+    alarms = summary["errors_and_warnings"]
     counts = {
         **states,
         "unaudited": states["unaudited"] + states["pending"],
-        "fixed": changes.get("fixed", 0),
+        "fixed": alarms.get("fixed", 0),
+        "fixed_models": summary["models_with"].get("fixed", 0),
+        "new_alarms": alarms.get("new", 0) + alarms.get("changed", 0),
+        "open_alarms": alarms.get("still-open", 0),
+        "accepted_alarms": alarms.get("accepted", 0),
         "moved": changes.get("commit", 0),
         "tensors": totals["tensors"],
     }
@@ -115,17 +131,26 @@ def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element
     Each item links to the model at its commit and to its page.
     """
     if news["listed"]:
-        rows = tuple(new_row(item, pages.get(item["model"])) for item in news["listed"])
-        table = SimpleTable("news", ("model", "cause or kind", "what was found"), rows)
+        rows = tuple(
+            (*new_row(item, pages.get(item["model"])), _text(item["fix"]))
+            for item in news["listed"]
+        )
+        columns = ("model", "cause or kind", "what was found", "what to do")
+        table = SimpleTable("news", columns, rows)
         news_table = scrolled("New tonight", html_table(table, **{"class": "news"}))
         more = element("p", {}, f"and {news['more']:,} more, in changes.csv")
         yield _section("New tonight", news_table, more if news["more"] else None)
 
 
-def new_row(item: Mapping[str, Any], page: str | None = None) -> tuple[Element, ...]:
-    """Return the table cells of a new cause or finding: model with links, kind, description."""
-    commit = f"/tree/{item['commit']}" if item["commit"] else ""
-    address = _HUB + quote(printable(f"{item['model']}{commit}"))
+def new_row(
+    item: Mapping[str, Any], page: str | None = None, *, at: str = "tree"
+) -> tuple[Element, ...]:
+    """Return the table cells of a new cause or finding: model with links, kind, description.
+
+    `at` is the page of the Hub that the model links to: the `tree` of its files, or the `commit`.
+    """
+    commit = f"/{at}/{item['commit']}" if item["commit"] else ""
+    address = HUB + quote(printable(f"{item['model']}{commit}"))
     of_model = element("span", {"class": "hidden"}, " of ", element("bdi", {}, item["model"]))
     model = element(
         "span",
@@ -134,21 +159,66 @@ def new_row(item: Mapping[str, Any], page: str | None = None) -> tuple[Element, 
         f" ({item['component']})" if item["component"] else None,
         *((" ", element("a", {"href": page}, "report", of_model)) if page else ()),
     )
-    description = element("bdi", {}, item["said"][:_LONGEST_ITEM])
-    return model, _mark(item["severity"], item["what"]), description
+    return model, _mark(item["severity"], item["what"]), _text(item["said"])
+
+
+def _text(text: str) -> Element:
+    return element("bdi", {}, text[:_LONGEST_ITEM])
+
+
+def _mended(summary: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element]:
+    """Yield a section with the errors and warnings of the night before that are gone.
+
+    Each links to the commit, whose page on the Hub says who pushed it, and when.
+    """
+    mended = summary["fixed"]
+    if mended["listed"]:
+        rows = tuple(
+            new_row(item, pages.get(item["model"]), at="commit") for item in mended["listed"]
+        )
+        title = f"Fixed since {summary['previous']['night']}"
+        table = SimpleTable("fixed", ("model", "kind", "what is gone"), rows)
+        more = element("p", {}, f"and {mended['more']:,} more, in changes.csv")
+        gone = scrolled(title, html_table(table, **{"class": "news"}))
+        yield _section(title, gone, more if mended["more"] else None)
+
+
+def _decisions(baseline: Mapping[str, Any] | None) -> Iterator[Element]:
+    """Yield a section with the decisions of the baseline, expired ones first."""
+    if baseline and baseline["decisions"]["listed"]:
+        rows = tuple(
+            (
+                _text(one["model"]),
+                one["kind"] if one["name"] == "*" else _text(f"{one['kind']}: {one['name']}"),
+                _text(one["reason"]),
+                _text(one["by"] or "not named"),
+                one["expires"] or "never",
+                _mark("warning", "expired") if one["state"] == "expired" else one["state"],
+                f"{one['findings']:,}",
+            )
+            for one in baseline["decisions"]["listed"]
+        )
+        columns = ("models", "kind", "reason", "by", "last night", "tonight", "findings")
+        more = baseline["decisions"]["more"]
+        left = element("p", {}, f"and {more:,} more, in the baseline")
+        table = scrolled(
+            "Accepted", html_table(SimpleTable("accepted", columns, rows), **{"class": "news"})
+        )
+        yield _section("Accepted", table, left if more else None)
 
 
 def _counts(
-    title: str, column: str, counts_by_name: Mapping[str, Mapping[str, Any]]
+    title: str, column: str, counts_by_name: Mapping[str, Mapping[str, Any]], new: str
 ) -> Iterator[Element]:
     """Yield a section with a table of counts; yield nothing if there are no counts."""
     if counts_by_name:
         [first_counts, *_] = counts_by_name.values()
+        columns = [f"new {new}" if name == "new" else name for name in first_counts]
         rows = tuple(
             (name, *(_mark(cell, cell) if isinstance(cell, str) else cell for cell in row.values()))
             for name, row in counts_by_name.items()
         )
-        table = SimpleTable(title, (column, *first_counts), rows)
+        table = SimpleTable(title, (column, *columns), rows)
         yield _section(title, html_table(table, **{"class": "kinds"}))
 
 
@@ -170,6 +240,8 @@ def _notes(summary: Mapping[str, Any], left_out: int) -> Iterator[str]:
     if summary["baseline"]:
         for note in summary["baseline"]["notes"]:
             yield f"Baseline: {note}"
+    for what, models in summary["not_checked"].items():
+        yield f"Not checked: {what}, of {counted(models, 'model')}"
     yield f"Selected: {_selection(summary['selection'])}"
 
 

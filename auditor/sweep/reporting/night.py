@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ def write_night(
     entries = read_baseline(wanted.baseline) if wanted.baseline else ()
     with Store.open(store) as nights:
         row = nights.chosen(night)
-        return _write(nights, row, wanted, Baseline(entries=entries, day=_day(row)))
+        return _write(nights, row, wanted, Baseline(entries=entries, day=row.day))
 
 
 def _write(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> WrittenReports:
@@ -98,11 +97,3 @@ def _write(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> W
         page.write(index, content, pages)
         numbers.write(f"{json_text(content, indent=2)}\n".encode())
     return WrittenReports(folder=folder, summary=content, alarms=summary.alarms)
-
-
-def _day(night: Night) -> date:
-    """Return the date of a night: its name if that is a date, else the day it started."""
-    try:
-        return date.fromisoformat(night.night)
-    except ValueError:
-        return date.fromisoformat(night.started[:10])

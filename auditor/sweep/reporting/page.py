@@ -19,7 +19,7 @@ from auditor.formats.module_tree import module_tree, modules_of
 from auditor.messages import printable
 from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
 from auditor.sweep.reporting.files import JsonArray, ascii_json
-from auditor.sweep.reporting.heading import heading
+from auditor.sweep.reporting.heading import HUB, heading
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 
 # If a night has more models, the page leaves out clean and unchanged ones; models.csv has them.
@@ -107,6 +107,7 @@ class NightPage:
             "states": STATES,
             "severities": SEVERITIES,
             "changes": CHANGES,
+            "hub": HUB,
             # Names in rows are cut and escaped, so only unchanged names can be looked up.
             "pages": {one: pages[one] for one in pages if _name(one) == one},
         }

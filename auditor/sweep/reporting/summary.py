@@ -2,9 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from auditor.formats.as_csv import object_at
+from auditor.formats.as_csv import Outcome, object_at, with_components
+from auditor.formats.meanings import kind_meanings
 from auditor.formats.text import counted
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
@@ -13,9 +15,10 @@ from auditor.sweep.store.reading import Alarms, Night
 
 SCHEMA = 1
 MOST_LISTED = 50  # new items listed for each severity; changes.csv has all
+_MOST_UNREAD = 12  # different things that were not checked
 _TOTALS = ("files", "bytes", "tensors", "elements", "parameters")
 
-Item = Mapping[str, Any]  # a new cause or kind of finding
+Item = Mapping[str, Any]  # a new or fixed cause or kind of finding
 
 
 class NightSummary:
@@ -32,7 +35,11 @@ class NightSummary:
         self.kinds: dict[str, Counter[str]] = defaultdict(Counter)
         self.causes: dict[str, Counter[str]] = defaultdict(Counter)
         self.listed: dict[str, list[Item]] = {severity: [] for severity in ALARMING}
-        self.news = self.excused = 0
+        self.mended: list[Item] = []
+        self.models_by_change: Counter[str] = Counter()  # by change of their alarms
+        self.alarms_by_change: Counter[str] = Counter()
+        self.unread: Counter[str] = Counter()  # models by what was not checked
+        self.news = self.mended_count = self.excused = 0
 
     def add(self, entry: ModelEntry) -> None:
         self.changes.update(str(row["change"]) for row in entry.moves)
@@ -46,12 +53,24 @@ class NightSummary:
             self.excused += not entry.blind
         observed = object_at(entry.outcome, "observed")
         self.totals.update({name: observed.get(name) or 0 for name in _TOTALS})
+        lines = (line for part in with_components(entry.outcome) for line in _unchecked(part))
+        self.unread.update({line.partition(": ")[0] for line in lines})
         self._alarm(entry, bad_request=reason == "bad-request")
         self._count(entry)
         for item in _items(entry):
             self.news += 1
             if len(listed := self.listed[item["severity"]]) < MOST_LISTED:
                 listed.append(item)
+        for item in _mended(entry):
+            self.mended_count += 1
+            if len(self.mended) < MOST_LISTED:
+                self.mended.append(item)
+        alarms = [match for match in entry.matches if match.finding["severity"] in ALARMING]
+        changes = [
+            "accepted" if match.accepted is not None else match.change.value for match in alarms
+        ]
+        self.alarms_by_change.update(changes)
+        self.models_by_change.update({*changes})
 
     def _alarm(self, entry: ModelEntry, *, bad_request: bool) -> None:
         """Count the model by its worst alarm, like `Store.alarms`: error, warning or unaudited.
@@ -110,6 +129,10 @@ class NightSummary:
             "causes": {name: self.causes[name] for name in causes},
             "changes": _sorted(self.changes),
             "news": {"listed": listed, "more": self.news - len(listed)},
+            "fixed": {"listed": self.mended, "more": self.mended_count - len(self.mended)},
+            "errors_and_warnings": _sorted(self.alarms_by_change),
+            "models_with": _sorted(self.models_by_change),
+            "not_checked": dict(self.unread.most_common(_MOST_UNREAD)),
             "totals": {name: self.totals[name] for name in _TOTALS},
             "alarms": self.alarms._asdict(),
             "baseline": baseline
@@ -118,6 +141,7 @@ class NightSummary:
                 "accepted": sum(kind["accepted"] for kind in self.kinds.values()),
                 "excused": self.excused,
                 "notes": list(baseline.notes()),
+                "decisions": _bounded(sorted(baseline.decisions(), key=_urgency)),
             },
         }
 
@@ -146,7 +170,11 @@ def _items(entry: ModelEntry) -> Iterator[Item]:
         cause = next(iter(entry.causes_of(finding)), finding)
         groups[finding.get("component"), cause is finding, cause["kind"]].append(finding)
     for (component, _, kind), findings in groups.items():
-        without_cause = {**findings[0], "reason": _description(findings)}
+        without_cause = {
+            **findings[0],
+            "reason": _description(findings),
+            "fix": _advice().get(kind, ""),
+        }
         cause = next(iter(entry.causes_of(findings[0])), without_cause)
         yield {
             "model": entry.model,
@@ -155,7 +183,43 @@ def _items(entry: ModelEntry) -> Iterator[Item]:
             "severity": cause["severity"],
             "what": kind,
             "said": cause["reason"],
+            "fix": cause["fix"],
         }
+
+
+def _mended(entry: ModelEntry) -> Iterator[Item]:
+    """Yield an item for each kind of error or warning that the model had, and has no longer."""
+    groups: dict[tuple[str | None, str], list[Finding]] = defaultdict(list)
+    for match in entry.matches:
+        if match.change is Change.FIXED and match.finding["severity"] in ALARMING:
+            groups[match.finding.get("component"), match.finding["kind"]].append(match.finding)
+    for (component, kind), findings in groups.items():
+        yield {
+            "model": entry.model,
+            "commit": entry.commits[1],
+            "component": component,
+            "severity": findings[0]["severity"],
+            "what": kind,
+            "said": _description(findings),
+        }
+
+
+def _unchecked(part: Outcome) -> Sequence[str]:
+    return part.get("unchecked") or ()
+
+
+def _urgency(decision: Mapping[str, Any]) -> int:
+    return ("expired", "unused", "accepted").index(decision["state"])
+
+
+def _bounded(items: Sequence[Item]) -> Mapping[str, Any]:
+    return {"listed": items[:MOST_LISTED], "more": len(items[MOST_LISTED:])}
+
+
+@cache
+def _advice() -> Mapping[str, str]:
+    """Return what to do about each kind of finding."""
+    return {meaning.name: meaning.to_do for meaning in kind_meanings()}
 
 
 def _description(findings: Sequence[Finding]) -> str:

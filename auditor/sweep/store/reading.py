@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cached_property
 from heapq import merge
 from itertools import groupby
@@ -39,6 +39,14 @@ class Night(NamedTuple):
     catalogue: str
     started: str  # ISO 8601, UTC
     finished: str | None  # None: it is under way, or was stopped
+
+    @property
+    def day(self) -> date:
+        """The date of the night: its name if that is a date, else the day it started."""
+        try:
+            return date.fromisoformat(self.night)
+        except ValueError:
+            return date.fromisoformat(self.started[:10])
 
 
 class Recorded(NamedTuple):

@@ -65,7 +65,8 @@ def test_what_the_baseline_accepts_does_not_alarm(tmp_path):
     assert written(tmp_path, nights)[0].alarms == (1, 0, 1, 0, 0, 0)
     report, folder = written(tmp_path, nights, baseline=accepts)
     assert report.alarms == (0, 0, 0, 0, 0, 0)
-    assert report.summary["baseline"] == {"entries": 2, "accepted": 1, "excused": 1, "notes": []}
+    counts = {"entries": 2, "accepted": 1, "excused": 1, "notes": []}
+    assert report.summary["baseline"].items() >= counts.items()
     assert [row["accepted"] for row in table(folder / "changes.csv")] == ["known"]
 
 

@@ -17,7 +17,8 @@ def test_the_command_writes_the_night_and_ends_with_what_is_new(tmp_path):
     store_of(tmp_path / "sweep.sqlite", nights)
     code, out, said = command(tmp_path)
     assert (code, out) == (1, "")
-    line = "2 models (1 new, 1 open); findings: 1 new, 0 changed, 1 still-open, 0 fixed"
+    models = "2 models (1 with new findings, 1 with known findings)"
+    line = f"{models}; errors and warnings: 1 new, 0 changed, 1 still-open, 0 fixed"
     assert said.splitlines() == [
         "audit: new: o/b: unexpected: 1 name, 6 parameters: b.{0-3}",
         f"audit: wrote 'reports/nightly/{THIRD}': {line}",
@@ -43,6 +44,51 @@ def test_ten_lines_list_new_findings_and_one_counts_the_others(tmp_path):
         f"audit: and 3 more new findings, in 'reports/nightly/{THIRD}/changes.csv'"
     )
     assert len(lines) == 12
+
+
+def test_what_is_fixed_is_printed_after_what_is_new(tmp_path):
+    nights = {SECOND: [plain("o/a", A)], THIRD: [plain("o/a", commit="b" * 40), plain("o/b", B)]}
+    store_of(tmp_path / "sweep.sqlite", nights)
+    lines = command(tmp_path)[2].splitlines()
+    assert [line.split(": ")[1:3] for line in lines[:2]] == [["new", "o/b"], ["fixed", "o/a"]]
+    assert lines[1].endswith("missing: 1 name, 6 parameters: a.weight")
+
+
+SIGNED = {"--kind": "missing", "--by": "A. Reviewer", "--reason": "r", "--until": "2999-12-31"}
+
+
+def accepting(tmp_path, **changed):
+    words = {**SIGNED, **{f"--{name}": text for name, text in changed.items()}}
+    options = [word for pair in words.items() for word in pair]
+    done = run("accept", "sweep.sqlite", "o/a", *options, cwd=tmp_path)
+    return done.returncode, done.stderr
+
+
+def test_an_accepted_finding_does_not_end_a_report_with_1(tmp_path):
+    store_of(tmp_path / "sweep.sqlite", {THIRD: [plain("o/a", A)]})
+    code, said = accepting(tmp_path)
+    assert (code, said) == (
+        0,
+        "audit: wrote 'baseline.toml': 1 finding accepted until 2999-12-31\n",
+    )
+    assert command(tmp_path)[0] == 1
+    assert command(tmp_path, "--baseline", "baseline.toml")[0] == 0
+
+
+NOT_SIGNED = {
+    "by": (" ", "--by is empty"),
+    "until": ("2020-01-01", "--until is 2020-01-01, expected today or a later day"),
+    "kind": ("tied", "nothing is written"),
+}
+
+
+@pytest.mark.parametrize("option", NOT_SIGNED)
+def test_a_decision_that_is_not_complete_ends_with_one_line(option, tmp_path):
+    store_of(tmp_path / "sweep.sqlite", {THIRD: [plain("o/a", A)]})
+    text, message = NOT_SIGNED[option]
+    code, said = accepting(tmp_path, **{option: text})
+    assert (code, said.count("\n")) == (2, 1)
+    assert message in said
 
 
 WRONG = {

@@ -40,6 +40,7 @@ const COLUMNS = [
   { label: "Model", of: (row) => row[NAME], text: true },
   { label: "State", of: (row) => row[STATE], show: (row) => title(state(row)), text: true },
   { label: "Cause", of: (row) => causes(row).join(", "), text: true },
+  { label: "Fix", of: (row) => row[WHY].map((why) => why[4]).join("; "), text: true },
   { label: "Errors", of: (row) => row[ERRORS] },
   { label: "Warnings", of: (row) => row[WARNINGS] },
   { label: "New", of: (row) => row[NEW] },
@@ -148,7 +149,7 @@ function section(cell, row) {
   const whole = Object.hasOwn(WORDS.pages, row[NAME])
     ? [make("p", {}, make("a", { href: WORDS.pages[row[NAME]] }, "The whole report of this model"))] : [];
   cell.append(...whole, ...row[WHY].map(why), list);
-  if (row[MOVES].length) cell.append(make("ul", { class: "moves" }, ...row[MOVES].map(move)));
+  if (row[MOVES].length) cell.append(make("ul", { class: "moves" }, ...row[MOVES].map((moved) => move(moved, row[NAME]))));
   if (tree) icicle(cell, tree);
   const found = make("div", { class: "findings" }, ...row[FOUND].map(finding));
   if (row[LEFT_OUT]) found.append(make("p", {}, `and ${count(row[LEFT_OUT])} more, in findings.csv`));
@@ -164,12 +165,17 @@ function why([cause, severity, change, summary, fix, component]) {
     make("br"), make("strong", {}, "Fix "), make("bdi", {}, fix));
 }
 
-function move([change, kind, before, after]) {
+function move([change, kind, before, after], name) {
   if (change === "selected") return make("li", {}, "selected for the first time");
   const said = (value) => (typeof value === "number" ? count(value) : String(value));
   return make("li", {}, `${kind || change}: `, make("code", {}, said(before)), " \u2192 ",
-    make("code", {}, said(after)));
+    make("code", {}, said(after)), change === "commit" ? pushed(name, after) : "");
 }
+
+// The page of a commit on the Hub says who pushed it, and when: no listing has both.
+const pushed = (name, commit) => make("span", {}, " ", make("a",
+  { href: WORDS.hub + [...name.split("/"), "commit", commit].map(encodeURIComponent).join("/") },
+  "who pushed it, and when"));
 
 function finding([place, change, accepted]) {
   const [kind, severity, names, parameters, patterns, more, reason, file] = FINDINGS[place];
