@@ -68,7 +68,7 @@ class BadDigest(OfFile, frozen=True):
 class BadSize(OfFile, frozen=True):
     """A file is shorter or longer than its header declares.
 
-    To do: Upload the file again: a shorter file is an incomplete upload.
+    To do: Upload the file again, and compare its size with that of the original.
     """
 
     kind: ClassVar = "bad-size"
@@ -88,7 +88,7 @@ class WrongTotal(OfFile, frozen=True):
 class BadConfig(OfFile, frozen=True):
     """A config cannot be read, no model can be built from it, or loading it raises an error.
 
-    To do: Correct the key that the finding names, and check that `AutoConfig.from_pretrained` or
+    To do: Correct the file that the finding names, until `AutoConfig.from_pretrained` or
     `GenerationConfig.from_pretrained` accepts it.
     """
 

@@ -23,7 +23,7 @@ from auditor.formats.markup import (
     scrolled,
     verbatim,
 )
-from auditor.formats.meanings import kind_meanings
+from auditor.formats.meanings import advice_on
 from auditor.formats.module_table import module_table
 from auditor.formats.tables import Name, SimpleTable, Table
 from auditor.formats.tensor_table import tensor_list
@@ -196,9 +196,7 @@ def _list(items: Iterable[Child], **attributes: str) -> Element:
 
 def _to_do(finding: Finding) -> Iterator[Child]:
     """Yield the advice for a finding; text in backticks becomes code."""
-    key = (finding.kind, finding.severity)
-    (advice,) = (kind.to_do for kind in kind_meanings() if (kind.name, kind.severity) == key)
-    for at, part in enumerate(advice.split("`")):
+    for at, part in enumerate(advice_on(finding).split("`")):
         yield code(part) if at % 2 else part
 
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from msgspec import Struct
 
 from auditor.diagnosis.known_causes import described_causes
-from auditor.findings import FINDING_KINDS, Severity
+from auditor.findings import FINDING_KINDS, Finding, Severity
 from auditor.formats.tables import SimpleTable, styled_rows
 from auditor.formats.text import StyledLine, columns, lines_text, styled, wrapped
 
@@ -37,6 +37,12 @@ def kind_meanings() -> tuple[Meaning, ...]:
     return tuple(
         _meaning(kind.kind, kind.severity, inspect.cleandoc(kind.__doc__ or "")) for kind in kinds
     )
+
+
+def advice_on(finding: Finding) -> str:
+    """Return what to do about a finding of this kind and severity."""
+    key = (finding.kind, finding.severity)
+    return next(one.to_do for one in kind_meanings() if (one.name, one.severity) == key)
 
 
 def cause_meanings() -> tuple[Meaning, ...]:

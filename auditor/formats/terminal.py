@@ -54,6 +54,7 @@ from auditor.formats.verdict import (
     is_all_explained,
     sentence,
     word,
+    worst_finding,
 )
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Diagnosis, Expected, Observed, Report, Unaudited
@@ -149,6 +150,10 @@ def _verdict(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
         by_hand = f"by hand: {cause.fix}" if view.fix is not None else cause.fix
         rows.append(("" if view.fix is not None else arrow, shown(by_hand)))
         rows.append(("", shown(_extent(outcome, cause))))
+    elif view.fix is None and (worst := worst_finding(outcome)) is not None:
+        from auditor.formats.meanings import advice_on  # noqa: PLC0415 - a cause has its own fix
+
+        rows.append((arrow, advice_on(worst).partition(". ")[0].removesuffix(".")))
     if counts := account(outcome):
         rows.append(("", counts))
     yield from columns(rows, gap=2, width=view.width)

@@ -6,6 +6,7 @@ from os.path import commonprefix
 from urllib.parse import quote
 
 from auditor.findings import (
+    BadSize,
     Finding,
     Mismatched,
     Missing,
@@ -50,14 +51,19 @@ def headline_cause(outcome: Report | Unaudited) -> Diagnosis | None:
     return min(causes, key=lambda cause: [*Severity].index(cause.severity), default=None)
 
 
-def headline_finding(outcome: Report | Unaudited) -> Finding | None:
-    """Return the finding whose reason begins the report; None if the report begins otherwise."""
+def worst_finding(outcome: Report | Unaudited) -> Finding | None:
+    """Return the most severe finding of a report without a cause; None if nothing is wrong."""
     if not isinstance(outcome, Report) or outcome.parts or outcome.diagnosis:
         return None
-    alarms = [finding for finding in outcome.findings if _alarms(finding)]
-    if not alarms or any(finding.kind in _COUNTED for finding in alarms):
+    alarms = filter(_alarms, outcome.findings)
+    return min(alarms, key=lambda finding: [*Severity].index(finding.severity), default=None)
+
+
+def headline_finding(outcome: Report | Unaudited) -> Finding | None:
+    """Return the finding whose reason begins the report; None if the report begins otherwise."""
+    if any(finding.kind in _COUNTED for finding in outcome.findings if _alarms(finding)):
         return None
-    return min(alarms, key=lambda finding: [*Severity].index(finding.severity))
+    return worst_finding(outcome)
 
 
 def is_all_explained(outcome: Report | Unaudited) -> bool:
@@ -85,8 +91,10 @@ def sentence(outcome: Report | Unaudited) -> str:
         return as_sentence(cause.summary)
     alarms = [finding for part in outcome.every for finding in part.findings if _alarms(finding)]
     if isinstance(outcome, Unaudited):
-        more = f" (and {counted(len(alarms), 'finding')})" if alarms else ""
-        return f"{outcome.reason}: {outcome.detail}{more}"
+        more = f"; and {counted(len(alarms), 'finding')}" if alarms else ""
+        text = f"{outcome.detail}{more}"
+        is_name = text.startswith(outcome.requested)  # of a folder: it keeps its small letters
+        return f"{f'{text}.' if is_name else as_sentence(text)} ({outcome.reason})"
     if outcome.parts:
         return _of_parts(outcome, alarms)
     if outcome.residual and not alarms:
@@ -95,9 +103,12 @@ def sentence(outcome: Report | Unaudited) -> str:
             f"this program: please report it."
         )
     if (worst := headline_finding(outcome)) is not None:
-        where = f"{worst.file}: " if worst.file and worst.file not in worst.reason else ""
+        about = worst.file or next(iter(worst.names[:1]), "")
+        where = f"{about}: " if about and about not in worst.reason else ""
         more = _others(len(alarms) - 1)
-        return f"{as_sentence(f'{where}{worst.reason}{more}')} {as_sentence(_stored_part(outcome))}"
+        said = as_sentence(f"{where}{worst.reason}{more}")
+        is_unread = worst.kind.startswith("bad-")  # then the number of stored tensors says little
+        return said if is_unread else f"{said} {as_sentence(_stored_part(outcome))}"
     clauses = [*_of_tensors(alarms, outcome)]
     if not any(finding.kind in {Missing.kind, Mismatched.kind} for finding in alarms):
         clauses.insert(0, _stored_part(outcome))
@@ -196,7 +207,8 @@ def account(outcome: Report | Unaudited) -> str:
     stored = outcome.observed.parameters if outcome.observed else None
     if stored is None:
         return ""
-    total = f"{counted(stored, 'parameter')} stored"
+    is_cut = any(finding.kind == BadSize.kind for finding in outcome.findings)
+    total = f"{counted(stored, 'parameter')} {'in the headers' if is_cut else 'stored'}"
     if outcome.expected is None:
         return total
     terms: Counter[str] = Counter()  # parameters explained by findings (also ignored ones), by kind
@@ -228,7 +240,7 @@ def _term(kind: str, explains: int) -> str:
     """
     if kind == Mismatched.kind:
         return f"{explains:+,} {kind}"
-    return f"{abs(explains):,} {'behind ' if kind.startswith('bad-') else ''}{kind}"
+    return f"{abs(explains):,} {'not read' if kind.startswith('bad-') else kind}"
 
 
 # --- the page on the Hub ------------------------------------------------------------------------

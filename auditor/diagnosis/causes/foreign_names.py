@@ -72,7 +72,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         snapshot=with_tensors(case.snapshot, replacements),
         renames={old: new[0].name for old, new in replacements.items() if len(new) == 1},
         summary=f"{count:,} of {len(case.shapes):,} names are those of {source}, not of "
-        f"transformers: {example[0]} is {' and '.join(one.name for one in example[1])} there",
+        f"transformers: {example[0]} should be {' and '.join(one.name for one in example[1])}",
         fix=f"convert the weights to transformers' names (its convert_*_to_hf script for {source}),"
         " or load them with the software that wrote them",
         evidence=(f"by transformers' names {named:,} of them are expected",),

@@ -140,7 +140,8 @@ def _undoing(
         summary += f", and {key} is still {expected}"
         fix += f", and set {key} to {count}"
         if lost := set(range(first.expected)).difference(first.stored):
-            summary += f": layers {runs(lost)} were taken out, or lost"
+            were = "layer {} was" if len(lost) == 1 else "layers {} were"
+            summary += f": {were.format(runs(lost))} removed or lost"
             fix += "; or save the complete model again, if they were lost"
     return Undoing(
         cause=CAUSE,

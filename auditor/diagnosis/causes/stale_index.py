@@ -35,21 +35,23 @@ def undoings(case: Case) -> Iterator[Undoing]:
     moved = sum(f"{folder}{index.weight_map.get(one.name)}" != one.file for one in case.stored)
     if others and not (strange or moved or snapshot.unopened):
         return  # the total is wrong because of the other findings
-    stale = f"{named(index.file)} belongs to another save than the files:"
+    stale = f"{named(index.file)} belongs to another save than the files"
     if snapshot.unopened:
-        count = f"{len(snapshot.unopened):,} of its {len(shards):,}"
-        summary = f"{stale} {count} files are not there, and others are"
+        lost = len(snapshot.unopened)
+        count = "none" if lost == len(shards) else f"{len(shards) - lost:,}"
+        summary = f"{stale} ({count} of the {len(shards):,} files that it names is there)"
     elif strange or moved:
-        places = f"{moved:,} tensors are in other files than it names"
-        summary = f"{stale} {strange:,} of its names are in no file, {places}"
+        counts = {"names in no file": strange, "tensors in another file than it names": moved}
+        why = ", ".join(f"{what}: {count:,}" for what, count in counts.items() if count)
+        summary = f"{stale} ({why})"
     elif set(reasons) <= {*index.faults, index.hub_fault}:
         summary = reasons[0]  # an index of the right save that has other faults
     else:
-        summary = f"{stale} its total_size is not theirs"
+        summary = f"{stale} (its total_size is not theirs)"
     yield Undoing(
         cause=CAUSE,
         snapshot=of_files(snapshot, snapshot.headers),
         summary=summary,
-        fix=f"make {index.file} anew from the files (save_pretrained writes it), or upload its own",
+        fix=f"write a new {index.file} (save_pretrained does), or upload the right one",
         evidence=("with an index of the files that are there, nothing differs",),
     )

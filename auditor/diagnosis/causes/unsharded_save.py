@@ -18,8 +18,8 @@ _FLAT = re.compile(r"(.*\.)?_?flat_param(_\d+)?")
 _MOST_RANKS = 4096
 _FIX = (
     "gather the weights before they are saved: accelerator.save_model, "
-    "stage3_gather_16bit_weights_on_model_save of DeepSpeed, or FULL_STATE_DICT of FSDP; what "
-    "the ranks have saved is made whole by zero_to_fp32.py or torch.distributed.checkpoint"
+    "stage3_gather_16bit_weights_on_model_save of DeepSpeed, or FULL_STATE_DICT of FSDP; "
+    "zero_to_fp32.py or torch.distributed.checkpoint merges what the ranks saved"
 )
 
 

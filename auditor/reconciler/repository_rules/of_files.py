@@ -123,7 +123,7 @@ def code_findings(case: RepositoryCase) -> Iterator[Finding]:
     statements = ", ".join(f"{file}: {key} {value}" for file, key, value in says[:5])
     yield CodeNotThere(
         says=tuple(says),
-        reason=f"{statements}; {listed(sorted(lacking))}: not in the repository",
+        reason=f"code is not in the repository: {listed(sorted(lacking))} ({statements})",
         fix=f"upload {listed(sorted(lacking))}, or name the repository that has it before a --",
     )
 

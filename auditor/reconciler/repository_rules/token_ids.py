@@ -68,7 +68,7 @@ def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Fin
         ids=ids,
         rows=rows.rows,
         rows_of=rows.of,
-        reason=f"{files}: {named}{more}; {_rows_text(case, rows)}",
+        reason=f"{files} has ids beyond the embedding: {named}{more}; {_rows_text(case, rows)}",
         fix=f"resize the embedding to {ids[-1] + 1:,} rows and save the model and the tokenizer "
         "together, or upload the tokenizer that the model was trained with",
     )
@@ -136,13 +136,15 @@ def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
         return
     if len(ids_by_place) < 2 or every in ids_by_place.values():  # noqa: PLR2004 - two to disagree
         return
-    ends = "; ".join(f"{file}: {key} {_ids_text(ids)}" for (file, key), ids in ids_by_place.items())
+    ends = ", ".join(
+        f"{_ids_text(ids)} by {key} of {file}" for (file, key), ids in ids_by_place.items()
+    )
     yield EosDisagrees(
         says=tuple(
             (file, key, value_text(sorted(ids))) for (file, key), ids in ids_by_place.items()
         ),
         ids=tuple(sorted(every)) if every <= case.special_ids else (),
-        reason=f"{ends}; no file has all of them",
+        reason=f"the files disagree where generation ends: {ends}; no file has all of them",
         fix=f"set {END} of {GENERATION} to {_ids_text(every)}, or to those of them that are meant",
     )
 

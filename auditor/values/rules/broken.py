@@ -48,11 +48,12 @@ def not_finite(evidence: Evidence) -> Iterator[NotFinite]:
         tensors = by_name(evidence.tensor(name) for name in counts)
         nan, inf = (sum(one[at] for one in counts.values()) for at in (0, 1))
         numbers = sum(evidence.values[name].read for name in counts)
+        both = f"NaN ({nan:,}) or infinite ({inf:,})"
+        kinds = both if nan and inf else "NaN" if nan else "infinite"
         yield NotFinite(
             tensors=tensors,
             counts=tuple(counts[one.name] for one in tensors),
-            reason=f"of {numbers:,} numbers that {evidence.were_read} {nan:,} are NaN "
-            f"and {inf:,} infinite",
+            reason=f"{nan + inf:,} of {numbers:,} numbers that {evidence.were_read} are {kinds}",
         )
 
 
@@ -86,7 +87,7 @@ def all_zero(evidence: Evidence) -> Iterator[AllZero]:
     if zero_names:
         tensors = by_name(map(evidence.tensor, zero_names))
         numbers = sum(evidence.values[name].read for name in zero_names)
-        reason = f"each of {numbers:,} numbers that {evidence.were_read} is zero"
+        reason = f"all {numbers:,} numbers that {evidence.were_read} are zero"
         yield AllZero(tensors=tensors, reason=reason)
 
 

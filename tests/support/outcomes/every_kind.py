@@ -240,7 +240,7 @@ def every_kind():
             NotFinite(
                 tensors=(stored("encoder.0.weight", 2, 3),),
                 counts=((2, 1),),
-                reason="of 6 numbers that were read 2 are NaN and 1 infinite",
+                reason="3 of 6 numbers that were read are NaN (2) or infinite (1)",
             ),
             AllZero(tensors=(stored("encoder.1.weight", 2, 3),), reason="each of 6 is zero"),
             NoOpAdapter(tensors=(stored("lora_B.weight", 2, 3),), reason="it adds nothing"),
@@ -356,7 +356,7 @@ def of_repository():
         ),
         CodeNotThere(
             says=(("config.json", "auto_map.AutoModel", '"modeling_x.X"'),),
-            reason="modeling_x.py: not in the repository",
+            reason="code is not in the repository: modeling_x.py",
             fix="upload modeling_x.py",
         ),
         ProcessorMissing(

@@ -145,7 +145,7 @@ def test_the_terminal_shows_both(tmp_path: Path, hub_env: dict[str, str]) -> Non
     (folder / INDEX).write_text("{")
     done = run(str(folder), env=hub_env)
     assert done.returncode == 1
-    assert "NOT AUDITED  no-config:" in done.stdout
-    assert "(and 1 finding)" in " ".join(done.stdout.split())
+    assert "(no-config)" in done.stdout
+    assert "; and 1 finding." in " ".join(done.stdout.split())
     assert done.stderr == ""
     assert "error: bad-index (model.safetensors.index.json)" in done.stdout

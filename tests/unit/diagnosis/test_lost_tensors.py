@@ -73,7 +73,7 @@ def test_lost_layers_are_not_renumbered_if_more_is_lost(name, other):
 def test_lost_layers_alone_may_have_been_taken_out():
     [found] = diagnosed(snapshot("LlamaForCausalLM", loses(1, 4)))
     assert found.cause == "layers-renumbered"
-    assert "layers 1, 4 were taken out, or lost" in found.summary
+    assert "layers 1, 4 were removed or lost" in found.summary
     assert "save the complete model again" in found.fix
 
 
