@@ -115,7 +115,7 @@ class _Search:
         start = JointSolution({}, self._trials.compare(as_it_is))
         if not start.remains.differ:
             return self._repaired(faults) or (start,)
-        share = start.remains.strange / self._trials.stored
+        share = start.remains.strange / max(1, self._trials.stored)
         is_strange = share > _STRANGE
         if is_strange:
             seconds = _FEWER_SECONDS if share <= _FOREIGN else 0
