@@ -263,17 +263,19 @@ _HEX, _DIGITS = re.compile(r"a string matching regex '\^\[0-9a-f]\{(\d+)}\$'"), 
 
 
 _EXAMINING = Lock()
+_EXAMINED = set[object]()
 
 
-@cache
 def examined(type_: type[_T]) -> type[_T]:
     """Return a type that msgspec has examined, for use by several threads.
 
     msgspec 0.22 examines a type when it first decodes into it. If two threads begin to do so with
     a Struct that contains another Struct, the process can end with a segmentation fault.
     """
-    with _EXAMINING:
-        Decoder(type_)
+    if type_ not in _EXAMINED:
+        with _EXAMINING:
+            Decoder(type_)
+            _EXAMINED.add(type_)
     return type_
 
 
