@@ -14,6 +14,9 @@ PEERS   := $(VENV)/peers
 LIBRARIES := $(VENV)/libraries
 PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 
+# Images of Python often set this variable. Without compiled modules each of some thousand processes
+# of the tests takes 0.3 s of processor time to start an audit, with them 0.1 s.
+unexport PYTHONDONTWRITEBYTECODE
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 export AUDITOR_LIBRARIES = $(CURDIR)/$(LIBRARIES)
 
