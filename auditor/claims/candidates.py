@@ -46,7 +46,7 @@ _ALL = "all"
 # Costs. Ten slips of publishers fit half of the figures of two digits by chance, but are what
 # publishers do; 25 common slips fit 1 % of the figures of four digits, hundreds of others 1 % of
 # the figures of five.
-FOR_ANY_FIGURE, PUBLISHED, COMMON, RARE = 1, 2, 3, 5
+FOR_ANY_FIGURE, PUBLISHED, COMMON, RARE = 0, 2, 3, 5
 
 
 class PossibleSlip(Struct, frozen=True, kw_only=True, dict=True):
@@ -424,7 +424,7 @@ def _unused_parts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     if unused:
         yield make("part-counted", unused, PUBLISHED, COUNTED, module=scopes.named(unused) or _ALL)
     for module, numbers in parts.items():
-        yield make("part-counted", numbers, PUBLISHED, COUNTED, module=module or _ALL)
+        yield make("part-counted", numbers, RARE, COUNTED, module=module or _ALL)
 
 
 def _experts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
