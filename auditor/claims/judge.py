@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from auditor.claims.cells import FoldedTensor, changed, total_of
 from auditor.claims.explaining import Question, explanations
 from auditor.claims.figures import (
+    MILLION,
     Figure,
     is_chinese,
     parse_figure,
@@ -88,7 +89,20 @@ def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verd
         for slip in explanation.slips
         if slip.slip == "part-in-another"
     }
-    return tuple(_moved(verdict, moved) for verdict in verdicts)
+    return tuple(_divided(_moved(verdict, moved), verdicts) for verdict in verdicts)
+
+
+def _divided(verdict: Verdict, others: Sequence[Verdict]) -> Verdict:
+    """Note that an unexplained claim is another claim divided by 2^20: 72.1 MB of 75,641,856."""
+    figure = parse_figure(verdict.text)
+    if verdict.verdict != "refuted" or verdict.explanations or not figure or figure.exact:
+        return verdict
+    for other in others:
+        counted = (other.claim or 0) * 10**6 // MILLION
+        if other.part == verdict.part and figure.low <= counted <= figure.high:
+            note = f"{other.text} divided by 2^20, not by a million (binary-million)"
+            return replace(verdict, note=note)
+    return verdict
 
 
 def _split(text: str, part: str) -> Iterator[tuple[str, str]]:

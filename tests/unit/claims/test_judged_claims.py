@@ -48,6 +48,7 @@ def test_a_claim_gets_its_verdict_and_its_reason(row):
     assert found.intersection(expected.split("|"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "target"), COUNTED)
 def test_a_number_that_nobody_counted_is_explained_by_nothing(model, target):
     draw = random.Random(f"{model} 2026")  # noqa: S311 - they are no secrets
