@@ -32,6 +32,7 @@ _ORDER = (
     "tied-twice",
     "buffers-counted",
     "part-counted",
+    "trained-only",
     "part-left-out",
     "untied-once",
     "no-norm",
@@ -165,6 +166,7 @@ def _all(counted: CountedCells) -> Iterator[PossibleSlip]:
     scopes = _Scopes(counted)
     make = _Maker(counted)
     yield from _experts(scopes, make)
+    yield from _trained_only(scopes, make)
     yield from _in_another(counted, make)
     yield from _ties(scopes, make)
     yield from _unused_parts(scopes, make)
@@ -437,6 +439,12 @@ def _experts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
         yield make(
             "active-only", numbers, FOR_ANY_FIGURE, ACTIVE, module=scopes.named(numbers) or _ALL
         )
+
+
+def _trained_only(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+    numbers = [n for n in scopes.learned(scopes.inside) if scopes.cells[n].is_frozen]
+    if numbers:
+        yield make("trained-only", numbers, PUBLISHED, module=scopes.named(numbers) or _ALL)
 
 
 def _in_another(counted: CountedCells, make: _Maker) -> Iterator[PossibleSlip]:
