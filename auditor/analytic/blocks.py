@@ -34,6 +34,7 @@ class Param(Struct, frozen=True):
     shape: Shape
     layer: Layer | None = None  # the layer's type, on which the shapes of adapters depend
     drawn: bool = False  # initialized by torch.randn, which limits the elements, not bytes
+    is_frozen: bool = False  # a parameter with requires_grad=False, such as sinusoids
 
 
 class Buffer(Struct, frozen=True):
@@ -172,9 +173,9 @@ def FrozenBatchNorm(width: Dim | int) -> Module:
     )
 
 
-def Embedding(rows: Dim | int, width: Dim | int) -> Module:
+def Embedding(rows: Dim | int, width: Dim | int, *, is_frozen: bool = False) -> Module:
     """Return an embedding: `weight` of shape (rows, width)."""
-    return module(weight=Param((rows, width), Layer.EMBEDDING))
+    return module(weight=Param((rows, width), Layer.EMBEDDING, is_frozen=is_frozen))
 
 
 def LayerNorm(width: Dim | int, *, bias: bool = True) -> Module:

@@ -72,6 +72,7 @@ class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
     role: Role = Role.PARAMETER
     kind: CellKind = CellKind.WEIGHT
     embedding: bool = False
+    is_frozen: bool = False  # not trained, such as sinusoids
     tied_to: str | None = None  # the name of a cell
     heads: int | None = None  # the number of attention heads of a projection
 
@@ -130,9 +131,10 @@ def _collect(  # noqa: C901, PLR0912 - one for each kind of block
 ) -> None:
     """Append the cells below a block to a list; generators would take twice the time."""
     match block:
-        case Param(shape, layer=layer):
+        case Param(shape, layer=layer, is_frozen=is_frozen):
             embedding = layer is Layer.EMBEDDING
-            cells.append(_leaf(name, shape, axes, Role.PARAMETER, embedding=embedding))
+            cell = _leaf(name, shape, axes, Role.PARAMETER, embedding=embedding)
+            cells.append(changed(cell, is_frozen=True) if is_frozen else cell)
         case Module(children):
             for key, child in children:
                 _collect(cells, child, f"{name}.{key}" if name else key, axes, within)

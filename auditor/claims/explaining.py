@@ -21,13 +21,14 @@ from auditor.claims.candidates import (
     candidates,
 )
 from auditor.claims.figures import Figure, Way, ways
-from auditor.claims.other_values import configs_with_total
+from auditor.claims.other_values import values_with_total
 from auditor.claims.parts import PartReading, readings
 from auditor.claims.subject import Counterpart, Subject
 from auditor.claims.verdict import Explanation, Slip
 
 SHOWN = 3  # explanations of one claim
 _LONGEST = 3  # slips in an explanation
+_CANCELLING = 10  # slips that undo nine tenths of each other are a coincidence
 _FEW = 3  # digits: only slips of publishers explain a shorter figure
 
 
@@ -62,6 +63,7 @@ class _Base(Struct, frozen=True, kw_only=True):
     """
 
     counted: CountedCells
+    true_total: int
     step: tuple[str, tuple[tuple[str, Any], ...]] | None = None
     cost: int = 0
 
@@ -92,20 +94,36 @@ def explanations(question: Question) -> tuple[Explanation, ...]:
         rank_by_slips[packed] = (1,)
     for way in ways(figure, question.subject.dtype):
         for count in counts[bisect_left(totals, way.low) : bisect_right(totals, way.high)]:
-            rank = (way.slips + count.slips, way.cost + count.cost, *_places(count))
+            slips_together = way.slips + count.slips
+            rank = (slips_together, way.cost + count.cost, way.slips, *_places(count))
             if not 0 < rank[0] <= _LONGEST or not _is_likely(figure, way, count):
                 continue
             if slips := _with_differences(question, count.base, way, count.chosen):
                 key = tuple(sorted(slips, key=str))
                 rank_by_slips[key] = min(rank, rank_by_slips.get(key, rank))
     if not rank_by_slips and figure.exact and figure.digits > _FEW:
-        for fields, counted in configs_with_total(question, figure.value):
-            base = _Base(counted=counted, step=("other-config", fields))
-            if slips := _with_differences(question, base, Way(low=0, high=0), ()):
-                rank_by_slips[slips] = (1,)
+        for slips in _of_other_configs(question):
+            rank_by_slips[slips] = (1,)
     ranked = sorted(rank_by_slips, key=lambda slips: (rank_by_slips[slips], str(slips)))
     fewest = [one for one in ranked if rank_by_slips[one][0] == rank_by_slips[ranked[0]][0]]
     return tuple(_ordered(slips, figure.value) for slips in _of_different_kinds(fewest))
+
+
+def _of_other_configs(question: Question) -> Iterator[tuple[Slip, ...]]:
+    """Yield the explanations that another value of one config key was counted."""
+    subject, target = question.subject, question.whose.target
+    own, claimed = question.actual, question.figure.value
+    if question.figure.unit == "bytes":
+        return
+
+    def total_with(key: str, value: Any) -> int | None:
+        model = subject.with_value(key, value, target)
+        counted = question.counted_in(model) if model else None
+        return counted.total if counted else None
+
+    for key, value in values_with_total(subject, total_with, own, claimed):
+        fields = (("key", key), ("value", value))
+        yield (Slip(slip="other-config", difference=claimed - own, fields=fields),)
 
 
 def _places(count: _Count) -> tuple[int, ...]:
@@ -113,30 +131,40 @@ def _places(count: _Count) -> tuple[int, ...]:
 
 
 def _is_likely(figure: Figure, way: Way, count: _Count) -> bool:
-    """Return whether a figure has enough digits for the slips, and each slip changes the count."""
-    costs = [way.cost, count.base.cost, *(slip.cost for slip in count.chosen)]
-    if sum(costs) > figure.digits or (figure.digits <= _FEW and max(costs) > PUBLISHED):
+    """Return whether a figure has enough digits for the slips, and each slip is a real change."""
+    chosen = count.chosen
+    costs = [way.cost, count.base.cost, *(slip.cost for slip in chosen)]
+    combined = way.truncated and count.slips > 0
+    if sum(costs) + combined > figure.digits or (figure.digits <= _FEW and max(costs) > PUBLISHED):
         return False
-    chosen, value = count.chosen, count.base.counted.value
-    less = (tuple(one for one in chosen if one is not left) for left in chosen)
-    return len(chosen) < 2 or all(value(fewer) != count.total for fewer in less)  # noqa: PLR2004
+    if way.rounded_up:  # as the Hub's counts, which include scales besides MTP layers
+        counted = sum(slip.difference for slip in chosen if slip.slip == "part-counted")
+        return counted > figure.last_digit
+    if count.slips < 2:  # noqa: PLR2004 - nothing is combined
+        return True
+    base = count.base
+    fewer = (base.counted.value(one for one in chosen if one is not left) for left in chosen)
+    changes = [base.counted.total - base.true_total, *(slip.difference for slip in chosen)]
+    together = abs(count.total - base.true_total) * _CANCELLING
+    return together >= max(map(abs, changes)) and all(total != count.total for total in fewer)
 
 
 def _counts(question: Question) -> Iterator[_Count]:
     """Yield the counts that slips lead to, as far as the figure has digits for them."""
     digits = question.figure.digits
-    own = _Base(counted=question.counted(question.whose, question.reading))
-    bases = [own]
+    own = question.counted(question.whose, question.reading)
+    bases = [_Base(counted=own, true_total=own.total)]
     if digits > _FEW:
         for sibling in question.subject.siblings:
             counted = question.counted_in(sibling)
             if counted is not None:
                 step = ("other-class", (("class", sibling.target),))
-                bases.append(_Base(counted=counted, step=step, cost=COMMON))
+                bases.append(_Base(counted=counted, true_total=own.total, step=step, cost=COMMON))
     for base in bases:
         total = base.counted.total
         yield _Count(total, base, ())
-        possible = [one for one in candidates(base.counted) if base.cost + one.cost <= digits]
+        most = digits if base.step is None else COMMON
+        possible = [one for one in candidates(base.counted) if one.cost <= most]
         yield from (_Count(total + one.difference, base, (one,)) for one in possible)
         if base.step is None:
             yield from _combined(base, possible, digits)

@@ -204,6 +204,8 @@ def share_of(figure: Figure, total: int) -> Figure:
         value=round(of_total(figure.value)),
         low=-int(-of_total(figure.low) // 1),
         high=int(of_total(figure.high) // 1),
+        scale=total,
+        last_digit=max(1, int(of_total(figure.last_digit))),
         is_share=False,
     )
 
@@ -283,6 +285,7 @@ class Way(Struct, frozen=True, kw_only=True):
     first: tuple[str, Fields] | None = None  # the slip that changes what is counted
     last: tuple[Misreading, ...] = ()  # slips that change the result of the count
     truncated: bool = False  # digits were cut off
+    rounded_up: bool = False  # to the next step of the last digit
     cost: int = 0  # the number of significant digits that the slips in it need
 
     @property
@@ -303,7 +306,7 @@ def ways(figure: Figure, dtype: str | None) -> Iterator[Way]:
             bytes_read = Misreading("bytes-for-parameters", (("dtype", name),), Fraction(bits, 8))
             cost = 2 if bits < DTYPE_BITS["F32"] or name == own else 3
             yield from _misread(figure, 8, bytes_read, cost=cost)
-    for base in _bases(figure):
+    for base in _bases(figure) if figure.digits > 2 else ():  # noqa: PLR2004 - 7B is 7.5B, too
         yield from _misread(figure, 8, _binary(base), cost=2)
 
 
@@ -333,11 +336,16 @@ def _widths(*dtypes: str) -> tuple[tuple[str, int], ...]:
 
 
 def _cut_off(figure: Figure, bits: int) -> Iterator[Way]:
-    """Yield the way to read a figure whose digits were cut off: 1.23B for 1.236 billion."""
+    """Yield the ways to read a figure whose digits were cut off or rounded up.
+
+    1.23B is cut off from 1.236 billion; 685B is rounded up from 684.49 billion.
+    """
     above = figure.value + figure.last_digit - 1
     if above > figure.high:
         low, high = -(-(figure.high + 1) * 8 // bits), above * 8 // bits
         yield Way(low=low, high=high, bits=bits, truncated=True, cost=1)
+        low, high = figure.value - figure.last_digit + 1, figure.low - 1
+        yield Way(low=low * 8 // bits, high=high * 8 // bits, bits=bits, rounded_up=True)
 
 
 def _misread(

@@ -49,7 +49,8 @@ def kind_table(subject: Subject) -> CountTable:
     rows = [(kind, of_layer.get(kind), every[kind]) for kind in _KINDS if every.get(kind)]
     total = total_of(subject.own.cells)
     last = ("total", sum(of_layer.values()) if of_layer else None, total)
-    trainable = ("trainable", None, total)
+    trained = total_of(cell for cell in subject.own.cells if not cell.is_frozen)
+    trainable = ("trainable", None, trained)
     return CountTable(
         title="kinds",
         columns=("kind", "one layer", "all"),

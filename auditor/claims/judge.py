@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from auditor.claims.cells import FoldedTensor, changed, total_of
 from auditor.claims.explaining import Question, explanations
 from auditor.claims.figures import (
+    MILLION,
     Figure,
     is_chinese,
     parse_figure,
@@ -41,16 +42,18 @@ def judge(subject: Subject, text: str, part: str = "", *, chinese: bool = False)
 
 
 def _of_figure(subject: Subject, figure: Figure, part: str) -> Verdict:
-    part_readings = _readings(subject, part)
-    if not figure.is_share:
-        judged = _verdict if part_readings else _by_value
-        return judged(subject, figure, part, part_readings)
-    if part_readings and not part_readings[0][1].label:
-        return _nothing(figure.text, None, part, "a share of the model, but no --part is named")
-    total = total_of(subject.own.cells)
-    judged = _verdict if part_readings else _by_value
-    verdict = judged(subject, share_of(figure, total), part, part_readings)
-    return replace(verdict, note=verdict.note or f"a share of the model's {total:,} parameters")
+    part_readings, note = _readings(subject, part), ""
+    if figure.is_share:
+        if part_readings and not part_readings[0][1].label:
+            return _nothing(figure.text, None, part, "a share of the model, but no --part is named")
+        total = total_of(subject.own.cells)
+        figure, note = share_of(figure, total), f"a share of the model's {total:,} parameters"
+    elif figure.unit == "bytes" and subject.dtype is None:
+        note = "the config declares no dtype: counted in F32"
+    if not part_readings:
+        return _by_value(subject, figure, part)
+    verdict = _verdict(subject, figure, part, part_readings)
+    return replace(verdict, note=verdict.note or note)
 
 
 def _of_formula(subject: Subject, text: str, part: str) -> Verdict:
@@ -88,7 +91,21 @@ def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verd
         for slip in explanation.slips
         if slip.slip == "part-in-another"
     }
-    return tuple(_moved(verdict, moved) for verdict in verdicts)
+    return tuple(_moved(_divided(verdict, verdicts), moved) for verdict in verdicts)
+
+
+def _divided(verdict: Verdict, others: Sequence[Verdict]) -> Verdict:
+    """Note that an unexplained claim is another claim divided by 2^20: 72.1 MB of 75,641,856."""
+    figure = parse_figure(verdict.text)
+    if verdict.verdict != "refuted" or verdict.explanations or not figure or figure.exact:
+        return verdict
+    for other in others:
+        counted = (other.claim or 0) * 10**6 // MILLION
+        is_same_part = other is not verdict and other.part == verdict.part
+        if is_same_part and counted and figure.low <= counted <= figure.high:
+            note = f"{other.text} divided by 2^20, not by a million (binary-million)"
+            return replace(verdict, note=note, nearest=None)
+    return verdict
 
 
 def _split(text: str, part: str) -> Iterator[tuple[str, str]]:
@@ -163,12 +180,10 @@ def _verdict(
 ) -> Verdict:
     actuals = [_actual(subject, figure, total_of(reading.cells)) for _, reading in part_readings]
     for (whose, reading), actual in zip(part_readings, actuals, strict=True):
-        if actual is not None and figure.low <= actual <= figure.high and not figure.experts:
+        if figure.low <= actual <= figure.high and not figure.experts:
             return _confirmed(subject, figure, part, whose, reading, actual)
     whose, first = part_readings[0]
     actual = actuals[0]
-    if actual is None:
-        return _nothing(figure.text, figure.value, part, "the config declares no dtype")
     verdict = Verdict(
         text=figure.text,
         claim=figure.value,
@@ -188,7 +203,7 @@ def _verdict(
     return replace(verdict, explanations=explained, nearest=nearest)
 
 
-def _actual(subject: Subject, figure: Figure, parameters: int) -> int | None:
+def _actual(subject: Subject, figure: Figure, parameters: int) -> int:
     """Return the true count in the unit of the figure: parameters or bytes."""
     if figure.unit == "parameters":
         return parameters
@@ -275,23 +290,21 @@ def _nearest(
             )
     if not part:
         counts[whose.target] = total_of(reading.cells)
-    parameters_by_part = {name: count for name, count in counts.items() if name and count}
-    if not parameters_by_part:
+    count_by_part = {
+        name: actual
+        for name, count in counts.items()
+        if name and (actual := _actual(subject, figure, count))
+    }
+    if not count_by_part:
         return None
     name = min(
-        parameters_by_part,
-        key=lambda name: (abs(figure.value - parameters_by_part[name]), len(name), name),
+        count_by_part, key=lambda name: (abs(figure.value - count_by_part[name]), len(name), name)
     )
-    return Nearest(
-        module=name,
-        count=parameters_by_part[name],
-        difference=figure.value - parameters_by_part[name],
-    )
+    count = count_by_part[name]
+    return Nearest(module=name, count=count, difference=figure.value - count)
 
 
-def _by_value(
-    subject: Subject, figure: Figure, part: str, _readings: Sequence[object] = ()
-) -> Verdict:
+def _by_value(subject: Subject, figure: Figure, part: str) -> Verdict:
     """Judge a claim about an unknown part: name the modules that have exactly this count."""
     note = f"no part of {subject.own.target} is called {part!r}"
     fitting_parts = [

@@ -5,13 +5,10 @@ value, any number can be explained.
 """
 
 import re
-from collections.abc import Container, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Container, Iterator
+from typing import Any
 
-from auditor.claims.candidates import CountedCells
-
-if TYPE_CHECKING:
-    from auditor.claims.explaining import Question
+from auditor.claims.subject import Subject
 
 # Vocabularies of published models: BERT, GPT-2, RoBERTa, T5, Llama, Qwen, Gemma, DeepSeek, others.
 _VOCABULARIES = frozenset(
@@ -36,15 +33,13 @@ _KNOWN: tuple[tuple[str, Container[int]], ...] = (
 )
 
 
-def configs_with_total(
-    question: "Question", total: int
-) -> Iterator[tuple[tuple[tuple[str, Any], ...], CountedCells]]:
-    """Yield the fields of each slip that counts with another value of one key, and the cells."""
-    subject = question.subject
+def values_with_total(
+    subject: Subject, total_with: Callable[[str, Any], int | None], own: int, total: int
+) -> Iterator[tuple[str, Any]]:
+    """Yield the keys, each with a value, with which a count of `own` parameters is `total`.
 
-    def counted(key: str, value: Any) -> CountedCells | None:
-        model = subject.with_value(key, value, question.whose.target)
-        return question.counted_in(model) if model else None
+    `total_with` counts with another value of one key; None if that cannot be built.
+    """
 
     def guesses(key: str, value: int) -> Iterator[int]:
         """Yield the default, and the value if the count grows in proportion to it."""
@@ -53,9 +48,8 @@ def configs_with_total(
             yield default
         last = key.rpartition(".")[2]
         known = next((values for words, values in _KNOWN if re.search(words, last)), ())
-        if known and value and (double := counted(key, 2 * value)) is not None:
-            own = question.counted(question.whose, question.reading).total
-            solved, rest = divmod((total - own) * value, double.total - own or total + 1)
+        if known and value and (double := total_with(key, 2 * value)) is not None:
+            solved, rest = divmod((total - own) * value, double - own or total + 1)
             if not rest and solved + value in known:
                 yield solved + value
 
@@ -64,6 +58,5 @@ def configs_with_total(
         *((key, not value) for key, value in subject.flags()),
     ]
     for key, value in dict.fromkeys(changed):
-        cells = counted(key, value)
-        if cells is not None and cells.total == total:
-            yield (("key", key), ("value", value)), cells
+        if total_with(key, value) == total:
+            yield key, value

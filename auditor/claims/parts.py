@@ -90,6 +90,7 @@ _PHRASES: tuple[tuple[str, str, str], ...] = (
     ("权重", r"weights?", "weight"),
     ("视觉(?:编码器|塔|模型)?", r"vision[\s_-](?:tower|encoder|model)", "vision"),
     ("语言模型", r"(?:language|text)[\s_-](?:model|encoder|tower)", "text"),
+    ("可?训练的?", "(?:trainable|trained)", "trainable"),
     ("总计?|全部|所有|合计|模型", "", ""),
 )
 _COMPILED = tuple(
@@ -106,13 +107,13 @@ _MEANINGS = frozenset(
     {
         *("attention", "ffn", "norm", "bias", "weight", "embeddings", "words"),
         *("positions", "types", "head", "pooler", "encoder", "decoder", "layers", "blocks"),
-        *("onelayer", "oneexpert", "vision", "text"),
+        *("onelayer", "oneexpert", "vision", "text", "trainable"),
     }
 )
 # Words that change nothing: "the encoder alone" is the encoder.
 _FILLERS = frozenset(
     {
-        *("the", "alone", "only", "just", "of", "in", "all", "its", "total", "trainable", "model"),
+        *("the", "alone", "only", "just", "of", "in", "all", "its", "total", "model"),
         *("parameters", "params", "parameter", "whole", "network", "part", "module", "whose"),
     }
 )
@@ -235,6 +236,8 @@ def _people_choices(  # noqa: C901 - one case for each name
             yield " + ".join(names), tables
         case "words" | "positions" | "types" | "vision" | "text":
             yield term, cells_where(cells, lambda cell: _has(cell, _TABLES[meaning]))
+        case "trainable":
+            yield term, cells_where(cells, lambda cell: not cell.is_frozen)
         case "head":
             yield term, cells_where(cells, lambda cell: is_head(cell, prefix))
         case "pooler":

@@ -22,6 +22,7 @@ _WORDS = {
     "elements-for-parameters": "stored elements, which hold several parameters each",
     "active-only": "the active experts alone: {module}",
     "all-experts": "all experts, where one token uses some: {module}",
+    "trained-only": "without {module}, which is not trained",
     "other-class": "as {class}",
     "other-config": "with {key} = {value}",
     "binary-million": "{base} for a million or a billion",

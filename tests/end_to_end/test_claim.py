@@ -140,10 +140,43 @@ def test_a_count_by_hand_has_the_pooler_instead_of_the_head_in_the_bare_model():
 
 
 def test_a_count_divided_by_2_to_the_20_is_called_so():
-    (found,) = verdicts("bert-base-chinese", "72.1 MB")
+    _, found = verdicts("bert-base-chinese", "75641856", "72.1 MB")
     assert found["verdict"] == WRONG
-    for explanation in found["explanations"]:
-        assert "binary-million" in {one["slip"] for one in explanation["slips"]}
+    assert found["note"] == "75641856 divided by 2^20, not by a million (binary-million)"
+    (gibibytes,) = verdicts("bert-base-chinese", "390.2 MB")
+    assert gibibytes["explanations"][0]["slips"][0]["slip"] == "binary-million"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "seven",
+            "nothing to compare with: seven for bert: not a number: expected a count",
+        ),
+        ("1.0948224", "the number has no unit: expected 1.0948224M, B or 亿\n"),
+        ("V*Q", "neither a number nor a formula: 'Q' is not a letter of this model's formula"),
+        ("0.2177", "a share of the model, but no --part is named\n"),
+    ],
+)
+def test_a_text_that_is_not_a_count_gets_one_line(text, said):
+    done = run("claim", "bert", text)
+    assert done.returncode == 3
+    assert said in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("claim", "said"),
+    [
+        ("1,095M", "read as 1,095,000,000 parameters, not as 1,095,000 parameters"),
+        ("--part=嵌入=0.2384", "read as 23,840,000 parameters, not as a share of the model"),
+        ("--part=嵌入=0.2177", "read as a share of the model, not as 21,770,000 parameters"),
+        ("--part=全部=1.0948224", "read as 109,482,240 parameters"),
+    ],
+)
+def test_the_reading_of_an_ambiguous_count_is_printed(claim, said):
+    assert said in run("claim", "bert", claim).stdout
 
 
 @pytest.mark.parametrize(

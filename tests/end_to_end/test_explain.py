@@ -252,6 +252,15 @@ def test_a_value_that_the_class_cannot_build_is_refused_before_any_number(comman
     assert said in done.stderr
 
 
+@pytest.mark.parametrize("command", [("explain",), ("claim", "110M"), ("memory",)])
+def test_a_config_that_the_class_cannot_build_is_named_beside_its_numbers(command, tmp_path):
+    config = {"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 1000}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    name, *options = command
+    done = run(name, str(tmp_path), *options)
+    assert "bad-config: hidden_size 1000 is not a multiple of" in done.stderr
+
+
 def test_a_key_of_the_config_is_no_argument():
     with_token, without = (
         auditor.explain("dinov2", settings={"use_mask_token": flag}).expected.parameters

@@ -65,7 +65,7 @@ def learned_positions(c: Config) -> Module:
 
 def sinusoids(c: Config) -> Module:
     """Return sinusoidal positions, which transformers stores as frozen parameters."""
-    return Embedding(c.dim("max_position_embeddings"), c.dim("d_model"))
+    return Embedding(c.dim("max_position_embeddings"), c.dim("d_model"), is_frozen=True)
 
 
 def tower(c: Config, side: Side, style: Style, **embeddings: Block) -> Module:

@@ -23,7 +23,9 @@ WHISPER = Family(
 
 def style(positions: str) -> Style:
     return Style(
-        positions=lambda c: Embedding(c.dim(positions), c.dim("d_model")),
+        positions=lambda c: Embedding(
+            c.dim(positions), c.dim("d_model"), is_frozen=positions == "max_source_positions"
+        ),
         final_norm=True,
         key_bias=False,
     )
