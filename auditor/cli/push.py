@@ -162,7 +162,7 @@ def _look(
 
 def _sent(folder: Path, files: FolderFiles, to: Destination, *, quiet: bool) -> Pushed:
     """Send the files; huggingface_hub draws progress bars on a terminal."""
-    from huggingface_hub.utils import disable_progress_bars  # noqa: PLC0415 - 0.1 s
+    from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - 0.1 s
 
     if quiet or not is_terminal(sys.stderr):
         disable_progress_bars()

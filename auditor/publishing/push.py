@@ -61,7 +61,7 @@ def files_of(folder: Path) -> FolderFiles:
 
     Raise PublishError if a file has a name that the Hub cannot have.
     """
-    from huggingface_hub.utils import (  # noqa: PLC0415 - 0.1 s
+    from huggingface_hub.utils._paths import (  # noqa: PLC0415 - 0.1 s
         DEFAULT_IGNORE_PATTERNS,
         filter_repo_objects,
     )
