@@ -57,8 +57,7 @@ def audited_saves(model: Any) -> Iterator[None]:
 
     def save_pretrained(*args: Any, **kwargs: Any) -> Any:
         given = signature(save).bind(*args, **kwargs)
-        more = given.arguments.get("kwargs", {})  # where PEFT has the keyword
-        is_push = bool(given.arguments.pop("push_to_hub", False)) | more.pop("push_to_hub", False)
+        is_push = given.arguments.pop("push_to_hub", False)
         saved = save(*given.args, **given.kwargs)
         if given.arguments.get("is_main_process", True):
             fault = fault_of(given.arguments["save_directory"])
