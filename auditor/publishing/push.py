@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd
 
 # Patterns of names: what `audit fix` keeps, and a folder that huggingface_hub refuses.
-_LEFT_OUT = (f"{FIX_FOLDER}/*", "*.orig", ".cache/*", "*/.cache/*")
+_LEFT_OUT = (f"{FIX_FOLDER}*", f"*/{FIX_FOLDER}*", "*.orig", ".cache/*", "*/.cache/*")
 _IN_MEMORY = 10_000_000  # bytes; the Hub stores larger files in LFS
 
 
