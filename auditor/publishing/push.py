@@ -37,7 +37,7 @@ class FolderFiles(Struct, frozen=True, kw_only=True):
         return sum(state.size for state in self.states.values())
 
 
-class Destination(Struct, frozen=True, kw_only=True):
+class PushTarget(Struct, frozen=True, kw_only=True):
     """The place on the Hub for a commit."""
 
     repository: str  # ORG/NAME
@@ -94,7 +94,7 @@ def require_unchanged(folder: Path, files: FolderFiles) -> None:
         )
 
 
-def push(folder: Path, files: FolderFiles, to: Destination) -> Pushed:
+def push(folder: Path, files: FolderFiles, to: PushTarget) -> Pushed:
     """Send the files as one commit; files of the repository that the folder lacks stay there.
 
     Until the commit, the Hub shows nothing of them. Raise PublishError if the Hub refuses, or if
@@ -140,7 +140,7 @@ def _operation(folder: Path, name: str, state: FileState) -> "CommitOperationAdd
 
 
 def lost_files(
-    folder: Path, files: FolderFiles, to: Destination, pushed: Pushed, say: Callable[[str], None]
+    folder: Path, files: FolderFiles, to: PushTarget, pushed: Pushed, say: Callable[[str], None]
 ) -> tuple[str, ...]:
     """Return a sentence for each file that the Hub lists differently from the folder, or not.
 
