@@ -86,9 +86,10 @@ bench-companions: $(VENV)/.test ## what reading beside the weights costs one aud
 scanners: $(VENV)/.test ## install four scanners of pickles and judge what their tests write: law 14
 	@$(PROGRAM) -m scanners $(ARGS)
 
-fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute, and fixes at every point
+fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute, fixes at every point, pushes at forty
 	@$(PROGRAM) tools/fuzz/stopped_sweeps.py $(ARGS)
 	@$(PROGRAM) tools/fuzz/stopped_fixes.py
+	@$(PROGRAM) tools/fuzz/stopped_pushes.py
 
 pictures: $(VENV)/.test ## draw docs/pictures/ anew: terminals, pages, a night; needs Chromium
 	@$(PROGRAM) tools/pictures.py

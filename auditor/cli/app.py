@@ -70,6 +70,9 @@ COMMANDS = {
     "push": Command(
         "push", "Audit a folder and, without errors, send it to the Hub as one commit."
     ),
+    "comment": Command(
+        "comment", "Audit a pull request of the Hub, and post the report there as a comment."
+    ),
     "sweep": Command(
         "sweep",
         "Audit many models of the Hub and store the outcomes; only changed models are fetched.",

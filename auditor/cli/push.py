@@ -34,9 +34,9 @@ from auditor.formats.registry import TERMINAL
 from auditor.messages import listed, quoted
 from auditor.publishing.hub_writing import hub_api, require_repository
 from auditor.publishing.push import (
-    Destination,
     FolderFiles,
     Pushed,
+    PushTarget,
     files_of,
     lost_files,
     require_unchanged,
@@ -103,7 +103,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
     with guarded():
         if target is not None:
             require_known_class(target)
-        to = Destination(
+        to = PushTarget(
             repository=require_repository(repository),
             revision=revision,
             create_pr=create_pr,
@@ -160,9 +160,9 @@ def _look(
     return outcome, CLEAN if fail_on is FailOn.NEVER else exit_code(outcome, fail_on)
 
 
-def _sent(folder: Path, files: FolderFiles, to: Destination, *, quiet: bool) -> Pushed:
+def _sent(folder: Path, files: FolderFiles, to: PushTarget, *, quiet: bool) -> Pushed:
     """Send the files; huggingface_hub draws progress bars on a terminal."""
-    from huggingface_hub.utils import disable_progress_bars  # noqa: PLC0415 - 0.1 s
+    from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - 0.1 s
 
     if quiet or not is_terminal(sys.stderr):
         disable_progress_bars()
@@ -176,7 +176,7 @@ def _sent(folder: Path, files: FolderFiles, to: Destination, *, quiet: bool) -> 
 def _lost(
     folder: Path,
     files: FolderFiles,
-    to: Destination,
+    to: PushTarget,
     pushed: Pushed,
     tell: Callable[[str], None],
 ) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd
 
 # Patterns of names: what `audit fix` keeps, and a folder that huggingface_hub refuses.
-_LEFT_OUT = (f"{FIX_FOLDER}/*", "*.orig", ".cache/*", "*/.cache/*")
+_LEFT_OUT = (f"{FIX_FOLDER}*", f"*/{FIX_FOLDER}*", "*.orig", ".cache/*", "*/.cache/*")
 _IN_MEMORY = 10_000_000  # bytes; the Hub stores larger files in LFS
 
 
@@ -37,7 +37,7 @@ class FolderFiles(Struct, frozen=True, kw_only=True):
         return sum(state.size for state in self.states.values())
 
 
-class Destination(Struct, frozen=True, kw_only=True):
+class PushTarget(Struct, frozen=True, kw_only=True):
     """The place on the Hub for a commit."""
 
     repository: str  # ORG/NAME
@@ -61,7 +61,7 @@ def files_of(folder: Path) -> FolderFiles:
 
     Raise PublishError if a file has a name that the Hub cannot have.
     """
-    from huggingface_hub.utils import (  # noqa: PLC0415 - 0.1 s
+    from huggingface_hub.utils._paths import (  # noqa: PLC0415 - 0.1 s
         DEFAULT_IGNORE_PATTERNS,
         filter_repo_objects,
     )
@@ -94,7 +94,7 @@ def require_unchanged(folder: Path, files: FolderFiles) -> None:
         )
 
 
-def push(folder: Path, files: FolderFiles, to: Destination) -> Pushed:
+def push(folder: Path, files: FolderFiles, to: PushTarget) -> Pushed:
     """Send the files as one commit; files of the repository that the folder lacks stay there.
 
     Until the commit, the Hub shows nothing of them. Raise PublishError if the Hub refuses, or if
@@ -140,7 +140,7 @@ def _operation(folder: Path, name: str, state: FileState) -> "CommitOperationAdd
 
 
 def lost_files(
-    folder: Path, files: FolderFiles, to: Destination, pushed: Pushed, say: Callable[[str], None]
+    folder: Path, files: FolderFiles, to: PushTarget, pushed: Pushed, say: Callable[[str], None]
 ) -> tuple[str, ...]:
     """Return a sentence for each file that the Hub lists differently from the folder, or not.
 

@@ -36,6 +36,8 @@ FORMATS_OF = {
     "claim": ("terminal", "json"),
     "diff": tuple(TABLE_FORMATS),
     "fix": ("terminal", "json"),
+    "push": ONE_FORMAT,
+    "comment": ONE_FORMAT,
     "sweep": ONE_FORMAT,
     "report": ONE_FORMAT,
     "accept": ONE_FORMAT,
@@ -46,6 +48,8 @@ MORE_OPTIONS = {
     ("check", "csv"): [("--tensors",)],
     ("explain", "terminal"): [("--latex",), ("--symbolic",)],
     ("fix", "terminal"): [("--apply",)],
+    ("push", "terminal"): [("--dry-run", "--fail-on", "never"), ("--token", FOLDER_NAME)],
+    ("comment", "terminal"): [("--pr", "1")],
     **{
         ("explain", form): [("--tensors",), ("--kinds", "--classes", "--keys")]
         for form in TABLE_FORMATS
@@ -83,6 +87,8 @@ def argument_lists(command, form, paths):
         "claim": [(paths[one], "110M", "5*D", FOLDER_NAME) for one in ("tensors", "type", "gguf")],
         "diff": [(paths[one], paths[other]) for one, other in COMPARED],
         "fix": some,
+        "push": [*((one, "org/name") for (one,) in some), (FOLDER_NAME, FOLDER_NAME)],
+        "comment": [("org/name",), (FOLDER_NAME,)],
         "sweep": [(FOLDER_NAME,)],
         "report": [(FOLDER_NAME,)],
         "accept": [(FOLDER_NAME, FOLDER_NAME, *_SIGNED)],
@@ -139,7 +145,7 @@ def test_no_value_of_an_option_is_more_than_text(command, folders, env, tmp_path
     function = click_command(command)
     options = [one for one in function.params if one.param_type_name == "option"]
     models = [folder.name] if command not in {"architectures", "explain-finding", "sweep"} else []
-    models *= 2 if command == "diff" else 1
+    models *= 2 if command in {"diff", "push"} else 1
     for option in (one for one in options if not one.is_flag):
         given = (option.opts[0], FOLDER_NAME)
         done = run(command, *given, "--", *models, env=env, cwd=tmp_path)

@@ -26,9 +26,9 @@ def a_sound_checkpoint(tmp_path):
     return folder
 
 
-def step(folder, hub_env, *, program=Path(AUDIT).parent, **inputs):
-    """Run the action's last step as a runner does: its inputs in variables, bash -e."""
-    last = ACTION["runs"]["steps"][-1]
+def step(folder, hub_env, *, name="Audit", program=Path(AUDIT).parent, **inputs):
+    """Run a step of the action as a runner does: its inputs in variables, bash -e."""
+    [last] = [one for one in ACTION["runs"]["steps"] if one.get("name") == name]
     given = {name: spec.get("default", "") for name, spec in ACTION["inputs"].items()} | inputs
     variables = {
         name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: given[found[1]], value)
@@ -143,7 +143,40 @@ def test_nothing_that_a_workflow_gives_the_action_is_run(tmp_path, hub_env):
     for hostile in ("$(touch ran)", "`touch ran`", "; touch ran", "model && touch ran", "* --help"):
         step(tmp_path, hub_env, models=hostile, options=hostile, reports=hostile)
         step(tmp_path, hub_env, models=hostile, token=hostile)
+        step(tmp_path, hub_env, name="Comment", models=hostile, options=hostile, comment=hostile)
     assert not (tmp_path / "ran").exists()
+
+
+# It answers as GitHub does: with the last comment, if one begins with the marker.
+GH = """#!/bin/bash
+case "$*" in
+  *--paginate*) head -c 20 comment | grep -q "^<!-- hf-audit" && echo 17 || true ;;
+  *) echo "$@" >> calls; file="${@: -1}"; cp "${file#body=@}" comment ;;
+esac
+"""
+
+
+def test_the_action_comments_once_and_replaces_its_comment(checkpoint, tmp_path, hub_env):
+    gh = tmp_path / "bin" / "gh"
+    gh.parent.mkdir()
+    gh.write_text(GH)
+    gh.chmod(0o755)
+    (tmp_path / "comment").write_text("")
+    env = hub_env | {"PATH": f"{gh.parent}:{hub_env['PATH']}", "GITHUB_REPOSITORY": "o/r"}
+    texts = []
+    for fault in (False, True):
+        if fault:
+            (checkpoint / "model.safetensors").write_bytes(b"no weights")
+        run, _ = step(tmp_path, env, name="Comment", models="model", comment="5")
+        assert (run.returncode, run.stderr) == (0, "")
+        texts.append((tmp_path / "comment").read_text())
+    assert ["**OK**" in text for text in texts] == [True, False]
+    assert all(text.startswith("<!-- hf-audit report -->\n### ") for text in texts)
+    first, second = (tmp_path / "calls").read_text().splitlines()
+    assert "repos/o/r/issues/5/comments" in first
+    assert "--method PATCH repos/o/r/issues/comments/17" in second
+    refused, _ = step(tmp_path, env, name="Comment", models="model", comment="5/../6")
+    assert refused.returncode == 2
 
 
 def test_no_input_of_the_action_stands_in_its_script():
@@ -190,7 +223,10 @@ def blocks(document, language):
 
 @pytest.mark.parametrize("document", ["publishing.md", "ci.md"])
 def test_the_commands_of_the_documents_run(document, hub, hub_env, checkpoint):
-    hub.add("your-name/my-model", healthy(0))
+    if document == "ci.md":
+        hub.add("your-name/my-model", healthy(0))
+    hub.let_write("hf_write", "your-name")
+    hub_env |= {"HF_TOKEN": "hf_write", "HF_HUB_DISABLE_XET": "1"}
     (checkpoint.parent / "my-model").symlink_to(checkpoint)
     for script in blocks(document, "bash"):
         run = subprocess.run(  # noqa: S603 - the document's own

@@ -67,7 +67,8 @@ def test_a_push_is_one_commit_of_the_folder_without_what_other_programs_keep_the
     hub, env, folder
 ):
     sent = healthy(0) | {"README.md": b"# a model\n", "sub/notes.txt": b""}
-    left = {".git/HEAD": b"ref", ".cache/huggingface/x": b"y", ".audit-fix/a": b"", "b.orig": b""}
+    names = (".git/HEAD", ".cache/huggingface/x", ".audit-fix.json", "unet/.audit-fix/a", "b.orig")
+    left = dict.fromkeys(names, b"left")
     write(folder, sent | left)
     done = push(folder, env)
     assert (done.returncode, own_files(hub)) == (0, sent), done.stderr
