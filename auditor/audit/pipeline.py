@@ -22,6 +22,7 @@ from auditor.audit.options import LookAtValues, Options
 from auditor.checkpoint.filenames import CONFIG, Chooser, checked_variant
 from auditor.checkpoint.selecting import (
     select,
+    select_compared,
     select_config,
     select_describing,
     with_companions,
@@ -240,7 +241,10 @@ def diff(  # noqa: PLR0913 - one keyword for each choice a caller has
     from auditor.audit.two_models import compare_models  # noqa: PLC0415 - no audit compares two
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - as above
 
-    before, after = (fetch(model, source=source, token=token, say=say) for model in (first, second))
+    before, after = (
+        fetch(model, source=source, token=token, say=say, choose=select_compared)
+        for model in (first, second)
+    )
     return compare_models(before, after, values=values, say=say)
 
 
