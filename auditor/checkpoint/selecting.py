@@ -236,11 +236,8 @@ def _with_torch_copies(selection: FileSelection, names: Collection[str]) -> File
 
 def select_compared(names: Collection[str], where: str) -> FileSelection:
     """Select as `select` does, and the files of which a comparison shows the differences."""
-    texts = (
-        GENERATION,
-        TOKENIZER_CONFIG,
-        *(one for one in sorted(names) if template_name(one) is not None),
-    )
+    templates = (name for name in sorted(names) if template_name(name) is not None)
+    texts = (GENERATION, TOKENIZER_CONFIG, *templates)
     return replace(select(names, where), companions=tuple(one for one in texts if one in names))
 
 

@@ -35,6 +35,7 @@ _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # the output of each four bits of a word,
 _WORD = 32
 # What Python and numpy raise if sizes or settings, which are untrusted, contradict each other.
 _CONTRADICTIONS = (ArithmeticError, LookupError, TypeError, ValueError)
+_METHOD = re.compile(r"[a-z]+\d*", re.ASCII)  # the name that begins a layout's title
 _PLAIN = frozenset({"F64", "F32", "F16", "BF16"})
 
 
@@ -70,8 +71,8 @@ class UnpackedNumbers(Struct, frozen=True, kw_only=True):
         if piece.dtype in _PLAIN:
             placed = self.placed.get(piece.stored.name)
             return None if placed is None else self._rows(placed, shape, block)
-        method = re.split("[ ,]", self.side.layout or "", maxsplit=1)[0]
-        unpack = _METHODS.get(method)
+        method = _METHOD.match(self.side.layout or "")
+        unpack = _METHODS.get(method[0]) if method else None
         return None if unpack is None else unpack(self, piece, shape, block)
 
     # --- stored tensors -----------------------------------------------------------------------
