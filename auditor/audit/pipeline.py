@@ -23,6 +23,7 @@ from auditor.audit.options import LookAtValues, Options
 from auditor.checkpoint.filenames import CONFIG, Chooser, checked_variant
 from auditor.checkpoint.selecting import (
     select,
+    select_compared,
     select_config,
     select_describing,
     with_companions,
@@ -256,7 +257,8 @@ def diff(  # noqa: PLR0913 - one keyword for each choice a caller has
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - as above
 
     before, after = (
-        fetch(fspath(model), source=source, token=token, say=say) for model in (first, second)
+        fetch(fspath(model), source=source, token=token, say=say, choose=select_compared)
+        for model in (first, second)
     )
     return compare_models(before, after, values=values, say=say)
 

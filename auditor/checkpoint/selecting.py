@@ -28,7 +28,12 @@ from auditor.checkpoint.model_folders import (
     with_part_torch_copies,
 )
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.companions.companion_files import companions_of
+from auditor.companions.companion_files import (
+    GENERATION,
+    TOKENIZER_CONFIG,
+    companions_of,
+    template_name,
+)
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
 from auditor.containers.weight_formats import MODULES as FORMATS
 from auditor.errors import Reason, SourceError
@@ -227,6 +232,13 @@ def _with_torch_copies(selection: FileSelection, names: Collection[str]) -> File
     root_names = (name for name in names if "/" not in name)
     selection = replace(selection, torch_copies=torch_copies_in(root_names, root))
     return with_part_torch_copies(selection, names)
+
+
+def select_compared(names: Collection[str], where: str) -> FileSelection:
+    """Select as `select` does, and the files of which a comparison shows the differences."""
+    templates = (name for name in sorted(names) if template_name(name) is not None)
+    texts = (GENERATION, TOKENIZER_CONFIG, *templates)
+    return replace(select(names, where), companions=tuple(one for one in texts if one in names))
 
 
 def with_companions(names: Collection[str], where: str, choose: Chooser = select) -> FileSelection:

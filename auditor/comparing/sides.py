@@ -105,6 +105,9 @@ def _plain(tensor: StoredTensor) -> SideTensor:
 def _unchecked(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.components:
         yield f"the {len(snapshot.components):,} models in folders of {snapshot.model}"
+    for file in snapshot.companions or ():
+        if file.content is None:
+            yield f"{file.name} of {snapshot.model}: {file.unread}"
 
 
 def stored_pairs(

@@ -21,6 +21,8 @@ _SHOWN = 3  # kinds, modules or keys that the sentence names
 _NEAR = 0.5
 # The largest rank, as a share of the sample's, that an adapter would have.
 _LOW_RANK = 0.25
+# Weights that adapters change: not embeddings, heads and routers.
+_ADAPTED = re.compile(r"^(?!.*(embed|wte|wpe|head|norm|router|gate\.weight)).*\.weight$")
 _QUANTIZATION = re.compile(r"(text_config\.)?(quantization|compression)(_config)?(\.|$)")
 _SIZES = ("hidden_size", "num_hidden_layers", "intermediate_size", "d_model", "n_embd", "n_layer")
 
@@ -119,10 +121,10 @@ def _low_rank(comparison: Comparison) -> int | None:
         one = by_name.get(name)
         if one is None or one.rank is None or one.full_rank is None:
             return None
-        if not name.endswith(".weight") or one.rank > _LOW_RANK * one.full_rank:
+        if not _ADAPTED.search(name) or one.rank > _LOW_RANK * one.full_rank:
             return None
         largest = max(largest, one.rank)
-    return largest or None
+    return largest if largest > 1 else None  # a single direction may have been removed
 
 
 def _converted(comparison: Comparison, form: str) -> str:

@@ -5,7 +5,7 @@ r has no block of a larger rank, so that the rank of the differences shows a mer
 """
 
 from collections.abc import Iterator
-from math import sqrt
+from math import isfinite, sqrt
 
 import numpy as np
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ _UNIT = 32  # packed layouts cut columns at multiples of a word or a block
 # The energy of the rounding errors of B, of which the differences beyond a rank may have so much
 # more: a sum of uniform errors varies little, and A is rounded too.
 _ROUNDING = 3.0
+_DENSE = 0.9  # least share of changed rows, below which few rows explain a low rank
 _MANTISSAS = {"F64": 52, "F32": 23, "F16": 10, "BF16": 7}
 
 
@@ -57,7 +58,8 @@ def sample_distances(
                 continue
             if other_tensor.shape != first.tensors[name].shape:
                 continue
-            distance = _distance(name, renamed(name), one, other)
+            with np.errstate(all="ignore"):  # numbers that are too large are not finite
+                distance = _distance(name, renamed(name), one, other)
             if distance is None:
                 unread.append(name)
             else:
@@ -123,9 +125,12 @@ def _measured(
         return None
     differences = two - one
     energy, own = float((differences**2).sum()), float((one**2).sum())
+    if not (isfinite(energy) and isfinite(own)):
+        return None
     relative = sqrt(energy / own) if own else float(energy > 0)
     rank, full_rank = None, min(one.shape)
-    if full_rank > 1 and energy and dtype in _MANTISSAS:
+    changed_rows = int(differences.any(axis=1).sum())  # an adapter changes nearly all
+    if full_rank > 1 and changed_rows >= _DENSE * len(one) and dtype in _MANTISSAS:
         largest = np.maximum(np.maximum(np.abs(one), np.abs(two)), np.abs(differences))
         rank = _rank(differences, largest, _MANTISSAS[dtype])
     return NumbersCompared(

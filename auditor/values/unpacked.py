@@ -33,6 +33,9 @@ Numbers = NDArray[Any]
 _MOST_BYTES = 64 * 1024 * 1024  # bytes of a tensor that is read completely
 _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # the output of each four bits of a word, the lowest first
 _WORD = 32
+# What Python and numpy raise if sizes or settings, which are untrusted, contradict each other.
+_CONTRADICTIONS = (ArithmeticError, LookupError, TypeError, ValueError)
+_METHOD = re.compile(r"[a-z]+\d*", re.ASCII)  # the name that begins a layout's title
 _PLAIN = frozenset({"F64", "F32", "F16", "BF16"})
 
 
@@ -51,7 +54,16 @@ class UnpackedNumbers(Struct, frozen=True, kw_only=True):
     bytes: LocalBytes
 
     def block(self, name: str, shape: tuple[int, ...], block: Block) -> Numbers | None:
-        """Return the numbers of a tensor, whose unpacked shape is given; None if unknown."""
+        """Return the numbers of a tensor, whose unpacked shape is given.
+
+        Return None if its packing is not known here, or if the stored sizes contradict each other.
+        """
+        try:
+            return self._block(name, shape, block)
+        except _CONTRADICTIONS:
+            return None
+
+    def _block(self, name: str, shape: tuple[int, ...], block: Block) -> Numbers | None:
         piece = self.side.packed.get(name)
         if piece is None:
             placed = self.placed.get(name)
@@ -59,8 +71,8 @@ class UnpackedNumbers(Struct, frozen=True, kw_only=True):
         if piece.dtype in _PLAIN:
             placed = self.placed.get(piece.stored.name)
             return None if placed is None else self._rows(placed, shape, block)
-        method = re.split("[ ,]", self.side.layout or "", maxsplit=1)[0]
-        unpack = _METHODS.get(method)
+        method = _METHOD.match(self.side.layout or "")
+        unpack = _METHODS.get(method[0]) if method else None
         return None if unpack is None else unpack(self, piece, shape, block)
 
     # --- stored tensors -----------------------------------------------------------------------
@@ -81,10 +93,15 @@ class UnpackedNumbers(Struct, frozen=True, kw_only=True):
         shape = placed.tensor.shape or ()
         return numbers.reshape(shape) if numbers.size == prod(shape) else None
 
-    def raw_rows(self, placed: Placed, width: int, block: Sequence[int], most: int) -> Numbers:
-        """Return the first `most` bytes of the rows, which have `width` bytes."""
+    def raw_rows(self, placed: Placed, width: int, rows: Sequence[int], most: int) -> Numbers:
+        """Return the first `most` bytes of the rows, which have `width` bytes.
+
+        Raise ValueError if the tensor ends before them.
+        """
+        if max(rows) * width + most > placed.span.length:
+            raise ValueError(placed.tensor.name)
         parts = []
-        for row in block:
+        for row in rows:
             part = self.bytes.read(placed, Span(row * width, row * width + most))
             parts.append(part if part is not None else np.zeros(most, np.uint8))
         return np.stack(parts)

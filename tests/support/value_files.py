@@ -42,3 +42,19 @@ def write_numbers(path: Path, tensors: dict) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join([len(header).to_bytes(8, "little"), header, *contents]))
     return path
+
+
+def write_model(folder: Path, tensors: dict, shards: int = 1, config: dict | None = None) -> str:
+    """A folder of the tensors in the given order, dealt out to the shards in turn."""
+    names = list(tensors)
+    weight_map = {}
+    for number in range(shards):
+        file = f"model-{number + 1:05}-of-{shards:05}.safetensors"
+        file = file if shards > 1 else "model.safetensors"
+        write_numbers(folder / file, {name: tensors[name] for name in names[number::shards]})
+        weight_map |= dict.fromkeys(names[number::shards], file)
+    if shards > 1:
+        index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    (folder / "config.json").write_text(json.dumps(config or {}))
+    return str(folder)
