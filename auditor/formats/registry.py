@@ -57,8 +57,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         ),
         "github": Format(
             module="as_github",
-            endings=(".github",),
-            meaning="annotations of files in GitHub Actions",
+            meaning="annotations of files in GitHub Actions; with -o a folder of all reports",
         ),
         "csv": Format(module="as_csv", meaning="a folder of tables, whose modules.csv is printed"),
     }

@@ -36,7 +36,8 @@ def step(folder, hub_env, *, name="Audit", program=Path(AUDIT).parent, **inputs)
     }
     summary = folder / "summary.md"
     summary.touch()
-    env = hub_env | variables | {"GITHUB_STEP_SUMMARY": str(summary)}
+    outputs = {"GITHUB_OUTPUT": str(folder / "outputs")}
+    env = hub_env | variables | {"GITHUB_STEP_SUMMARY": str(summary), **outputs}
     env["PATH"] = f"{program}:{env['PATH']}"
     run = subprocess.run(  # noqa: S603 - our own action
         ["/bin/bash", "-e", "-c", last["run"]],
@@ -78,11 +79,39 @@ def shown_in_summary(summary):
 def test_the_action_prints_the_report_and_uploads_the_tables(tmp_path, hub_env):
     run, summary = step(tmp_path, hub_env, models="model", reports="tables")
     assert (run.returncode, run.stderr) == (0, "")
-    (stop, token), text = commands_and_text(run.stdout)
-    assert (stop, len(token)) == ("stop-commands", 32)
-    assert shown_in_summary(summary).splitlines() == text
+    (stop, token, notice), text = commands_and_text(run.stdout)
+    assert (stop, len(token), notice) == ("stop-commands", 32, "notice")
     assert text
+    assert summary == (tmp_path / "tables" / "report.md").read_text()
     assert (tmp_path / "tables" / "modules.csv").exists()
+
+
+def outputs_of(folder):
+    return dict(line.split("=", 1) for line in (folder / "outputs").read_text().splitlines())
+
+
+def test_the_outputs_of_the_action_are_the_verdict_the_causes_and_the_report(
+    checkpoint, tmp_path, hub_env
+):
+    step(tmp_path, hub_env, models="model", reports="tables")
+    assert outputs_of(tmp_path) == {"verdict": "clean", "causes": "", "report": "tables/report.md"}
+    config = checkpoint / "config.json"
+    config.write_text(config.read_text().replace('"num_hidden_layers": ', '"num_hidden_layers": 1'))
+    (tmp_path / "outputs").unlink()
+    _, summary = step(tmp_path, hub_env, models="model")
+    said = outputs_of(tmp_path)
+    assert (said["verdict"], said["causes"]) == ("findings", "config-field")
+    assert summary.endswith(Path(said["report"]).read_text())
+    assert said.keys() == ACTION["outputs"].keys()
+
+
+def test_a_report_that_was_checked_out_is_no_command(checkpoint, tmp_path, hub_env):
+    planted = tmp_path / "tables"
+    planted.mkdir()
+    (planted / "report.github").write_text("::error::planted\n")
+    run, _ = step(tmp_path, hub_env, models="absent/folder/of/many", reports="tables")
+    assert "planted" not in run.stdout
+    assert checkpoint.is_dir()
 
 
 HOSTILE_LINES = (
@@ -243,7 +272,7 @@ def test_the_commands_of_the_documents_run(document, hub, hub_env, checkpoint):
 
 def test_the_workflow_and_the_hook_of_the_document_are_those_of_this_repository():
     workflow, hooks = map(yaml.safe_load, blocks("ci.md", "yaml"))
-    (used,) = [one for one in workflow["jobs"]["audit"]["steps"] if "auditor" in one["uses"]]
+    (used,) = [one for one in workflow["jobs"]["audit"]["steps"] if "hf-audit" in one["uses"]]
     assert used["with"].keys() <= ACTION["inputs"].keys()
     assert hooks["repos"][0]["hooks"] == [{"id": HOOK["id"]}]
     table = re.findall(r"^\| `([\w-]+)` \|", (DOCS / "ci.md").read_text(), re.MULTILINE)
