@@ -29,24 +29,21 @@ from auditor.cli.console import (
     put,
     talk,
 )
+from auditor.cli.help import RARE
 from auditor.cli.printing import (
     Shown,
     chosen_format,
     counted_depth,
     known_format,
-    meanings,
     print_closing_table,
     print_outcome,
     require_format_of_tensors,
     write_reports,
 )
-from auditor.findings.ignore import KINDS, Ignore
-from auditor.formats.registry import TERMINAL
+from auditor.findings.ignore import Ignore
+from auditor.formats.registry import FORMATS, TERMINAL
 from auditor.report import Report, Unaudited
 from auditor.request import AuditRequest
-
-# Printed below the options in full width, because the options' column is narrower than some names.
-EPILOG = f"Kinds of findings: {', '.join(KINDS)}."
 
 
 def check(  # noqa: PLR0913 - one parameter for each option
@@ -55,7 +52,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         typer.Argument(
             metavar="MODEL",
             show_default=False,
-            help="A Hub id (with @revision) or address, a folder, a file, a snapshot, - for stdin.",
+            help="Hub ids, addresses, folders, files; - for stdin.",
         ),
     ],
     *,
@@ -66,8 +63,9 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--format",
             metavar="FORMAT",
             callback=known_format,
-            show_default=TERMINAL,
-            help=f"What to print, or to write with -o. {meanings()}",
+            show_default=False,
+            rich_help_panel="What to print",
+            help=f"{', '.join(FORMATS)}.",
         ),
     ] = None,
     output: Annotated[
@@ -77,23 +75,34 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "-o",
             metavar="PATH",
             show_default=False,
-            help="The file to write (csv: a folder); the terminal table is printed, too.",
+            rich_help_panel="What to print",
+            help="The file to write; its ending is the format.",
         ),
     ] = None,
     tensors: Annotated[
         bool,
-        typer.Option("--tensors", help="List each tensor, stored and expected."),
+        typer.Option(
+            "--tensors",
+            rich_help_panel="What to print",
+            help="List each tensor, stored and expected.",
+        ),
     ] = False,
     depth: Annotated[
         int | None,
-        typer.Option(min=0, show_default="2; json, csv: all", help="Levels of the module rows."),
+        typer.Option(
+            min=0,
+            show_default="2; json, csv: all",
+            rich_help_panel=RARE,
+            help="Levels of the module rows.",
+        ),
     ] = None,
     fail_on: Annotated[
         FailOn,
         typer.Option(
             "--fail-on",
             metavar="SEVERITY",
-            help=f"The lowest severity that exits with 1: {', '.join(FailOn)}.",
+            show_default=False,
+            help="What exits with 1: error, warning (default), never.",
         ),
     ] = FailOn.WARNING,
     ignore: Annotated[
@@ -102,20 +111,22 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--ignore",
             metavar="KIND[:GLOB]",
             show_default=False,
-            help="Leave findings out of the verdict, by tensor name. The kinds are listed below.",
+            help="Leave findings of this kind out of the verdict.",
         ),
     ] = None,
     oracle: Annotated[
         bool,
         typer.Option(
             "--oracle",
-            help="Also compare the closed form with transformers; needs hf-audit\\[oracle].",
+            rich_help_panel=RARE,
+            help="Also compare the closed form with transformers; needs hf-audit[oracle].",
         ),
     ] = False,
     torch_copies: Annotated[
         bool,
         typer.Option(
             "--torch-copies",
+            rich_help_panel=RARE,
             help="Compare safetensors with their copies in torch files on the Hub, too.",
         ),
     ] = False,
@@ -125,6 +136,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--variant",
             metavar="NAME",
             show_default=False,
+            rich_help_panel=RARE,
             help="Audit this variant of the weights: fp16 for model.fp16.safetensors.",
         ),
     ] = None,
@@ -132,6 +144,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         bool,
         typer.Option(
             "--no-companions",
+            rich_help_panel=RARE,
             help="Leave out tokenizer, generation config, chat template and processor.",
         ),
     ] = False,
@@ -139,13 +152,17 @@ def check(  # noqa: PLR0913 - one parameter for each option
         bool,
         typer.Option(
             "--values",
-            help="Also read numbers, all of local files, a sample on the Hub: NaN, Inf, zeros and "
-            "more; needs hf-audit\\[values].",
+            rich_help_panel="What to check",
+            help="Read numbers, too: NaN, zeros; needs hf-audit[values].",
         ),
     ] = False,
     statistics: Annotated[
         bool,
-        typer.Option("--statistics", help="With --values: mean, std and more of each tensor."),
+        typer.Option(
+            "--statistics",
+            rich_help_panel=RARE,
+            help="With --values: mean, std and more of each tensor.",
+        ),
     ] = False,
     values_budget: Annotated[
         str | None,
@@ -153,6 +170,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--values-budget",
             metavar="N,SIZE",
             show_default="8,600kB",
+            rich_help_panel=RARE,
             help="The most requests and bytes of a sample on the Hub.",
         ),
     ] = None,
@@ -162,6 +180,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--base",
             metavar="MODEL",
             show_default=False,
+            rich_help_panel=RARE,
             help="Name the weight files that are identical to those of this model, by sha256.",
         ),
     ] = None,
@@ -169,7 +188,8 @@ def check(  # noqa: PLR0913 - one parameter for each option
         bool,
         typer.Option(
             "--verify",
-            help="Compare the sha256 of local files with those that the repository lists.",
+            rich_help_panel="What to check",
+            help="Compare the sha256 of files with the listed ones.",
         ),
     ] = False,
     verify_against: Annotated[
@@ -178,6 +198,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--verify-against",
             metavar="MODEL",
             show_default=False,
+            rich_help_panel=RARE,
             help="Compare them with those of a Hub model (with @revision) or a snapshot.",
         ),
     ] = None,
@@ -187,7 +208,8 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--config",
             metavar="FILE",
             show_default=False,
-            help="Use this config (a file, a folder or a model) instead of the model's own.",
+            rich_help_panel=RARE,
+            help="Use this config: a file, a folder or a model.",
         ),
     ] = None,
     source: SourceOption = SourceChoice.HUB,
@@ -195,7 +217,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """Audit checkpoints: what their files store against what their configs imply."""
+    """Audit checkpoints: what is stored against what is expected."""
     with guarded():
         if target is not None:
             require_known_class(target)

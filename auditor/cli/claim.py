@@ -72,7 +72,7 @@ def claim(  # noqa: PLR0913 - one parameter for each option
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Confirm a published count of MODEL, or name the mistakes that explain it.
+    """Confirm a published count, or name the mistakes behind it.
 
     Exit codes: 0 confirmed, 1 refuted, 2 usage, 3 nothing to compare with.
     """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn, TextIO
 import typer
 
 from auditor.audit.guard import TOO_LITTLE_MEMORY
+from auditor.cli.help import RARE
 from auditor.cli.signals import Stopped
 from auditor.errors import FixError, PublishError, Reason, StoreError, UsageError
 from auditor.findings import Severity
@@ -64,11 +65,18 @@ TargetOption = Annotated[
 ]
 SourceOption = Annotated[
     SourceChoice,
-    typer.Option("--source", help="Where to find a Hub id. auto: hub, then cache, then bundled."),
+    typer.Option(
+        "--source",
+        metavar="PLACE",
+        show_default=False,
+        help="hub (default), cache, bundled, or auto: all three.",
+    ),
 ]
 TokenOption = Annotated[
     str | None,
-    typer.Option("--token", show_default=False, help="Access token; default: the stored one."),
+    typer.Option(
+        "--token", show_default=False, rich_help_panel=RARE, help="Access token, if not stored."
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 SettingsOption = Annotated[
@@ -88,8 +96,7 @@ VerboseOption = Annotated[
         "-v",
         count=True,
         show_default=False,
-        help="All names of each finding and all rows of the table, and the cost on standard error; "
-        "-vv: also each request.",
+        help="All names and rows; -vv: also each request.",
     ),
 ]
 

@@ -51,8 +51,7 @@ def fix(  # noqa: PLR0913 - one parameter for each option
         bool,
         typer.Option(
             "--in-place",
-            help="Write a header over the old one if it fits, which needs no space; the old one is "
-            "kept as FILE.header.orig. If it is interrupted, the next audit fix finishes it.",
+            help="Write a header over the old one, if it fits; FILE.header.orig has the old one.",
         ),
     ] = False,
     undo: Annotated[
@@ -67,22 +66,21 @@ def fix(  # noqa: PLR0913 - one parameter for each option
         list[Allow] | None,
         typer.Option(
             "--allow",
+            metavar="CHANGE",
             show_default=False,
-            help="Allow a change that needs your word; the plan names the option for each, and "
-            "the consequence. May be repeated.",
+            help=f"A change that needs your word: {', '.join(Allow)}.",
         ),
     ] = None,
     form: Annotated[
-        TextFormat, typer.Option("--format", help="How to print the plan.")
+        TextFormat, typer.Option("--format", show_default=False, help="How to print the plan.")
     ] = TextFormat.TERMINAL,
     quiet: QuietOption = False,
 ) -> None:
-    """Repair names, config and index of a checkpoint, never its weights.
+    """Repair names, config and index of a checkpoint, not its weights.
 
-    Prints a plan; --apply carries it out. Writes only what the files determine, and either closes
-    all findings that the plan names or changes nothing. Never writes to the Hugging Face cache, to
-    a link or to a file that has another name. Exit codes: 0 clean, before or after the fix; 1
-    findings remain; 2 usage; 3 it cannot be done, and nothing has changed.
+    Prints a plan; --apply carries it out, or changes nothing. Writes only what the files determine,
+    and never to links or to the Hugging Face cache. Exit codes: 0 clean, before or after the fix, 1
+    findings remain, 2 usage, 3 it cannot be done.
     """
     with guarded():
         if undo:

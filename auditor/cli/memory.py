@@ -39,8 +39,8 @@ def memory(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             "--dtype",
             metavar="DTYPE",
-            show_default="fp32, bf16, int8, 4bit",
-            help="Weights in this dtype: bf16, fp32, int8, 4bit, F8_E4M3; may be repeated.",
+            show_default=False,
+            help="Weights in fp32, bf16, int8, 4bit (the default: all), F8_E4M3.",
         ),
     ] = None,
     context: Annotated[
@@ -53,19 +53,19 @@ def memory(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             "--cache-dtype",
             metavar="DTYPE",
-            show_default="that of the weights, bf16 for narrower ones",
-            help="The cache in this dtype.",
+            show_default=False,
+            help="The cache in this dtype, not in that of the weights.",
         ),
     ] = None,
     target: TargetOption = None,
     form: Annotated[
-        TextFormat, typer.Option("--format", help="json: one object a model, each on a line.")
+        TextFormat, typer.Option("--format", show_default=False, help="Text, or a JSON object.")
     ] = TextFormat.TERMINAL,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Print what MODEL takes in memory: stored, loaded, with a KV cache, in training.
+    """Print what MODEL takes in memory, loaded and in training.
 
     Activations, workspaces and the program itself are not included. A config without weights is
     enough. Exit codes are those of audit without findings.

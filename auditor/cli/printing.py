@@ -44,11 +44,6 @@ def known_format(form: str | None) -> str | None:
     raise typer.BadParameter(f"{quoted(form)} is not one of {', '.join(map(quoted, FORMATS))}.")
 
 
-def meanings() -> str:
-    """Describe each format, for the help text."""
-    return "; ".join(f"{name}: {form.meaning}" for name, form in FORMATS.items()) + "."
-
-
 def chosen_format(form: str | None, output: Path | None) -> str:
     """Return the requested format, else the one for the file's ending, else `terminal`."""
     if form is not None:

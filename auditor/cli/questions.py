@@ -78,7 +78,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Print what the config of MODEL implies: every module, its formula and its share."""
+    """Print each module that a config implies, with its formula."""
     tell = talk(quiet=quiet)
     with guarded():
         values = dict(map(parsed_setting, settings or ()))
@@ -224,12 +224,13 @@ def explain_finding(
         ),
     ] = None,
 ) -> None:
-    """Print what a kind of finding or a cause means, and what to do about it."""
+    """Print what a finding or a cause means, and what to do."""
     from auditor.formats import meanings  # noqa: PLC0415 - for this alone
 
     with guarded():
-        kinds = reversed(meanings.kind_meanings())  # the more severe of two namesakes wins
-        meaning_by_name = {one.name: one for one in (*kinds, *meanings.cause_meanings())}
+        meaning_by_name: dict[str, meanings.Meaning] = {}
+        for one in (*meanings.kind_meanings(), *meanings.cause_meanings()):
+            meaning_by_name.setdefault(one.name, one)  # the more severe of two namesakes
         for name in names or ():
             if name not in meaning_by_name:
                 hint = meant(name, meaning_by_name) or "; without a name all are listed"
@@ -251,7 +252,7 @@ def architectures(
         bool, typer.Option("--markdown", help="As the table of the README.")
     ] = False,
 ) -> None:
-    """List the model types with a closed form, and how many classes of each."""
+    """List the model types with a closed form."""
     from auditor.formats import meanings  # noqa: PLC0415 - for this alone
 
     with guarded():

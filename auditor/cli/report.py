@@ -47,7 +47,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
     parquet: Annotated[
         bool,
         typer.Option(
-            "--parquet", help="Also write the tables as Parquet; needs hf-audit\\[parquet]."
+            "--parquet", help="Also write the tables as Parquet; needs hf-audit[parquet]."
         ),
     ] = False,
     depth: Annotated[
@@ -55,11 +55,17 @@ def report(  # noqa: PLR0913 - one parameter for each option
         typer.Option(min=0, show_default="all levels", help="Levels of the module rows."),
     ] = None,
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="The lowest severity that exits with 1.")
+        FailOn,
+        typer.Option(
+            "--fail-on",
+            metavar="SEVERITY",
+            show_default=False,
+            help="What exits with 1: error, warning (default), never.",
+        ),
     ] = FailOn.WARNING,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Write the reports of a night from the store alone: tables, changes, and a page.
+    """Write the reports of a night: tables, changes and a page.
 
     Exit codes: 0 no findings, 1 findings that no baseline accepts, 2 usage,
     3 some models could not be audited; the worst wins.

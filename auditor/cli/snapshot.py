@@ -41,7 +41,7 @@ def snapshot(
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Record config, headers, index and sizes of MODEL in one small file, to audit it offline."""
+    """Record what an audit of MODEL reads, to audit it offline."""
     tell = talk(quiet=quiet)
     with guarded():
         try:

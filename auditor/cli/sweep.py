@@ -23,6 +23,7 @@ from auditor.cli.console import (
     put,
     say,
 )
+from auditor.cli.help import RARE
 from auditor.cli.signals import Stopped
 from auditor.downloader.fetching import reading_variables
 from auditor.errors import SourceError, UsageError
@@ -49,14 +50,22 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         list[str] | None,
         typer.Option("--filter", metavar="TAG", show_default=False, help="Models with this tag."),
     ] = None,
-    library: Annotated[str | None, typer.Option(help="Models of this library.")] = None,
-    search: Annotated[str | None, typer.Option(help="Models with this in their id.")] = None,
+    library: Annotated[
+        str | None, typer.Option(rich_help_panel=RARE, help="Models of this library.")
+    ] = None,
+    search: Annotated[
+        str | None, typer.Option(rich_help_panel=RARE, help="Models with this in their id.")
+    ] = None,
     top: Annotated[
         int | None, typer.Option(min=1, help="The most models, the first by --sort.")
     ] = None,
     sort: Annotated[
         str | None,
-        typer.Option(show_default="downloads with --top", help="downloads, likes, lastModified."),
+        typer.Option(
+            show_default="downloads with --top",
+            rich_help_panel=RARE,
+            help="downloads, likes, lastModified.",
+        ),
     ] = None,
     store: Annotated[
         Path | None,
@@ -71,7 +80,8 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             min=1,
             metavar="N",
             show_default="all",
-            help="Finished nights to keep, with this one; at least 2 are needed to report changes.",
+            rich_help_panel=RARE,
+            help="Finished nights to keep; a report of changes needs two.",
         ),
     ] = None,
     max_requests: Annotated[
@@ -79,6 +89,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             min=1,
             show_default="the Hub's RateLimit headers",
+            rich_help_panel=RARE,
             help="Requests in five minutes.",
         ),
     ] = None,
@@ -87,7 +98,8 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             min=1,
             show_default="1",
-            help="Processes that audit; more than one needs hf-audit\\[cluster].",
+            rich_help_panel=RARE,
+            help="Processes that audit; more than one needs hf-audit[cluster].",
         ),
     ] = None,
     at_once: Annotated[
@@ -95,19 +107,26 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             min=1,
             show_default="measured, 160 at most",
+            rich_help_panel=RARE,
             help="The most models under way in each process.",
         ),
     ] = None,
     deadline: Annotated[
         float | None,
-        typer.Option(min=1, show_default="120", help="Seconds of network for each model."),
+        typer.Option(
+            min=1,
+            show_default="120",
+            rich_help_panel=RARE,
+            help="Seconds of network for each model.",
+        ),
     ] = None,
     scheduler: Annotated[
         str | None,
         typer.Option(
             metavar="tcp://HOST:PORT",
             show_default=False,
-            help="A Dask cluster whose workers audit; needs hf-audit\\[cluster].",
+            rich_help_panel=RARE,
+            help="A Dask cluster whose workers audit; needs hf-audit[cluster].",
         ),
     ] = None,
     plan: Annotated[
@@ -119,13 +138,16 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     fail_on: Annotated[
         FailOn | None,
         typer.Option(
-            "--fail-on", show_default="warning", help="The lowest severity that exits with 1."
+            "--fail-on",
+            metavar="SEVERITY",
+            show_default=False,
+            help="What exits with 1: error, warning (default), never.",
         ),
     ] = None,
     token: TokenOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Audit many models of the Hub and store the outcomes; only changed models are fetched.
+    """Audit many models of the Hub; fetch only those that changed.
 
     The same command resumes a stopped sweep. Exit codes: 0 all reconciled, 1 findings, 2 usage,
     3 some could not be audited; the worst wins.

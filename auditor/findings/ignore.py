@@ -23,8 +23,8 @@ class Ignore(NamedTuple):
     def parse(cls, text: str) -> "Ignore":
         kind, _, glob = text.partition(":")
         if kind not in KINDS:
-            kinds = f"; kinds are {', '.join(KINDS)}"
-            raise UsageError(f"--ignore {quoted(text)}: no such kind{meant(kind, KINDS)}{kinds}")
+            hint = meant(kind, KINDS) or "; audit explain-finding lists the kinds"
+            raise UsageError(f"--ignore {quoted(text)}: no such kind{hint}")
         return cls(kind, glob or "*")
 
 

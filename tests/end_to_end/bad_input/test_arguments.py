@@ -48,7 +48,7 @@ def test_an_id_that_cannot_be_is_a_usage_error(model, says, audit):
             (("--as", "x" * 100_000, "m"), r"known for 'x{50}\.\.\.x{50}'"),
             (
                 ("--ignore", "nosuch", "m"),
-                "--ignore 'nosuch': no such kind; kinds are adapter-beside,",
+                "--ignore 'nosuch': no such kind; audit explain-finding lists the kinds",
             ),
             (("--ignore", "", "m"), "--ignore '': no such kind"),
             (("--ignore", "Missing:*", "m"), "--ignore 'Missing:.*': no such kind"),
