@@ -67,6 +67,16 @@ COMMANDS = {
         "fix",
         "Repair names, config and index of a checkpoint, never its weights.",
     ),
+    "attest": Command(
+        "attest",
+        "State the audit of MODEL: commit, digests, what was read and the result; sign it with "
+        "--key.",
+    ),
+    "verify": Command(
+        "verify",
+        "Check the signature of STATEMENT, the digests of the files, and that the audit is the "
+        "same.",
+    ),
     "sweep": Command(
         "sweep",
         "Audit many models of the Hub and store the outcomes; only changed models are fetched.",

@@ -36,6 +36,8 @@ FORMATS_OF = {
     "claim": ("terminal", "json"),
     "diff": tuple(TABLE_FORMATS),
     "fix": ("terminal", "json"),
+    "attest": ONE_FORMAT,
+    "verify": ONE_FORMAT,
     "sweep": ONE_FORMAT,
     "report": ONE_FORMAT,
 }
@@ -79,6 +81,8 @@ def argument_lists(command, form, paths):
         "claim": [(paths[one], "110M", "5*D", FOLDER_NAME) for one in ("tensors", "type", "gguf")],
         "diff": [(paths[one], paths[other]) for one, other in COMPARED],
         "fix": some,
+        "attest": some,
+        "verify": [(FOLDER_NAME, FOLDER_NAME), (paths["tensors"],)],
         "sweep": [(FOLDER_NAME,)],
         "report": [(FOLDER_NAME,)],
     }[command]
@@ -115,7 +119,7 @@ def test_no_name_is_more_than_text_in_any_output(command, form, folders, env, tm
     runs = [((), one) for one in plain]
     runs += product(MORE_OPTIONS.get((command, form), ()), plain[:2])
     for more, arguments in runs:
-        output = ("-o", f"{FOLDER_NAME}.json") if command == "snapshot" else ()
+        output = ("-o", f"{FOLDER_NAME}.json") if command in {"snapshot", "attest"} else ()
         done = run(command, *given, *more, *output, "--", *arguments, env=env, cwd=tmp_path)
         assert_harmless_text(done.stderr)
         assert "crashed" not in done.stderr
