@@ -28,7 +28,7 @@ from auditor.publishing.signature import (
     check_with_key,
 )
 from auditor.publishing.statement import MAX_STATEMENT, attest
-from auditor.publishing.verification import Verification, Statement, compare, read_statement
+from auditor.publishing.verification import Statement, Verification, compare, read_statement
 
 
 def verify(  # noqa: PLR0913 - one parameter for each option

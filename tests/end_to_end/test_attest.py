@@ -2,7 +2,9 @@
 
 import json
 import random
+import re
 import shutil
+import subprocess
 import sys
 from importlib.resources import files
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 import typer
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
+from rewrite_documents import AUDIT, DOCS
 from support.builders import safetensors_bytes
 from support.checkpoints import config_bytes, expect, stored_by
 from support.output_readers import assert_harmless_text
@@ -291,3 +294,27 @@ def test_another_file_is_not_a_statement(content, tmp_path):
     (tmp_path / STATED).write_bytes(content)
     assert code_of("verify", tmp_path / STATED, str(tmp_path)) == 1
     assert code_of("verify", Path("absent.json"), str(tmp_path)) == 2
+
+
+# --- the document -------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the keys of the document")
+def test_the_commands_of_the_document_work_in_their_order(tmp_path, monkeypatch):
+    pytest.importorskip("cryptography", reason="needs hf-audit[sign]")
+    written(tmp_path / "my-model", model_files())
+    blocks = re.findall(r"```bash\n(.*?)```", (DOCS / "attesting.md").read_text(), re.DOTALL)
+    monkeypatch.setenv("PATH", f"{AUDIT.parent}:/usr/bin:/bin")
+    done = subprocess.run(  # noqa: S603 - the document's own
+        ["/bin/sh", "-ec", "".join(blocks)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("audit: verified: 3 files") == 2
+    assert {one.name for one in tmp_path.glob("*.json")} == {
+        "my-model.statement.json",
+        "my-model.signed.json",
+    }
