@@ -60,6 +60,9 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             endings=(".github",),
             meaning="annotations of files in GitHub Actions",
         ),
+        "cyclonedx": Format(
+            module="as_cyclonedx", endings=(".cdx",), meaning="a bill of materials, ML-BOM 1.6"
+        ),
         "csv": Format(module="as_csv", meaning="a folder of tables, whose modules.csv is printed"),
     }
 )
