@@ -10,7 +10,7 @@ from auditor.analytic import Expectation, ModuleFormula
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
 from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - likewise
 from auditor.analytic.kv_cache import generates
-from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
+from auditor.checkpoint.snapshot import Fetched, ModelCard, RepoFile, Snapshot, Source
 from auditor.claims.verdict import PublishedCount
 from auditor.errors import Reason
 from auditor.findings import Finding, Severity
@@ -85,7 +85,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
     """The fields that Report and Unaudited share."""
 
-    _aside = ("tensors",)
+    _aside = ("tensors", "files", "card")
 
     requested: str  # as the user wrote it
     model: str | None = None  # the Hub id after renames, or the path
@@ -114,6 +114,8 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
     component: str | None = None  # folder of a component; None: the complete repository
     parts: tuple["Report | Unaudited", ...] = ()  # the models of the repository, by folder
     tensors: TensorTable | None = None  # None: tensors were not compared
+    files: tuple[RepoFile, ...] = ()  # all files of the repository, as listed, sorted by name
+    card: ModelCard | None = None  # None: not read
 
     @classmethod
     def begin(cls, snapshot: Snapshot, requested: str) -> "Outcome":
@@ -126,6 +128,8 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
             origin=snapshot.origin,
             companions=companion_names(snapshot),
             fetched=snapshot.fetched,
+            files=snapshot.files,
+            card=snapshot.card,
         )
 
     @property

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct, field
 
 from auditor.bounded.json_text import converted, usable_fields
 from auditor.checkpoint.selecting import name_fault
-from auditor.checkpoint.snapshot import PublishedText, RepoFile, Sha1, Sha256, Size
+from auditor.checkpoint.snapshot import ModelCard, PublishedText, RepoFile, Sha1, Sha256, Size
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 
@@ -23,6 +23,7 @@ class Listing(NamedTuple):
     files: tuple[RepoFile, ...]  # sorted by name
     published: tuple[PublishedText, ...] = ()  # sizes that the listing states, sorted by name
     base: str | None = None  # the base model in the model card
+    card: ModelCard | None = None
 
 
 class _File(Struct):
@@ -39,6 +40,15 @@ class _Digests(Struct):
 
 class _Card(Struct):
     base_model: str | Annotated[list[str], Meta(min_length=1, max_length=1)] | None = None
+
+
+_Names = str | Annotated[list[str], Meta(max_length=1000)]
+
+
+class _CardNames(Struct):
+    license: _Names = ""
+    datasets: _Names = ""
+    base_model: _Names = ""
 
 
 class _Answer(Struct):
@@ -71,7 +81,17 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
         tuple(files[name] for name in sorted(files)),
         tuple(sorted(_published(listed), key=lambda size: size.name)),
         base if base is not None and id_fault(base) is None else None,
+        _model_card(listed.card),
     )
+
+
+def _model_card(card: object) -> ModelCard:
+    names = usable_fields(card, _CardNames)
+    licenses, datasets, base_models = (
+        (value,) if isinstance(value, str) and value else tuple(value)
+        for value in (names.license, names.datasets, names.base_model)
+    )
+    return ModelCard(licenses=licenses, datasets=datasets, base_models=base_models)
 
 
 def _repo_file(file: _File) -> RepoFile:

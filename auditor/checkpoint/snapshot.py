@@ -145,6 +145,14 @@ class PublishedText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     text: str
 
 
+class ModelCard(Struct, frozen=True, kw_only=True):
+    """The values of a model card's front matter, as written; nothing that an audit examines."""
+
+    licenses: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    base_models: tuple[str, ...] = ()
+
+
 class BaseModel(Struct, frozen=True, kw_only=True):
     """The base model of an adapter: its config, or why the config is not available."""
 
@@ -189,7 +197,7 @@ class Component(Struct, frozen=True, kw_only=True):
 class Snapshot(Observation, frozen=True, kw_only=True):
     """The file list, texts and headers that an audit reads of a checkpoint at one commit."""
 
-    _aside = ("folder", "card_base")
+    _aside = ("folder", "card_base", "card")
 
     model: str  # the Hub id after renames, or the path as the user wrote it
     commit: str | None  # 40 hex digits; None for a folder
@@ -212,5 +220,6 @@ class Snapshot(Observation, frozen=True, kw_only=True):
     # The folder of the files on this machine, else None; snapshots are compared without it.
     folder: Path | None = None
     card_base: str | None = None  # the base model that the model card states
+    card: ModelCard | None = None  # None: not read; the Hub's listing contains it
     partial: bool = False  # a copy that may be incomplete (a folder, a cache), not the repository
     fetched: Fetched = field(default_factory=Fetched)

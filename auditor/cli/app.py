@@ -88,6 +88,16 @@ COMMANDS = {
     "comment": Command(
         "comment", "Audit a pull request of the Hub, and post the report there as a comment."
     ),
+    "attest": Command(
+        "attest",
+        "State the audit of MODEL: commit, digests, what was read and the result; sign it with "
+        "--key.",
+    ),
+    "verify": Command(
+        "verify",
+        "Check the signature of STATEMENT, the digests of the files, and that the audit is the "
+        "same.",
+    ),
     "sweep": Command(
         "sweep",
         "Audit many models of the Hub; fetch only those that changed.",

@@ -127,6 +127,7 @@ def _read_files(  # noqa: PLR0913 - likewise, and the early reads
         # The Hub's counts are of the default branch, whatever the requested revision.
         published=() if model.revision not in _DEFAULTS else listing.published,
         card_base=listing.base,
+        card=listing.card,
     )
     files = _HubFiles(session, listing, early, patient=patient)
     snapshot = assemble(snapshot, files, selection, scheduler, progress)

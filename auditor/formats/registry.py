@@ -59,6 +59,9 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             module="as_github",
             meaning="annotations of files in GitHub Actions; with -o a folder of all reports",
         ),
+        "cyclonedx": Format(
+            module="as_cyclonedx", endings=(".cdx",), meaning="a bill of materials, ML-BOM 1.6"
+        ),
         "csv": Format(module="as_csv", meaning="a folder of tables, whose modules.csv is printed"),
     }
 )

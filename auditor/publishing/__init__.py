@@ -1,4 +1,6 @@
-"""Send an audited folder to the Hub (`push`), and post a report in a review (`comment`).
+"""The publication of a model and of its audit: `push`, `comment`, and signed statements.
 
-huggingface_hub makes all requests that write; `hub_writing` turns its errors into one line.
+`push` sends an audited folder to the Hub, and `comment` posts a report in a review; huggingface_hub
+makes all requests that write, and `hub_writing` turns its errors into one line. `statement` states
+an audit, `signature` signs it and checks signatures, `verification` compares it with the model.
 """

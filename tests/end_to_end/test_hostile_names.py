@@ -38,6 +38,8 @@ FORMATS_OF = {
     "fix": ("terminal", "json"),
     "push": ONE_FORMAT,
     "comment": ONE_FORMAT,
+    "attest": ONE_FORMAT,
+    "verify": ONE_FORMAT,
     "sweep": ONE_FORMAT,
     "report": ONE_FORMAT,
     "accept": ONE_FORMAT,
@@ -73,7 +75,7 @@ def argument_lists(command, form, paths):
     """The arguments of each run of a command, over folders of hostile names and without any."""
     every = tuple(paths.values())
     some = [(paths[kind],) for kind in ("tensors", "config", "index", "type", "prefix")]
-    one_document = form in {"html", "svg", "sarif"}
+    one_document = form in {"cyclonedx", "html", "svg", "sarif"}
     return {
         "check": [*((one,) for one in every), (FOLDER_NAME,)]
         if one_document
@@ -89,6 +91,8 @@ def argument_lists(command, form, paths):
         "fix": some,
         "push": [*((one, "org/name") for (one,) in some), (FOLDER_NAME, FOLDER_NAME)],
         "comment": [("org/name",), (FOLDER_NAME,)],
+        "attest": some,
+        "verify": [(FOLDER_NAME, FOLDER_NAME), (paths["tensors"],)],
         "sweep": [(FOLDER_NAME,)],
         "report": [(FOLDER_NAME,)],
         "accept": [(FOLDER_NAME, FOLDER_NAME, *_SIGNED)],
@@ -126,7 +130,7 @@ def test_no_name_is_more_than_text_in_any_output(command, form, folders, env, tm
     runs = [((), one) for one in plain]
     runs += product(MORE_OPTIONS.get((command, form), ()), plain[:2])
     for more, arguments in runs:
-        output = ("-o", f"{FOLDER_NAME}.json") if command == "snapshot" else ()
+        output = ("-o", f"{FOLDER_NAME}.json") if command in {"snapshot", "attest"} else ()
         done = run(command, *given, *more, *output, "--", *arguments, env=env, cwd=tmp_path)
         assert_harmless_text(done.stderr)
         assert "crashed" not in done.stderr

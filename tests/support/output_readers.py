@@ -153,6 +153,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "terminal": assert_harmless_text,
     "json": read_json,
     "sarif": read_json,
+    "cyclonedx": read_json,
     "github": read_workflow_commands,
     "html": read_html,
     "svg": read_svg,

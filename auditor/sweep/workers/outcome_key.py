@@ -88,6 +88,7 @@ _READ: Mapping[type[Struct], Mapping[str, Callable[[Any], object]]] = {
         "commit": lambda snapshot: snapshot.commit is None,  # an outcome only copies the commit
         "fetched": _nothing,  # an outcome only copies the value
         "card_base": _nothing,  # only --base and --values read it
+        "card": _nothing,  # only bills of materials contain it
         "config": _config,
         "files": lambda snapshot: tuple(_files(snapshot)),
     },

@@ -1,0 +1,104 @@
+"""The `audit attest` command: a statement of an audit, for somebody who verifies it later."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from auditor.audit.expected import require_known_class
+from auditor.cli.console import (
+    UNAUDITED,
+    FailOn,
+    FileOption,
+    ModelArgument,
+    QuietOption,
+    SourceChoice,
+    SourceOption,
+    TargetOption,
+    TokenOption,
+    exit_code,
+    fail,
+    guarded,
+    put,
+    say,
+    talk,
+    write,
+)
+from auditor.errors import SourceError, UsageError
+from auditor.formats import verdict
+from auditor.messages import quoted
+from auditor.publishing.signature import UncheckedError, sign_with_identity, sign_with_key
+from auditor.publishing.statement import attest as attest_model
+from auditor.report import Unaudited
+
+
+def attest(  # noqa: PLR0913 - one parameter for each option
+    model: ModelArgument,
+    *,
+    output: FileOption = None,
+    target: TargetOption = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key",
+            metavar="FILE",
+            show_default=False,
+            help="Sign with this private key (PEM: ECDSA, Ed25519 or RSA); needs hf-audit\\[sign].",
+        ),
+    ] = None,
+    keyless: Annotated[
+        bool,
+        typer.Option(
+            "--keyless",
+            help="Sign with your identity by Sigstore, which logs it publicly; needs "
+            "hf-audit\\[sign].",
+        ),
+    ] = False,
+    source: SourceOption = SourceChoice.HUB,
+    token: TokenOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """State the audit of MODEL: commit, digests, what was read and the result; sign it with --key.
+
+    The statement follows in-toto (Statement v1). Local files are read completely for their sha256.
+    Exit codes are those of the audit, and a statement is written with each but 2: 0 reconciled, 1
+    findings, 3 not audited.
+    """
+    tell = talk(quiet=quiet)
+    with guarded():
+        if key is not None and keyless:
+            raise UsageError("--key and --keyless are both given, expected one at most")
+        if target is not None:
+            require_known_class(target)
+        try:
+            statement, outcome, _ = attest_model(
+                model,
+                target=target,
+                source=source.value,
+                token=token,
+                without=output,
+                say=tell,
+            )
+            if key is not None:
+                statement = sign_with_key(statement, key, _password)
+            elif keyless:
+                statement = sign_with_identity(statement)
+        except SourceError as error:
+            fail(UNAUDITED, f"{model}: {error.reason}: {error}")
+        except UncheckedError as error:
+            fail(UNAUDITED, f"{model}: {error}")
+        if output is None:
+            put(statement.decode())
+        else:
+            write(output, statement)
+            signed = "signed" if key or keyless else "not signed"
+            word, _ = verdict.word(outcome)
+            tell(f"wrote {quoted(str(output))}: {word}, {signed}")
+        if isinstance(outcome, Unaudited):
+            say(f"{model}: {outcome.reason}: {outcome.detail}")
+    raise typer.Exit(exit_code(outcome, FailOn.WARNING))
+
+
+def _password() -> str:
+    password: str = typer.prompt("Password of the key", hide_input=True, err=True)
+    return password

@@ -1,0 +1,200 @@
+"""The in-toto statement of an audit: the files with their digests, what was read, the result.
+
+The same files, options and version give the same bytes: a statement contains no time, no path of
+this machine and no measure of the network. `statement.schema.json` describes the predicate.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from auditor.audit.guard import outcome_of
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.selecting import with_companions
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source
+from auditor.downloader.fetching import fetch
+from auditor.downloader.local_file import file_sha256
+from auditor.downloader.parallel import awaited, do_nothing, threads
+from auditor.errors import Reason, SourceError
+from auditor.formats.as_json import as_object
+from auditor.formats.json_values import json_text
+from auditor.machine import cpu_count
+from auditor.report import Report, Unaudited
+from auditor.version import VERSION
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://hf-audit/audit/v1"
+
+# Keys of a report that a statement has. The other keys depend on the machine (paths, traffic), are
+# read from other places at each audit (published counts), or can be computed from these.
+_AUDIT = (
+    *("schema", "component", "verdict", "reason", "target", "model_type", "declared"),
+    *("expected", "observed", "residual", "findings", "unchecked", "companions"),
+)
+_CAUSE = ("cause", "severity", "level", "summary", "explains", "fields", "findings", "evidence")
+_LOCAL = {Source.FOLDER, Source.FILE, Source.CACHE}
+MAX_STATEMENT = 256 * 1024 * 1024  # bytes of a statement that is read
+_SMALL = 64 * 1024 * 1024  # bytes of all files, below which no other thread is used
+
+
+class Attested(NamedTuple):
+    """A statement, and the audit that it states."""
+
+    statement: bytes
+    outcome: Report | Unaudited
+    folder: Path | None  # the folder of the files, if they are on this machine
+
+
+def attest(  # noqa: PLR0913 - one keyword for each choice a caller has
+    model: str,
+    *,
+    target: str | None = None,
+    source: str = "hub",
+    token: str | None = None,
+    without: Path | None = None,
+    say: Callable[[str], None],
+) -> Attested:
+    """Audit a model and state the result; `without` is a file that is not part of the model.
+
+    Local files are read completely for their sha256; other digests are those of the listing. Raise
+    SourceError if the model cannot be read, or if no file has a sha256.
+    """
+    snapshot = fetch(model, source=source, token=token, say=say, choose=with_companions)
+    folder = snapshot.folder if snapshot.source in _LOCAL else None
+    files = tuple(
+        file
+        for file in snapshot.files
+        if folder is None or without is None or not _is_same(folder / file.name, without)
+    )
+    options = Options(requested=model, target=target)
+    outcome = outcome_of(
+        lambda: examine(snapshot, options),
+        lambda detail: Unaudited(requested=model, reason=Reason.CRASHED, detail=detail),
+    )
+    if folder is None:
+        digests = {file.name: file.sha256 for file in files if file.sha256}
+    else:
+        digests = _read_digests(folder, files, snapshot, say)
+    statement = _statement(snapshot, files, digests, outcome, target)
+    return Attested(canonical(statement), outcome, folder)
+
+
+def canonical(value: Mapping[str, Any]) -> bytes:
+    """Encode a JSON object in the only form in which a statement or a bundle is accepted."""
+    return f"{json_text(value, indent=1)}\n".encode()
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    return os.path.realpath(path) == os.path.realpath(other)
+
+
+def _read_digests(
+    folder: Path, files: Sequence[RepoFile], snapshot: Snapshot, say: Callable[[str], None]
+) -> dict[str, str]:
+    """Return the sha256 of each file, which is read; a file whose name is not UTF-8 has none.
+
+    Raise SourceError if a file cannot be read, or has changed since its header was read.
+    """
+    states = {head.name: head.state for part in _models(snapshot) for head in part.headers}
+    names = [file.name for file in files if os.path.lexists(folder / file.name)]
+    size = sum(file.size or 0 for file in files)
+    if size > _SMALL:
+        say(f"reading {size:,} bytes for the sha256 of {len(names):,} files")
+    with threads(0 if size <= _SMALL else cpu_count(), do_nothing) as scheduler:
+        reads = [
+            scheduler.submit(file_sha256, folder / name, expected=states.get(name))
+            for name in names
+        ]
+        return dict(zip(names, map(awaited, reads), strict=True))
+
+
+def _statement(
+    snapshot: Snapshot,
+    files: Sequence[RepoFile],
+    digests: Mapping[str, str],
+    outcome: Report | Unaudited,
+    target: str | None,
+) -> dict[str, Any]:
+    contents = dict(_contents(snapshot))
+    headers = {header.name for part in _models(snapshot) for header in part.headers}
+    headers |= {one.name for one in (*snapshot.torch_copies, *snapshot.pickles)}
+    entries = [_file(file, digests.get(file.name), contents, headers) for file in files]
+    subject = [
+        {"name": entry["name"], "digest": {"sha256": entry["sha256"]}}
+        for entry in entries
+        if entry["sha256"]
+    ]
+    if not subject:
+        raise SourceError(
+            Reason.BAD_RESPONSE, "no file has a known sha256, expected one at least to state"
+        )
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": subject,
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "auditor": {"name": "hf-audit", "version": VERSION},
+            "model": snapshot.model if snapshot.commit else None,
+            "commit": snapshot.commit,
+            "source": "local" if snapshot.source in _LOCAL else "listing",
+            "asClass": target,
+            "files": entries,
+            "audit": _audit(as_object(outcome)),
+        },
+    }
+
+
+def _models(snapshot: Snapshot) -> tuple[Any, ...]:
+    """Return the objects with fields `config`, `index` and `headers`: the root and components."""
+    return (snapshot, *snapshot.components)
+
+
+def _contents(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of each text that was read."""
+    texts = [snapshot.packing, snapshot.manifest]
+    texts += [
+        text for part in _models(snapshot) for text in (part.config, part.index, part.settings)
+    ]
+    yield from ((text.name, text.content) for text in texts if text)
+    for file in snapshot.companions or ():
+        if file.content is not None:
+            yield file.name, file.content
+
+
+def _file(
+    file: RepoFile, digest: str | None, contents: Mapping[str, bytes], headers: set[str]
+) -> dict[str, Any]:
+    """Return the entry of a file; `read` says which part of it the audit has read."""
+    read = "header" if file.name in headers else None
+    if (content := contents.get(file.name)) is not None:
+        read = "part"
+        if digest == sha256(content).hexdigest():
+            read = "complete"
+        elif digest is None and file.blob_id == _blob_id(content):
+            read, digest = "complete", sha256(content).hexdigest()
+    blob_id = None if digest else file.blob_id
+    return {
+        "name": file.name,
+        "size": file.size,
+        "sha256": digest,
+        "gitBlob": blob_id,
+        "read": read,
+    }
+
+
+def _blob_id(content: bytes) -> str:
+    from hashlib import sha1  # noqa: PLC0415 - git's own digest, only for files of the Hub
+
+    return sha1(b"blob %d\0%b" % (len(content), content), usedforsecurity=False).hexdigest()
+
+
+def _audit(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a JSON report that a statement has."""
+    return {
+        **{key: report[key] for key in _AUDIT},
+        "diagnosis": [{key: cause[key] for key in _CAUSE} for cause in report["diagnosis"]],
+        "parts": [_audit(part) for part in report["parts"]],
+    }

@@ -1,0 +1,320 @@
+"""`audit attest` and `audit verify`: no byte of a statement or of its files changes unseen."""
+
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import typer
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+from rewrite_documents import AUDIT, DOCS
+from support.builders import safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored_by
+from support.output_readers import assert_harmless_text
+from support.running import run
+
+from auditor.cli.app import function_of
+
+SCHEMA = json.loads((files("auditor.publishing") / "statement.schema.json").read_bytes())
+REPORT = json.loads((files("auditor.formats") / "report.schema.json").read_bytes())
+PLACES = 200  # bytes to change, each in a run of its own
+STATED = "statement.json"
+
+
+def model_files(*left_out, class_name="BertModel"):
+    """The files of a small model without the tensors of some names."""
+    tensors = {
+        one.name: ("F32", one.shape)
+        for one in stored_by(expect("BertModel"))
+        if one.name not in left_out
+    }
+    return {
+        "README.md": b"# A model\n",
+        "config.json": config_bytes(architectures=[class_name], dtype="float32"),
+        "model.safetensors": safetensors_bytes(tensors),
+    }
+
+
+def written(folder, contents):
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return written(tmp_path / "model", model_files())
+
+
+@pytest.fixture
+def keys(tmp_path):
+    """The files of a private key and of its public half, as `openssl` writes them."""
+    ec = pytest.importorskip(
+        "cryptography.hazmat.primitives.asymmetric.ec", reason="needs hf-audit[sign]"
+    )
+    return key_files(tmp_path, ec.generate_private_key(ec.SECP256R1()))
+
+
+def key_files(folder, private, password=None):
+    from cryptography.hazmat.primitives import serialization as pem  # noqa: PLC0415 - an extra
+
+    encryption = pem.BestAvailableEncryption(password) if password else pem.NoEncryption()
+    secret = private.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, encryption)
+    public = private.public_key().public_bytes(
+        pem.Encoding.PEM, pem.PublicFormat.SubjectPublicKeyInfo
+    )
+    (folder / "key.pem").write_bytes(secret)
+    (folder / "key.pub").write_bytes(public)
+    return folder / "key.pem", folder / "key.pub"
+
+
+def code_of(command, *arguments, **options):
+    """The exit code of a command that is run in this process."""
+    with pytest.raises(typer.Exit) as ended:
+        function_of(command)(*arguments, **{"quiet": True, **options})
+    return ended.value.exit_code
+
+
+# --- what a statement is ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("contents", "code"),
+    [
+        (model_files(), 0),
+        (model_files("pooler.dense.bias"), 1),
+        (model_files(class_name="UnheardOf"), 3),
+        ({**model_files(), "model.safetensors": b"no header"}, 1),
+    ],
+    ids=["clean", "a missing tensor", "an unknown class", "no header"],
+)
+def test_a_statement_follows_in_toto_and_its_schema_whatever_the_verdict(contents, code, tmp_path):
+    folder, output = written(tmp_path / "model", contents), tmp_path / STATED
+    assert code_of("attest", str(folder), output=output) == code
+    statement = json.loads(output.read_bytes())
+    report = Resource.from_contents(REPORT)
+    base = SCHEMA["$id"].rpartition("/")[0]
+    registry = Registry().with_resource(f"{base}/report.schema.json", report)
+    Draft202012Validator(SCHEMA, registry=registry).validate(statement)
+    in_toto = pytest.importorskip("in_toto_attestation.v1.statement")
+    json_format = pytest.importorskip("google.protobuf.json_format")
+    official = json_format.Parse(output.read_bytes(), in_toto.spb.Statement())
+    in_toto.Statement.copy_from_pb(official).validate()
+    pytest.importorskip("sigstore.dsse").Statement(output.read_bytes())
+    assert {one["name"] for one in statement["subject"]} == set(contents)
+    assert code_of("verify", output, str(folder)) == 0
+
+
+def test_two_folders_with_the_same_files_have_the_same_statement(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    for place in (folder, copy):
+        code_of("attest", str(place), output=tmp_path / place.name / STATED)
+    assert (folder / STATED).read_bytes() == (copy / STATED).read_bytes()
+    code_of("attest", str(copy), output=copy / STATED)  # the older statement is not a model's file
+    assert (folder / STATED).read_bytes() == (copy / STATED).read_bytes()
+
+
+# --- signatures ---------------------------------------------------------------------------------
+
+
+def test_model_signing_reads_the_bundle_and_accepts_its_signature(folder, keys, tmp_path):
+    signing = pytest.importorskip("model_signing._signing.sign_ec_key")
+    bundles = pytest.importorskip("model_signing._signing.sign_sigstore_pb")
+    secret, public = keys
+    plain, signed = tmp_path / "plain.json", tmp_path / STATED
+    code_of("attest", str(folder), output=plain)
+    code_of("attest", str(folder), output=signed, key=secret)
+    verifier = signing.Verifier(public)
+    found = verifier._verify_signed_content(bundles.Signature.read(signed))  # noqa: SLF001
+    assert found == ("application/vnd.in-toto+json", plain.read_bytes())
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "rsa"])
+def test_keys_of_other_kinds_sign_too_and_another_key_does_not_verify(kind, folder, keys, tmp_path):
+    _, other = keys
+    module = pytest.importorskip(f"cryptography.hazmat.primitives.asymmetric.{kind}")
+    private = (
+        module.generate_private_key(65537, 2048)
+        if kind == "rsa"
+        else module.Ed25519PrivateKey.generate()
+    )
+    (tmp_path / kind).mkdir()
+    secret, public = key_files(tmp_path / kind, private)
+    output = tmp_path / STATED
+    assert code_of("attest", str(folder), output=output, key=secret) == 0
+    assert code_of("verify", output, str(folder), key=public) == 0
+    assert code_of("verify", output, str(folder), key=other) == 1
+
+
+def test_a_signature_that_is_missing_or_unchecked_is_not_a_verified_one(folder, keys, tmp_path):
+    secret, public = keys
+    plain, signed = tmp_path / "plain.json", tmp_path / "signed.json"
+    code_of("attest", str(folder), output=plain)
+    code_of("attest", str(folder), output=signed, key=secret)
+    assert code_of("verify", plain, str(folder)) == 0
+    assert code_of("verify", plain, str(folder), key=public) == 1
+    assert code_of("verify", signed, str(folder)) == 3
+    assert code_of("verify", signed, str(folder), identity="a@example.org") == 1
+    assert code_of("verify", signed, str(folder), key=public) == 0
+    assert code_of("verify", signed, key=public) == 2  # a folder's statement names no model
+    assert code_of("verify", signed, str(folder), key=secret) == 2
+    assert "not signed" in run("verify", str(plain), str(folder)).stderr
+
+
+def test_an_encrypted_key_asks_for_its_password(folder, tmp_path):
+    ec = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ec")
+    private = ec.generate_private_key(ec.SECP256R1())
+    secret, public = key_files(tmp_path, private, b"a password")
+    output = tmp_path / STATED
+    arguments = ("attest", str(folder), "-o", str(output), "--key", str(secret))
+    assert run(*arguments, stdin="another\n").returncode == 2
+    assert run(*arguments, stdin="a password\n").returncode == 0
+    assert code_of("verify", output, str(folder), key=public) == 0
+
+
+def test_a_library_that_is_not_installed_is_named(folder, keys, monkeypatch, capsys):
+    secret, _ = keys
+    monkeypatch.setitem(sys.modules, "securesystemslib.dsse", None)
+    assert code_of("attest", str(folder), key=secret) == 2
+    assert "hf-audit[sign]" in capsys.readouterr().err
+
+
+# --- a changed byte -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_signed", [True, False], ids=["signed", "not signed"])
+def test_a_byte_that_is_changed_anywhere_is_found(is_signed, folder, keys, tmp_path):
+    secret, public = keys if is_signed else (None, None)
+    output = tmp_path / STATED
+    code_of("attest", str(folder), output=output, key=secret)
+    draw = random.Random(41)  # noqa: S311 - places to change
+    paths = [output, output, output, *sorted(folder.iterdir())]
+    passed = []
+    for _ in range(PLACES):
+        path = draw.choice(paths)
+        content = path.read_bytes()
+        at = draw.randrange(len(content))
+        other = (content[at] + draw.randrange(1, 256)) % 256
+        path.write_bytes(content[:at] + bytes([other]) + content[at + 1 :])
+        if code_of("verify", output, str(folder), key=public) != 1:
+            passed.append((path.name, at, other))
+        path.write_bytes(content)
+    assert passed == []
+    assert code_of("verify", output, str(folder), key=public) == 0
+
+
+def test_a_file_that_is_added_or_removed_is_found(folder, tmp_path):
+    output = tmp_path / STATED
+    code_of("attest", str(folder), output=output)
+    (folder / "training_args.bin").write_bytes(b"")
+    assert code_of("verify", output, str(folder)) == 1
+    (folder / "training_args.bin").unlink()
+    (folder / "README.md").unlink()
+    assert code_of("verify", output, str(folder)) == 1
+
+
+# --- of the Hub ---------------------------------------------------------------------------------
+
+
+def test_the_statement_of_a_commit_is_verified_on_the_hub_and_in_a_download(
+    at_hub, folder, keys, tmp_path
+):
+    secret, public = keys
+    at_hub.add("acme/model", model_files())
+    plain, signed = tmp_path / "plain.json", tmp_path / "signed.json"
+    assert code_of("attest", "acme/model", output=plain) == 0
+    assert code_of("attest", "acme/model", output=signed, key=secret) == 0
+    predicate = json.loads(plain.read_bytes())["predicate"]
+    read = {one["name"]: one["read"] for one in predicate["files"]}
+    assert read == {"README.md": None, "config.json": "complete", "model.safetensors": "header"}
+    assert (predicate["model"], predicate["source"]) == ("acme/model", "listing")
+    assert code_of("verify", plain) == 0
+    assert code_of("verify", signed, key=public) == 0
+    assert code_of("verify", signed, str(folder), key=public) == 0
+    assert code_of("verify", plain, str(folder)) == 3  # nothing proves which commit it is about
+    (folder / "README.md").write_bytes(b"# A modeL\n")
+    assert code_of("verify", signed, str(folder), key=public) == 1
+
+
+def test_a_commit_that_is_gone_is_not_checked(at_hub, tmp_path):
+    at_hub.add("acme/model", model_files())
+    output = tmp_path / STATED
+    code_of("attest", "acme/model", output=output)
+    changed = json.loads(output.read_bytes())
+    changed["predicate"]["commit"] = "f" * 40
+    output.write_text(json.dumps(changed, indent=1) + "\n")
+    assert code_of("verify", output) == 3
+
+
+# --- untrusted statements -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"files": []},
+        {
+            "files": [
+                {"name": "../\x1b[31m", "size": 1, "sha256": None, "gitBlob": None, "read": None}
+            ]
+        },
+        {"model": "../../etc", "commit": "f" * 40},
+        {"audit": {"parts": 3, "verdict": "\x1b[31m"}},
+        {"audit": []},
+        {"auditor": {"version": "\x1b[31m"}},
+    ],
+)
+def test_a_hostile_statement_is_no_more_than_wrong(change, folder, tmp_path):
+    output = tmp_path / STATED
+    code_of("attest", str(folder), output=output)
+    statement = json.loads(output.read_bytes())
+    statement["predicate"].update(change)
+    statement["subject"] = [
+        {"name": one["name"], "digest": {"sha256": one["sha256"]}}
+        for one in statement["predicate"]["files"]
+        if one["sha256"]
+    ]
+    output.write_text(json.dumps(statement, indent=1) + "\n")
+    done = run("verify", str(output), str(folder))
+    assert done.returncode == 1
+    assert_harmless_text(done.stderr)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[" * 100_000, b'{"dsseEnvelope": {}}\n', b"\xff"]
+)
+def test_another_file_is_not_a_statement(content, tmp_path):
+    (tmp_path / STATED).write_bytes(content)
+    assert code_of("verify", tmp_path / STATED, str(tmp_path)) == 1
+    assert code_of("verify", Path("absent.json"), str(tmp_path)) == 2
+
+
+# --- the document -------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the keys of the document")
+def test_the_commands_of_the_document_work_in_their_order(tmp_path, monkeypatch):
+    pytest.importorskip("cryptography", reason="needs hf-audit[sign]")
+    written(tmp_path / "my-model", model_files())
+    blocks = re.findall(r"```bash\n(.*?)```", (DOCS / "attesting.md").read_text(), re.DOTALL)
+    monkeypatch.setenv("PATH", f"{AUDIT.parent}:/usr/bin:/bin")
+    done = subprocess.run(  # noqa: S603 - the document's own
+        ["/bin/sh", "-ec", "".join(blocks)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("audit: verified: 3 files") == 2
+    assert {one.name for one in tmp_path.glob("*.json")} == {
+        "my-model.statement.json",
+        "my-model.signed.json",
+    }

@@ -1,0 +1,90 @@
+"""Bills of materials are valid CycloneDX, and contain nothing that was not read."""
+
+import json
+
+import pytest
+from support.builders import safetensors_bytes
+from support.checkpoints import config_bytes, expect, stored_by
+from support.outcomes.every_kind import every_kind
+from support.outcomes.examples import EXAMPLES
+
+from auditor import audit
+from auditor.formats import View
+from auditor.formats.as_cyclonedx import files
+
+OUTCOMES = {**EXAMPLES, "every kind": every_kind}
+CARD = {"license": "mit", "datasets": ["acme/a", "acme/b"], "base_model": "acme/base"}
+
+
+def document(*outcomes):
+    """The document as it is read, which the official schema accepts."""
+    [text] = files(outcomes, View()).values()
+    validation = pytest.importorskip("cyclonedx.validation.json", reason="has the official schema")
+    schema = pytest.importorskip("cyclonedx.schema")
+    fault = validation.JsonStrictValidator(schema.SchemaVersion.V1_6).validate_str(text)
+    assert fault is None, fault
+    return json.loads(text)
+
+
+def properties(component):
+    return {one["name"]: one["value"] for one in component["modelCard"]["properties"]}
+
+
+@pytest.mark.parametrize("make", OUTCOMES.values(), ids=OUTCOMES)
+def test_the_official_schema_accepts_it_and_counts_are_the_reports(make):
+    outcome = make()
+    [component] = document(outcome)["components"]
+    counted = properties(component).get("hf-audit:parameters")
+    assert counted is None or int(counted) == outcome.observed.parameters
+
+
+def test_several_models_are_one_document():
+    names = [one["name"] for one in document(*(make() for make in EXAMPLES.values()))["components"]]
+    assert len(names) == len(EXAMPLES)
+
+
+def small_model():
+    tensors = {one.name: ("BF16", one.shape) for one in stored_by(expect("BertModel"))}
+    config = config_bytes(architectures=["BertModel"], dtype="bfloat16")
+    return {"config.json": config, "model.safetensors": safetensors_bytes(tensors)}
+
+
+def test_a_model_of_the_hub_has_hashes_licence_datasets_and_base(at_hub):
+    at_hub.add("acme/model", small_model(), card=CARD)
+    outcome = audit("acme/model")
+    [component] = document(outcome)["components"]
+    listed = {file.name: file.sha256 for file in outcome.files if file.sha256}
+    assert listed
+    assert listed == {
+        one["name"]: one["hashes"][0]["content"]
+        for one in component["components"]
+        if "hashes" in one
+    }
+    assert component["version"] == outcome.commit
+    assert [one["license"]["name"] for one in component["licenses"]] == ["mit"]
+    assert [one["name"] for one in component["pedigree"]["ancestors"]] == ["acme/base"]
+    parameters = component["modelCard"]["modelParameters"]
+    assert [one["name"] for one in parameters["datasets"]] == CARD["datasets"]
+    assert (parameters["architectureFamily"], parameters["modelArchitecture"]) == (
+        "bert",
+        "BertModel",
+    )
+    total = str(expect("BertModel").parameters)
+    assert properties(component)["hf-audit:parameters"] == total
+    assert properties(component)["hf-audit:parameters:BF16"] == total
+
+
+@pytest.mark.parametrize("card", [{"license": 3, "datasets": {}, "base_model": [[]]}, {}])
+def test_a_card_of_other_types_is_left_out(card, at_hub):
+    at_hub.add("acme/model", small_model(), card=card)
+    [component] = document(audit("acme/model"))["components"]
+    assert {"licenses", "pedigree"}.isdisjoint(component)
+    assert "datasets" not in component["modelCard"]["modelParameters"]
+
+
+def test_a_folder_has_no_hashes_because_its_files_were_not_read(tmp_path):
+    for name, content in small_model().items():
+        (tmp_path / name).write_bytes(content)
+    [component] = document(audit(str(tmp_path)))["components"]
+    assert all("hashes" not in one for one in component["components"])
+    assert {one["name"] for one in component["components"]} == set(small_model())
