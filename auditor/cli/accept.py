@@ -46,8 +46,9 @@ def accept(  # noqa: PLR0913 - one parameter for each option
         ),
     ] = None,
 ) -> None:
-    """Accept findings of the latest night until a date: `audit report --baseline` applies it.
+    """Accept findings of the latest night until a date.
 
+    `audit report --baseline` applies the decision.
     Exit codes: 0 written, 2 usage, or no such finding; 3 the file cannot be written.
     """
     from auditor.sweep.reporting.accepting import accept as append  # noqa: PLC0415 - as above

@@ -41,7 +41,7 @@ COMMANDS = {
     ),
     "doctor": Command(
         "doctor",
-        "Examine why MODEL writes gibberish, never stops or is silent.",
+        "Examine why MODEL writes gibberish, or never stops.",
         "audit doctor ./my-model",
     ),
     "explain": Command(
@@ -56,7 +56,7 @@ COMMANDS = {
     ),
     "fix": Command(
         "fix",
-        "Repair names, config and index of a checkpoint, not its weights.",
+        "Repair names, config and index; no weight is changed.",
         "audit fix ./my-model --apply",
     ),
     "memory": Command(
@@ -71,7 +71,7 @@ COMMANDS = {
     ),
     "diff": Command(
         "questions",
-        "Compare two checkpoints: modules, tensors and config keys.",
+        "Say what checkpoint B is of A, and list what differs.",
         "audit diff org/model org/model-awq",
     ),
     "snapshot": Command(
@@ -83,20 +83,24 @@ COMMANDS = {
         "questions", "List the model types with a closed form.", "audit architectures"
     ),
     "push": Command(
-        "push", "Audit a folder and, without errors, send it to the Hub as one commit."
+        "push",
+        "Audit a folder, and send it to the Hub if it has no errors.",
+        "audit push ./my-model org/model",
     ),
     "comment": Command(
-        "comment", "Audit a pull request of the Hub, and post the report there as a comment."
+        "comment",
+        "Audit a pull request of the Hub, and post the report there.",
+        "audit comment org/model --pr 3",
     ),
     "attest": Command(
         "attest",
-        "State the audit of MODEL: commit, digests, what was read and the result; sign it with "
-        "--key.",
+        "State an audit with the digests of all files, and sign it.",
+        "audit attest org/model -o statement.json --key key.pem",
     ),
     "verify": Command(
         "verify",
-        "Check the signature of STATEMENT, the digests of the files, and that the audit is the "
-        "same.",
+        "Check a statement: signature, digests and the audit itself.",
+        "audit verify statement.json ./my-model",
     ),
     "sweep": Command(
         "sweep",
@@ -110,7 +114,8 @@ COMMANDS = {
     ),
     "accept": Command(
         "accept",
-        "Accept findings of the latest night until a date: `audit report --baseline` applies it.",
+        "Accept findings of the latest night until a date.",
+        "audit accept . a/b --kind gated --by Al --reason ok --until 2027-03-31",
     ),
 }
 _OF_ALL = {"-h", "--help", "--version"}
@@ -204,7 +209,7 @@ def _audit(
 ) -> None:
     """Account for every tensor of a checkpoint: what is stored against what the config implies.
 
-    `audit MODEL...` is short for `audit check MODEL...`, whose --help lists the options.
+    `audit MODEL...` is short for `audit check MODEL...`.
 
     Exit codes: 0 reconciled, 1 findings, 2 usage, 3 could not audit and found nothing wrong.
     """

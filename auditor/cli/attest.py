@@ -43,7 +43,7 @@ def attest(  # noqa: PLR0913 - one parameter for each option
             "--key",
             metavar="FILE",
             show_default=False,
-            help="Sign with this private key (PEM: ECDSA, Ed25519 or RSA); needs hf-audit\\[sign].",
+            help="Sign with this private key (PEM: ECDSA, Ed25519 or RSA); needs hf-audit[sign].",
         ),
     ] = None,
     keyless: Annotated[
@@ -51,16 +51,17 @@ def attest(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             "--keyless",
             help="Sign with your identity by Sigstore, which logs it publicly; needs "
-            "hf-audit\\[sign].",
+            "hf-audit[sign].",
         ),
     ] = False,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """State the audit of MODEL: commit, digests, what was read and the result; sign it with --key.
+    """State an audit with the digests of all files, and sign it.
 
-    The statement follows in-toto (Statement v1). Local files are read completely for their sha256.
+    The statement follows in-toto (Statement v1), and lists what was read and the result.
+    Local files are read completely for their sha256.
     Exit codes are those of the audit, and a statement is written with each but 2: 0 reconciled, 1
     findings, 3 not audited.
     """

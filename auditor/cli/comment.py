@@ -56,7 +56,7 @@ def comment(  # noqa: PLR0913 - one parameter for each option
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Audit a pull request of the Hub, and post the report there as a comment.
+    """Audit a pull request of the Hub, and post the report there.
 
     Replaces the comment that an earlier run posted. In a discussion without files, audits the main
     branch. Exit codes: those of audit; 3 also if the Hub refused.

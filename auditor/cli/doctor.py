@@ -35,7 +35,7 @@ def doctor(  # noqa: PLR0913 - one parameter for each option
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Examine why MODEL writes gibberish, never stops or is silent.
+    """Examine why MODEL writes gibberish, or never stops.
 
     Each line is ok, wrong with what to do, or not checked. Numbers of local files are read too, if
     numpy is installed. Exit codes: those of `audit check`.

@@ -76,7 +76,7 @@ def fix(  # noqa: PLR0913 - one parameter for each option
     ] = TextFormat.TERMINAL,
     quiet: QuietOption = False,
 ) -> None:
-    """Repair names, config and index of a checkpoint, not its weights.
+    """Repair names, config and index; no weight is changed.
 
     Prints a plan; --apply carries it out, or changes nothing. Writes only what the files determine,
     and never to links or to the Hugging Face cache. Exit codes: 0 clean, before or after the fix, 1

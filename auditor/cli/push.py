@@ -94,10 +94,10 @@ def push(  # noqa: PLR0913 - one parameter for each option
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """Audit a folder and, without errors, send it to the Hub as one commit.
+    """Audit a folder, and send it to the Hub if it has no errors.
 
-    Then compares the sizes and hashes that the Hub lists with the folder, and audits the commit.
-    Nothing is deleted there. Exit codes: 0 pushed; 1 findings, or a file was lost on the way; 2
+    Makes one commit, compares the sizes and hashes that the Hub lists with the folder, and audits
+    the commit. Deletes nothing. Exit codes: 0 pushed; 1 findings, or a file was lost on the way; 2
     usage; 3 could not audit, or the Hub refused.
     """
     with guarded():

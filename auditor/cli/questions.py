@@ -176,7 +176,7 @@ def diff(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             "--values",
             help="Sample the numbers of both, unpacked, and say how far they are apart; needs "
-            "hf-audit\\[values].",
+            "hf-audit[values].",
         ),
     ] = False,
     form: Annotated[
@@ -187,7 +187,9 @@ def diff(  # noqa: PLR0913 - one parameter for each option
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what checkpoint B is of A, then list what differs: modules, tensors, config keys.
+    """Say what checkpoint B is of A, and list what differs.
+
+    Modules, tensors and config keys are compared.
 
     A and B may be models, revisions, folders, snapshots; of any format, quantized or not.
     Tensors that both store alike are compared byte by byte if both are on this machine, by the

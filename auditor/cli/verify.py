@@ -51,7 +51,7 @@ def verify(  # noqa: PLR0913 - one parameter for each option
             "--key",
             metavar="FILE",
             show_default=False,
-            help="The reviewer's public key (PEM); needs hf-audit\\[sign].",
+            help="The reviewer's public key (PEM); needs hf-audit[sign].",
         ),
     ] = None,
     identity: Annotated[
@@ -76,7 +76,7 @@ def verify(  # noqa: PLR0913 - one parameter for each option
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Check the signature of STATEMENT, the digests of the files, and that the audit is the same.
+    """Check a statement: signature, digests and the audit itself.
 
     The model is audited again. Exit codes: 0 verified; 1 something differs; 2 usage; 3 something
     could not be checked.
