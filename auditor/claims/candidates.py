@@ -136,11 +136,8 @@ class _Scopes:
         return tuple(number for number in numbers if number in self._learned)
 
     @cached_property
-    def groups(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        return tuple(self._groups())
-
-    def _groups(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield groups of cells that people count together although they are not one module."""
+    def groups(self) -> Mapping[str, tuple[int, ...]]:
+        """Groups of cells that people count together although they are not one module."""
         tests: Mapping[str, Callable[[FoldedTensor], bool]] = {
             "embeddings": is_embedding,
             "attention": is_attention,
@@ -148,11 +145,39 @@ class _Scopes:
             "head": lambda cell: is_head(cell, self.prefix),
             "layers": lambda cell: bool(cell.axes),
         }
-        for name, test in tests.items():
-            numbers = self.learned(self.inside)
-            chosen = tuple(number for number in numbers if test(self.cells[number]))
-            if chosen and len(chosen) < len(numbers):
-                yield name, chosen
+        numbers = self.learned(self.inside)
+        groups = {
+            name: tuple(number for number in numbers if test(self.cells[number]))
+            for name, test in tests.items()
+        }
+        return {name: each for name, each in groups.items() if 0 < len(each) < len(numbers)}
+
+    def slip(
+        self,
+        slip: str,
+        masks: Mapping[int, int] | Iterable[int],
+        cost: int,
+        mask: int = LEFT_OUT,
+        **fields: object,
+    ) -> PossibleSlip:
+        """Return a slip by the masks of cells, or by cells that all have the same mask.
+
+        Without `module`, it is the narrowest one that contains the cells.
+        """
+        if "module" not in fields:
+            fields["module"] = self.named(masks) or _ALL
+        mask_by_number = dict(masks) if isinstance(masks, Mapping) else dict.fromkeys(masks, mask)
+        changes = {
+            number: self.cells[number].count(bits) - self.cells[number].count()
+            for number, bits in sorted(mask_by_number.items())
+        }
+        return PossibleSlip(
+            slip=slip,
+            fields=tuple(fields.items()),
+            masks=tuple((number, mask_by_number[number]) for number in changes if changes[number]),
+            cost=cost,
+            difference=sum(changes.values()),
+        )
 
 
 def _scopes_of(cell: FoldedTensor) -> Iterator[str]:
@@ -164,57 +189,24 @@ def _scopes_of(cell: FoldedTensor) -> Iterator[str]:
 
 def _all(counted: CountedCells) -> Iterator[PossibleSlip]:
     scopes = _Scopes(counted)
-    make = _Maker(counted)
-    yield from _experts(scopes, make)
-    yield from _trained_only(scopes, make)
-    yield from _in_another(counted, make)
-    yield from _ties(scopes, make)
-    yield from _unused_parts(scopes, make)
-    yield from _one_of_n(scopes, make)
-    yield from _left_out(scopes, make)
-    yield from _left_out_of_kind(scopes, make)
-    yield from _buffers(scopes, make)
-
-
-class _Maker:
-    def __init__(self, counted: CountedCells) -> None:
-        self._counted = counted
-
-    def __call__(
-        self,
-        slip: str,
-        masks: Mapping[int, int] | Iterable[int],
-        cost: int,
-        mask: int = LEFT_OUT,
-        **fields: object,
-    ) -> PossibleSlip:
-        cells = self._counted.cells
-        mask_by_number = dict(masks) if isinstance(masks, Mapping) else dict.fromkeys(masks, mask)
-        reduced = tuple(
-            (number, bits)
-            for number, bits in sorted(mask_by_number.items())
-            if cells[number].count(bits) != cells[number].count()
-        )
-        difference = sum(
-            cells[number].count(bits) - cells[number].count() for number, bits in reduced
-        )
-        return PossibleSlip(
-            slip=slip,
-            fields=tuple(fields.items()),
-            masks=reduced,
-            cost=cost,
-            difference=difference,
-        )
+    yield from _experts(scopes)
+    yield from _trained_only(scopes)
+    yield from _in_another(counted, scopes)
+    yield from _ties(scopes)
+    yield from _unused_parts(scopes)
+    yield from _one_of_n(scopes)
+    yield from _left_out(scopes)
+    yield from _left_out_of_kind(scopes)
+    yield from _buffers(scopes)
 
 
 # --- omissions ----------------------------------------------------------------------------------
 
 
-def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+def _left_out(scopes: _Scopes) -> Iterator[PossibleSlip]:
     """Yield slips that leave out a module; usual are poolers, heads, embeddings and towers."""
     cells = scopes.cells
-    groups = dict(scopes.groups)
-    embeddings, heads = groups.get("embeddings", ()), groups.get("head", ())
+    embeddings, heads = (scopes.groups.get(name, ()) for name in ("embeddings", "head"))
     published = {
         tuple(n for n in embeddings if cells[n].kind is not CellKind.NORM),
         *(group for group in (embeddings, heads) if group),
@@ -229,15 +221,15 @@ def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
                 or all(cells[n].embedding for n in learned)
             )
             cost = PUBLISHED if is_published else RARE
-            yield make("part-left-out", learned, cost, module=scopes.module(module, learned))
-    for name, chosen in scopes.groups:
+            yield scopes.slip("part-left-out", learned, cost, module=scopes.module(module, learned))
+    for name, chosen in scopes.groups.items():
         cost = PUBLISHED if name in {"embeddings", "head"} else COMMON
-        yield make("part-left-out", chosen, cost, module=name)
+        yield scopes.slip("part-left-out", chosen, cost, module=name)
     shapes = {cells[n].shape for n in embeddings if cells[n].embedding}
     matrices = [n for n in heads if cells[n].shape in shapes]
     if matrices:
         module = "embeddings and the head's matrix"
-        yield make("part-left-out", (*embeddings, *matrices), PUBLISHED, module=module)
+        yield scopes.slip("part-left-out", (*embeddings, *matrices), PUBLISHED, module=module)
 
 
 def _towers(scopes: _Scopes) -> tuple[tuple[int, ...], ...]:
@@ -251,7 +243,7 @@ def _towers(scopes: _Scopes) -> tuple[tuple[int, ...], ...]:
     return tuple(several) if len(several) > 1 else ()
 
 
-def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+def _left_out_of_kind(scopes: _Scopes) -> Iterator[PossibleSlip]:
     """Yield slips that leave out the biases or the norms of all modules or of one module."""
     cells = scopes.cells
     tests: tuple[tuple[str, Callable[[FoldedTensor], bool]], ...] = (
@@ -260,8 +252,8 @@ def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
         ("no-norm", lambda cell: cell.kind is CellKind.NORM),
         ("no-norm", lambda cell: cell.kind is CellKind.NORM and not has_bias_name(cell)),
     )
-    groups = [numbers for _, numbers in scopes.groups]
-    places = (*scopes.groups, *scopes.modules.items())
+    groups = tuple(scopes.groups.values())
+    places = (*scopes.groups.items(), *scopes.modules.items())
     for slip, test in tests:
         everywhere = [n for n in scopes.learned(scopes.inside) if test(cells[n])]
         fitting, seen = set(everywhere), set()
@@ -275,38 +267,37 @@ def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
             around = [n for n in everywhere if f"{cells[n].module}.".startswith(f"{narrow}.")]
             exactly = not narrow or len(around) == len(chosen)
             named = (narrow or _ALL) if exactly else module
-            yield make(slip, chosen, COMMON if is_common else RARE, module=named)
+            yield scopes.slip(slip, chosen, COMMON if is_common else RARE, module=named)
 
 
 # --- one of several -----------------------------------------------------------------------------
 
 
-def _one_of_n(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+def _one_of_n(scopes: _Scopes) -> Iterator[PossibleSlip]:
     lists = {axis.module for cell in scopes.cells for axis in cell.axes}
     for module in sorted(lists):
         below = f"{module}."
-        for group, chosen in scopes.groups:
+        for group, chosen in scopes.groups.items():
             within = [n for n in chosen if _position(scopes.cells[n], module) is not None]
             if within and group in {"attention", "ffn"}:
                 named = scopes.named(within)
                 named = f"{module} {group}" if module.startswith(named) else named
-                yield from _one_of_list(scopes, make, module, within, named, COMMON)
+                yield from _one_of_list(scopes, module, within, named, COMMON)
         for scope, numbers in scopes.modules.items():
             if scope == module or scope.startswith(below):
                 learned = scopes.learned(numbers)
                 cost = COMMON if scope == module else RARE
                 named = scopes.module(scope, learned)
-                yield from _one_of_list(scopes, make, module, learned, named, cost)
-    yield from _one_head(scopes, make)
+                yield from _one_of_list(scopes, module, learned, named, cost)
+    yield from _one_head(scopes)
 
 
 def _position(cell: FoldedTensor, module: str) -> int | None:
     return next((at for at, axis in enumerate(cell.axes) if axis.module == module), None)
 
 
-def _one_of_list(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to say of them
+def _one_of_list(
     scopes: _Scopes,
-    make: _Maker,
     module: str,
     numbers: Sequence[int],
     scope: str,
@@ -330,10 +321,10 @@ def _one_of_list(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to s
             number: 1 << at if axis.kind == kind else LEFT_OUT
             for number, (at, axis) in axes.items()
         }
-        yield make("one-of-n", masks, cost, module=scope, n=n)
+        yield scopes.slip("one-of-n", masks, cost, module=scope, n=n)
 
 
-def _one_head(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+def _one_head(scopes: _Scopes) -> Iterator[PossibleSlip]:
     """Yield slips that count the projections of one attention head instead of all heads."""
     within: dict[str, list[int]] = defaultdict(list)
     for number in scopes.learned(scopes.inside):
@@ -343,25 +334,25 @@ def _one_head(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
             within[cell.module.rpartition(".")[0]].append(number)
     for module, numbers in within.items():
         n = max(scopes.cells[number].heads or 0 for number in numbers)
-        yield make("one-of-n", numbers, RARE, ONE_HEAD, module=module, n=n)
+        yield scopes.slip("one-of-n", numbers, RARE, ONE_HEAD, module=module, n=n)
 
 
 # --- ties, buffers, experts ---------------------------------------------------------------------
 
 
-def _ties(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+def _ties(scopes: _Scopes) -> Iterator[PossibleSlip]:
     cells = scopes.cells
     tied = [n for n in scopes.inside if cells[n].role is Role.TIED]
     matrices = [n for n in tied if cells[n].kind is not CellKind.BIAS]
     if matrices:
-        yield make(
-            "tied-twice", matrices, PUBLISHED, COUNTED, module=scopes.named(matrices) or _ALL
-        )
+        yield scopes.slip("tied-twice", matrices, PUBLISHED, COUNTED)
     if tied and len(tied) > len(matrices):
-        yield make("tied-twice", tied, COMMON, COUNTED, module=scopes.named(tied) or _ALL)
+        yield scopes.slip("tied-twice", tied, COMMON, COUNTED)
     if len(matrices) > 1:
         for number in matrices:
-            yield make("tied-twice", (number,), PUBLISHED, COUNTED, module=cells[number].module)
+            yield scopes.slip(
+                "tied-twice", (number,), PUBLISHED, COUNTED, module=cells[number].module
+            )
     tables = {
         cells[n].shape: cells[n].module
         for n in scopes.learned(scopes.inside)
@@ -372,53 +363,53 @@ def _ties(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
         twin_module = tables.get(cell.shape)
         if twin_module and not cell.axes and cell.module != twin_module:
             cost = PUBLISHED if is_head(cell, scopes.prefix) else RARE
-            yield make("untied-once", (number,), cost, module=cell.module)
+            yield scopes.slip("untied-once", (number,), cost, module=cell.module)
 
 
-def _buffers(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+def _buffers(scopes: _Scopes) -> Iterator[PossibleSlip]:
     cells = scopes.cells
     buffer_roles = {Role.BUFFER, Role.LEGACY}
     buffers = [n for n in scopes.inside if cells[n].role in buffer_roles]
     if not buffers:
         return
-    yield make("buffers-counted", buffers, COMMON, COUNTED, module=scopes.named(buffers) or _ALL)
+    yield scopes.slip("buffers-counted", buffers, COMMON, COUNTED)
     by_leaf: dict[str, list[int]] = defaultdict(list)
     for number in buffers:
         by_leaf[cells[number].name.rpartition(".")[2]].append(number)
     for leaf, numbers in by_leaf.items():  # the Hub counts the causal masks of GPT-2
         place = scopes.named(numbers)
-        yield make("buffers-counted", numbers, RARE, COUNTED, module=f"{place}.{leaf}".strip("."))
+        yield scopes.slip(
+            "buffers-counted", numbers, RARE, COUNTED, module=f"{place}.{leaf}".strip(".")
+        )
     stored = [n for n in buffers if cells[n].role is Role.BUFFER]
     if stored and len(stored) < len(buffers):
-        yield make("buffers-counted", stored, COMMON, COUNTED, module=scopes.named(stored) or _ALL)
+        yield scopes.slip("buffers-counted", stored, COMMON, COUNTED)
 
 
-def _unused_parts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+def _unused_parts(scopes: _Scopes) -> Iterator[PossibleSlip]:
     """Yield slips that count stored modules which the class does not use, such as MTP layers."""
     unused = [n for n in scopes.inside if scopes.cells[n].role is Role.EXTRA]
     if unused:
-        yield make("part-counted", unused, PUBLISHED, COUNTED, module=scopes.named(unused) or _ALL)
+        yield scopes.slip("part-counted", unused, PUBLISHED, COUNTED)
 
 
-def _experts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+def _experts(scopes: _Scopes) -> Iterator[PossibleSlip]:
     numbers = [
         n
         for n in scopes.learned(scopes.inside)
         if any(axis.active is not None for axis in scopes.cells[n].axes)
     ]
     if numbers:
-        yield make(
-            "active-only", numbers, FOR_ANY_FIGURE, ACTIVE, module=scopes.named(numbers) or _ALL
-        )
+        yield scopes.slip("active-only", numbers, FOR_ANY_FIGURE, ACTIVE)
 
 
-def _trained_only(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+def _trained_only(scopes: _Scopes) -> Iterator[PossibleSlip]:
     numbers = [n for n in scopes.learned(scopes.inside) if scopes.cells[n].is_frozen]
     if numbers:
-        yield make("trained-only", numbers, PUBLISHED, module=scopes.named(numbers) or _ALL)
+        yield scopes.slip("trained-only", numbers, PUBLISHED)
 
 
-def _in_another(counted: CountedCells, make: _Maker) -> Iterator[PossibleSlip]:
+def _in_another(counted: CountedCells, scopes: _Scopes) -> Iterator[PossibleSlip]:
     """Yield slips that count a module outside the claimed part as if it were inside."""
     if not counted.part:
         return
@@ -430,7 +421,7 @@ def _in_another(counted: CountedCells, make: _Maker) -> Iterator[PossibleSlip]:
         if not module or module == counted.prefix:
             continue
         is_common = all(is_pooler(counted.cells[number]) for number in numbers)
-        yield make(
+        yield scopes.slip(
             "part-in-another",
             numbers,
             COMMON if is_common else RARE,
