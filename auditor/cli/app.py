@@ -211,7 +211,7 @@ def _audit(
 
     `audit MODEL...` is short for `audit check MODEL...`.
 
-    Exit codes: 0 reconciled, 1 findings, 2 usage, 3 could not audit and found nothing wrong.
+    Exit codes: 0 reconciled, 1 findings, 2 usage, 3 could not audit.
     """
 
 

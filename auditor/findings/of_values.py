@@ -53,13 +53,14 @@ class NotFinite(OfValues, frozen=True, kw_only=True):
 
 
 class AllZero(OfValues, frozen=True):
-    """A whole matrix is zero where no initializer leaves zeros, or all scales of a packed one are.
+    """A matrix or norm is zero where no initializer leaves zeros, or all scales of a packed one are.
 
     Every number was read, or a sample, which the reason then states: at least 1,024 numbers, and in
     a vocabulary not only its last rows. The finding is wrong if the class initializes such a matrix
     to zero and it was never trained. Gates and box heads that transformers initializes to zero are
-    ignored, unless the same matrix of another layer is not zero. The finding of a sample is also
-    wrong if the matrix is padded with complete rows of zeros at its end.
+    ignored, unless the same matrix of another layer is not zero; norms of classes that add 1 to
+    them, unless a norm near them was trained. The finding of a sample is also wrong if the matrix is
+    padded with complete rows of zeros at its end.
 
     To do: Save the model again from where it was trained: a shard that was gathered too early, or a
     file that was written in part, leaves such zeros.
@@ -185,8 +186,8 @@ class UntrainedRows(OfValues, frozen=True, kw_only=True):
 class PaddedDtype(OfValues, frozen=True):
     """Numbers are stored in float32 whose lower 16 bits are all zero: bfloat16 in twice the space.
 
-    The finding needs at least 1,024 numbers of many different values; by chance it would happen
-    once in 2**16384 cases.
+    A tensor counts if all of its numbers are so, or a quarter of them. The finding needs at least
+    1,024 such numbers of many different values, and a tenth of all bytes.
 
     To do: Save the model in bfloat16: nothing is lost, and the files are half as large.
     """
@@ -233,3 +234,140 @@ class AddedBiasNotZero(OfStored, frozen=True):
 
     kind: ClassVar = "added-bias-zero"
     severity: ClassVar = Severity.ERROR
+
+
+class PartZero(OfValues, frozen=True):
+    """Blocks of zero rows or columns fill a quarter of a matrix, or a quarter of scales is zero.
+
+    Each number of the matrix was read, or a sample of the scales. Rows and columns that weight decay
+    drove to zero are scattered; here they are neighbours. Rows at the end of an embedding or a head
+    do not count, because they may be padding.
+
+    To do: Save the model again from where it was trained: a part that was not gathered, or a file
+    that was written in part, leaves such zeros.
+    """
+
+    kind: ClassVar = "part-zero"
+    severity: ClassVar = Severity.WARNING
+
+
+class ConstantMatrix(OfValues, frozen=True):
+    """A matrix consists of one number, or of one row, where training leaves numbers that differ.
+
+    Each number was compared, or a sample of at least 256. Tensors that the class may initialize
+    so (biases, positions, norms, gates) are ignored.
+
+    To do: Save the model again from where it was trained; a matrix that was filled in for a missing
+    one looks like this.
+    """
+
+    kind: ClassVar = "constant-matrix"
+    severity: ClassVar = Severity.WARNING
+
+
+class Outlier(OfValues, frozen=True):
+    """A number is 32,768 times larger than nine tenths of its tensor, and above 10,000.
+
+    Trained matrices stay below a factor of 560. Buffers, masks and scales are ignored.
+
+    To do: Compare the file with its digest (`--verify`) and save it again: a flipped bit of an
+    exponent looks like this.
+    """
+
+    kind: ClassVar = "outlier"
+    severity: ClassVar = Severity.ERROR
+
+
+class Subnormal(OfValues, frozen=True):
+    """A tenth of a matrix or more is subnormal (below 1e-38), beside numbers of ordinary magnitude.
+
+    Networks with dead channels have many subnormal numbers, too, and then numbers of all magnitudes
+    between. F16 is not judged: small trained numbers are subnormal there.
+
+    To do: Save the model again from where it was trained: bytes of another dtype, or weights that
+    decay drove to zero, look like this.
+    """
+
+    kind: ClassVar = "subnormal"
+    severity: ClassVar = Severity.WARNING
+
+
+class MislabeledDtype(OfValues, frozen=True):
+    """The header says F16 and the bytes are BF16, or the reverse: every number is wrong.
+
+    The magnitudes of a trained matrix spread over 1 to 4 binades (the standard deviation of
+    log2 |x|). Bytes of the wrong 16-bit dtype spread over less than 0.5 or more than 7, and over 1
+    to 4 if they are read as the other dtype. Vectors are not judged.
+
+    To do: Write the other dtype into the header, or save the model again.
+    """
+
+    kind: ClassVar = "mislabeled-dtype"
+    severity: ClassVar = Severity.ERROR
+
+
+class Untrained(OfValues, frozen=True):
+    """A layer, an expert or the complete model has the values that the initializer left.
+
+    The norms of the layer are 1 (or 0, where the class adds 1) and its biases 0. In each matrix the
+    numbers are independent draws: mean, kurtosis, and the means and deviations of rows and columns
+    are within five standard errors. An expert has no norms: its deviation is that of the
+    initializer, and most experts of its layer have another one.
+
+    To do: Train it, or save the model again if it was trained: a layer whose weights were not
+    loaded is left like this.
+    """
+
+    kind: ClassVar = "untrained"
+    severity: ClassVar = Severity.WARNING
+
+
+class CopiedModules(OfValues, frozen=True, kw_only=True):
+    """Some matrices of a layer are copies of those of another layer, byte for byte.
+
+    All bytes of at least two matrices were compared, and the rest of the two layers differs. The
+    finding names both, because their bytes do not show which of them is the copy.
+
+    To do: Look for the module that should be there; keep it if the two layers share it on purpose.
+    """
+
+    layers: tuple[tuple[str, ...], ...]  # pairs of layers
+
+    kind: ClassVar = "copied-modules"
+    severity: ClassVar = Severity.WARNING
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"layers": self.layers}
+
+
+class MeanRows(OfValues, frozen=True, kw_only=True):
+    """The last rows of the embedding are the mean of the others: added, and not trained since.
+
+    `resize_token_embeddings` of transformers leaves rows like this (`mean_resizing`, its default):
+    the mean, with noise of 3e-5 deviations.
+
+    To do: Nothing, if the tokens are trained later; else train them before you use them.
+    """
+
+    rows: tuple[int, ...]  # token ids, ascending
+
+    kind: ClassVar = "mean-rows"
+    severity: ClassVar = Severity.INFO
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"rows": self.rows}
+
+
+class IdleModules(OfValues, frozen=True):
+    """Three tenths of an adapter's modules or more add nothing, and the others were trained.
+
+    One factor of each product is zero, which it is only before its first gradient. The modules of
+    one tower that is not used in training may all be idle: then there is no finding.
+
+    To do: Save the adapter again after its training; check which parameters the optimizer had.
+    """
+
+    kind: ClassVar = "idle-modules"
+    severity: ClassVar = Severity.WARNING

@@ -81,8 +81,10 @@ TOPICS = (
     ),
     _topic(
         "values",
-        "no number is NaN or infinite, no matrix is empty, no copy of a tied tensor differs",
-        "not-finite all-zero no-op-adapter tied-copy-differs fresh-head untrained-rows",
+        "no number is NaN, infinite or an outlier, no matrix is empty, constant or untrained",
+        "not-finite outlier subnormal mislabeled-dtype all-zero part-zero constant-matrix "
+        "no-op-adapter idle-modules tied-copy-differs copied-modules fresh-head untrained "
+        "untrained-rows",
         needs="values",
     ),
     _topic(

@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -20,6 +21,7 @@ from auditor.values.local_numbers import values_of
 from auditor.values.number_formats import FORMATS, Bytes
 from auditor.values.placing import Placed
 from auditor.values.plan import PlannedSpan
+from auditor.values.profile import Profile, profile_of, spread_pieces
 from auditor.values.tally import NumberTally, counter_of
 
 SAMPLE = 16 * 1024  # bytes of a tensor that rules read if a sample suffices
@@ -50,6 +52,13 @@ class LocalBytes:
         return (Span(0, tensor.span.length),)
 
 
+class Beginning(NamedTuple):
+    """The first bytes of a tensor: their digest, and whether two bytes differ."""
+
+    digest: bytes
+    varied: bool
+
+
 class Evidence(Struct, frozen=True, kw_only=True, dict=True):
     """The input of a rule; its methods return None for numbers that were not read."""
 
@@ -74,6 +83,12 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         except (ValueError, RecursionError):
             return {}
         return values if isinstance(values, dict) else {}
+
+    @property
+    def configs(self) -> tuple[Mapping[str, Any], ...]:
+        """The config, and the configs nested in it."""
+        nested = (one for one in self.config.values() if isinstance(one, dict))
+        return (self.config, *nested)
 
     @property
     def is_adapter(self) -> bool:
@@ -133,6 +148,63 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
             if data is not None and left:
                 parts.append(data)
         return np.asarray(form.decode(np.concatenate(parts))) if parts else None
+
+    @cached_property
+    def _profiles(self) -> dict[str, Profile | None]:
+        return {}
+
+    def profile(self, name: str) -> Profile | None:
+        """Return statistics of a sample of a float tensor; None if nothing of it was read."""
+        if name not in self._profiles:
+            self._profiles[name] = self._profile(name)
+        return self._profiles[name]
+
+    def _profile(self, name: str) -> Profile | None:
+        placed = self.placed[name]
+        form = FORMATS.get(placed.dtype or "")
+        if form is None or not form.is_float:
+            return None
+        data = self.spread_bytes(name, form.unit)
+        return profile_of(form, data) if data is not None else None
+
+    def spread_bytes(self, name: str, unit: int) -> Bytes | None:
+        """Return complete units from eight places of a tensor; None if nothing was read."""
+        pieces = spread_pieces(tuple(self.runs(name, unit)), unit)
+        parts = (self.bytes.read(self.placed[name], one) for one in pieces)
+        read = [part for part in parts if part is not None]
+        return np.concatenate(read) if read else None
+
+    @cached_property
+    def _beginnings(self) -> dict[str, Beginning | None]:
+        return {}
+
+    def beginning(self, name: str) -> Beginning | None:
+        """Return a digest of a tensor's first 16 KiB; None if they were not read."""
+        if name not in self._beginnings:
+            placed = self.placed[name]
+            data = self.bytes.read(placed, Span(0, min(SAMPLE, placed.span.length)))
+            self._beginnings[name] = (
+                None
+                if data is None
+                else Beginning(
+                    blake2b(data.data, digest_size=16).digest(), bool((data != data[:1]).any())
+                )
+            )
+        return self._beginnings[name]
+
+    def rows(self, name: str, width: int) -> Iterator[np.ndarray[Any, Any]]:
+        """Yield the numbers of a tensor as matrices of `width` columns, in blocks of rows."""
+        placed = self.placed[name]
+        form = FORMATS.get(placed.dtype or "")
+        size = width // form.per_unit * form.unit if form else 0
+        if form is None or not size:
+            return
+        step = max(1, BLOCK // size) * size
+        for run in self.runs(name, size):
+            for start in range(run.start, run.stop, step):
+                data = self.bytes.read(placed, Span(start, min(start + step, run.stop)))
+                if data is not None:
+                    yield np.asarray(form.decode(data)).reshape(-1, width)
 
     def constant(self, name: str) -> float | None:
         """Return the value of all numbers in a sample; None if the values differ or are unknown."""

@@ -10,6 +10,17 @@ HEAD = re.compile(
     r"logits_proj|generator_lm_head|generator_predictions|discriminator_predictions|"
     r"start_logits|end_logits|vocab_transform|vocab_projector|\w+_classifier|\w+_head)\."
 )
+# Masks of attention are made of -Inf, whether or not the architecture is known to store them.
+MASK = re.compile(r"(?:^|[._])(?:masked_bias|attn\.bias|mask|attention_bias)$")
+# Tensors that transformers initializes to zero, or that are zero in real checkpoints without harm:
+# tables of biases and of positions, sampling offsets and box heads of DETR and its like, routers,
+# projections that join an image tower, the token types that RoBERTa ignores. Source: `init.zeros_`
+# in transformers 5.23.
+MAY_BE_ZERO = re.compile(
+    r"bias|position|pos_emb|token_type|type_embed|relative|bbox|sampling_offsets|attention_weights"
+    r"|(?:^|\.)(?:gate|router)\.weight$|mm_input|entity|(?:^|[._])(?:cls|mask|query(?!_key)|register)_"
+    r"|gamma|alpha|static|running|mask|lora_|hada_|lokr_|vera_|ia3_|oft_|adaLN|modulation|zero"
+)
 NORM = re.compile(
     r"(?:^|[._])(?:\w*norm\w*|ln_?\w*|layernorm\w*)\.(?:weight|gamma)$", re.IGNORECASE
 )

@@ -3,13 +3,15 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 from support.fault_bench import FAMILIES, written
+
+from auditor.findings import Finding
 
 LAYER = re.compile(r"(.*?\b(?:layers?|h|block)\.)(\d+)\.(.+)")
 WEIGHTS, ADAPTER = "model.safetensors", "adapter_model.safetensors"
@@ -36,12 +38,18 @@ ROWS, TOKENS = 96, 90  # of the embedding, and of the tokenizer
 
 @dataclass(frozen=True, kw_only=True)
 class ValueCase:
-    """A folder, and the cause that its numbers show; None: it is sound."""
+    """A folder, and the cause that its numbers show; None: it is sound.
+
+    A fault that is planted in a fresh model is found beside `untrained`.
+    """
 
     name: str
     folder: Path
     cause: str | None
     severity: str = "error"
+
+    def is_named(self, findings: Iterable[Finding]) -> bool:
+        return any((one.kind, one.severity) == (self.cause, self.severity) for one in findings)
 
 
 def value_cases(name: str, place: Path) -> Iterator[ValueCase]:
@@ -63,9 +71,9 @@ def value_cases(name: str, place: Path) -> Iterator[ValueCase]:
             _tokenizer(folder)
         return ValueCase(name=f"{name}, {label}", folder=folder, cause=cause, severity=severity)
 
-    yield made("fresh", fresh)
+    yield made("fresh", fresh, "untrained", "warning")
     yield made("trained", trained)
-    yield made("fresh in bf16", _as(fresh, torch.bfloat16))
+    yield made("fresh in bf16", _as(fresh, torch.bfloat16), "untrained", "warning")
     yield made("trained in bf16", _as(trained, torch.bfloat16))
     rows = _embedding(trained)
     if len(trained[rows]) == ROWS:
@@ -242,7 +250,8 @@ def adapter_cases(place: Path) -> Iterator[ValueCase]:
             other = place / f"adapter-{kind}-{label.replace(' ', '-')}"
             shutil.copytree(folder, other)
             save_file(state, other / ADAPTER)
-            yield ValueCase(name=f"{kind}, {label}", folder=other, cause=None)
+            cause = "idle-modules" if label == "half trained" else None
+            yield ValueCase(name=f"{kind}, {label}", folder=other, cause=cause, severity="warning")
 
 
 def all_cases(place: Path) -> Iterator[ValueCase]:

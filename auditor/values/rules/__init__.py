@@ -21,6 +21,9 @@ from auditor.values.rules.copies import (
     repeated_layers,
 )
 from auditor.values.rules.fresh_head import fresh_heads
+from auditor.values.rules.magnitudes import mislabeled_dtypes, outliers, subnormals
+from auditor.values.rules.uniform import constant_matrices, part_zero
+from auditor.values.rules.untrained import untrained
 from auditor.values.rules.untrained_rows import untrained_rows
 from auditor.values.tokens import Tokens
 
@@ -32,6 +35,11 @@ _RULES: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
     padded_dtype,
     repeated_layers,
     heads_equal_to_embeddings,
+    outliers,
+    subnormals,
+    mislabeled_dtypes,
+    constant_matrices,
+    untrained,
 )
 
 
@@ -43,5 +51,10 @@ def with_findings(
     judged_by_id: dict[int, tuple[Finding, ...]] = {id(old): new for old, new in judged}
     outcome = evidence.outcome
     old = [judged_by_id.get(id(finding), (finding,)) for finding in outcome.findings]
-    new = [*chain(*(rule(evidence) for rule in _RULES)), *untrained_rows(evidence, tokens), *extra]
+    new = [
+        *chain(*(rule(evidence) for rule in _RULES)),
+        *part_zero(evidence, tokens),
+        *untrained_rows(evidence, tokens),
+        *extra,
+    ]
     return with_more_findings(outcome, new, ignore, old=old, notes=added_norms(evidence))

@@ -11,19 +11,24 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from auditor.findings import NoOpAdapter, by_name
+from auditor.findings import IdleModules, NoOpAdapter, by_name
 from auditor.values.evidence import Evidence
-from auditor.values.name_patterns import NEUTRAL
+from auditor.values.name_patterns import NEUTRAL, NUMBER
 
 _OTHER_FACTOR = {"lora_A": 0.0, "lora_embedding_B": 0.0, "lokr_w1": 0.0, "lokr_w1_a": 0.0}
 _PART = re.compile(rf"(.*?)\.({'|'.join((*NEUTRAL, *_OTHER_FACTOR))})(?:\.[^.]+)*")
 _LEAST_MODULES = 3  # of a sample: the first, the middle and the last layer have one each
+# The share of a tower's modules. Training with `clip_skip` leaves those of one layer of 12 idle.
+_IDLE = 0.3
 _SEEN = 64  # numbers of a factor, if they are not all
 _LARGEST = 64 * 1024 * 1024  # bytes of a factor whose norm is computed
 
 
-def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter]:
-    """Yield a finding if every module is neutral; in a sample, at least three modules."""
+def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter | IdleModules]:
+    """Yield a finding if every module is neutral, or a third of the modules in one tower.
+
+    In a sample, at least three modules must have been read, and all of them must be neutral.
+    """
     modules: dict[str, list[str]] = {}
     for name in evidence.placed if evidence.is_adapter else ():
         match = _PART.fullmatch(name)
@@ -31,7 +36,10 @@ def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter]:
             modules.setdefault(match[1], []).append(name)
     states = {start: _is_neutral(evidence, names) for start, names in modules.items()}
     read = [start for start, state in states.items() if state is not None]
-    if False in states.values() or len(read) < min(_LEAST_MODULES, len(modules)) or not read:
+    if False in states.values():
+        yield from _idle_modules(evidence, modules, states)
+        return
+    if len(read) < min(_LEAST_MODULES, len(modules)) or not read:
         return
     names = [name for start in read for name in modules[start]]
     others = len(evidence.placed) - sum(map(len, modules.values()))
@@ -42,6 +50,30 @@ def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter]:
         reason=f"all {len(read):,} modules{of} have their values from before training, and change "
         f"the base by zero{clause}",
     )
+
+
+def _idle_modules(
+    evidence: Evidence, modules: dict[str, list[str]], states: dict[str, bool | None]
+) -> Iterator[IdleModules]:
+    """Yield a finding of the neutral modules in towers of which other modules were trained."""
+    towers: dict[str, list[str]] = {}
+    for start in modules if not evidence.sampled else ():
+        if ".experts." not in start:  # an expert that no token was routed to has no gradient
+            towers.setdefault(NUMBER.split(start)[0], []).append(start)
+    idle = [
+        start
+        for starts in towers.values()
+        if False in (of_tower := [states[start] for start in starts])
+        and of_tower.count(True) >= _IDLE * len(starts)
+        for start in starts
+        if states[start]
+    ]
+    if idle:
+        yield IdleModules(
+            tensors=by_name(evidence.tensor(name) for start in idle for name in modules[start]),
+            reason=f"{len(idle):,} of {len(modules):,} modules have their values from before "
+            "training and add nothing, expected none beside modules that were trained",
+        )
 
 
 def _is_neutral(evidence: Evidence, names: list[str]) -> bool | None:

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from hashlib import blake2b
 
 from auditor.findings import (
+    CopiedModules,
     DifferingDuplicate,
     Duplicate,
     EqualDuplicate,
@@ -14,14 +14,15 @@ from auditor.findings import (
     TiedCopyDiffers,
     by_name,
 )
-from auditor.tensors import Span, natural_key
-from auditor.values.evidence import SAMPLE, Evidence, is_matrix
+from auditor.tensors import natural_key
+from auditor.values.evidence import Evidence, is_matrix
 from auditor.values.name_patterns import EMBEDDING, HEAD
 
 _LAYER = re.compile(r"(.*?\.)?(\d+)\.(.+)")
 _TIED = "the config ties it"  # how the reason of such a duplicate begins
 _MOST_GROUPS = 8  # with equal samples: each layer is compared with each group
 _MOST_EMBEDDINGS = 8  # each head is compared with each of them
+_SHOWN = 8  # pairs of layers
 _LEAST_MATRICES = 2  # of a layer: heads that start as copies of each other have one
 
 
@@ -97,60 +98,87 @@ def _equal_bytes_clause(evidence: Evidence, finding: Duplicate, places: list[int
     return f"; {sum(sizes):,} bytes of both were sampled, and are the same" if all(sizes) else ""
 
 
-def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers]:
-    """Yield layers whose matrices are all equal, byte for byte.
+def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers | CopiedModules]:
+    """Yield layers whose matrices are all equal, byte for byte, and parts of layers that are equal.
 
-    Layers with equal samples of each tensor are compared completely.
+    Tensors with equal beginnings are compared completely.
     """
     layers: dict[tuple[str, str], dict[str, str]] = {}
     for name in evidence.placed:
         match = _LAYER.fullmatch(name)
         if match and is_matrix(evidence.tensor(name)):
             layers.setdefault((match[1] or "", match[2]), {})[match[3]] = name
-    places_by_sample: dict[object, list[tuple[str, str]]] = {}
-    for place, members in layers.items():
-        if key := _sampled(evidence, members):
-            places_by_sample.setdefault((place[0], key), []).append(place)
-    groups = [
-        group
-        for places in places_by_sample.values()
-        for group in _equal(evidence, sorted(places, key=lambda one: int(one[1])), layers)
+    equal = _equal_matrices(evidence, layers)
+    whole = [
+        (first, other)
+        for (first, other), suffixes in equal.items()
+        if suffixes == layers[first].keys() == layers[other].keys()
     ]
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for first, other in whole:
+        groups.setdefault(first, [first]).append(other)
     if groups:
-        names = [name for group in groups for place in group for name in layers[place].values()]
-        shown = tuple(tuple(f"{start}{number}" for start, number in group) for group in groups)
+        names = [
+            name for group in groups.values() for one in group for name in layers[one].values()
+        ]
+        shown = tuple(tuple(map("".join, group)) for group in groups.values())
         yield RepeatedLayers(
             tensors=by_name(map(evidence.tensor, names)),
             layers=tuple(sorted(shown, key=lambda one: natural_key(one[0]))),
             reason="; ".join(f"{', '.join(group)} are equal, byte for byte" for group in shown[:8]),
         )
+    parts = {pair: suffixes for pair, suffixes in equal.items() if pair not in whole}
+    if parts:
+        copied = {
+            layers[place][suffix]: None
+            for pair, suffixes in parts.items()
+            for place in pair
+            for suffix in suffixes
+        }
+        yield CopiedModules(
+            tensors=by_name(map(evidence.tensor, copied)),
+            layers=tuple((*map("".join, pair),) for pair in parts),
+            reason="; ".join(
+                f"{len(suffixes):,} matrices of {''.join(first)} are equal to those of "
+                f"{''.join(other)}, byte for byte, expected numbers that differ"
+                for (first, other), suffixes in list(parts.items())[:_SHOWN]
+            ),
+        )
 
 
-def _sampled(evidence: Evidence, members: dict[str, str]) -> tuple[object, ...]:
-    """Return a key of the layer's matrices, from their first bytes; () if too few of them vary."""
-    key: list[object] = []
-    varied = 0
-    for suffix, name in sorted(members.items()):
-        placed = evidence.placed[name]
-        data = evidence.bytes.read(placed, Span(0, min(SAMPLE, placed.span.length)))
-        if data is None:
-            return ()
-        varied += bool(len(data) and (data != data[0]).any())
-        key.append((suffix, placed.tensor.dtype, placed.tensor.shape, blake2b(data.data).digest()))
-    return tuple(key) if varied >= _LEAST_MATRICES else ()
+def _equal_matrices(
+    evidence: Evidence, layers: dict[tuple[str, str], dict[str, str]]
+) -> dict[tuple[tuple[str, str], tuple[str, str]], set[str]]:
+    """Return pairs of layers with the names of their equal matrices, at least two of each pair.
+
+    The first layer of a pair is the first one of all that are equal to it.
+    """
+    places_by_beginning: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for place in sorted(layers, key=lambda one: (one[0], int(one[1]))):
+        for suffix, name in layers[place].items():
+            start, tensor = evidence.beginning(name), evidence.tensor(name)
+            if start is not None and start.varied:
+                key = (suffix, place[0], repr((tensor.dtype, tensor.shape, start.digest)))
+                places_by_beginning.setdefault(key, []).append(place)
+    equal: dict[tuple[tuple[str, str], tuple[str, str]], set[str]] = {}
+    for (suffix, *_), places in places_by_beginning.items():
+        for group in _equal(evidence, places, layers, suffix):
+            for other in group[1:]:
+                equal.setdefault((group[0], other), set()).add(suffix)
+    return {pair: names for pair, names in equal.items() if len(names) >= _LEAST_MATRICES}
 
 
 def _equal(
     evidence: Evidence,
     places: list[tuple[str, str]],
     layers: dict[tuple[str, str], dict[str, str]],
+    suffix: str,
 ) -> Iterator[list[tuple[str, str]]]:
-    """Yield groups of equal layers; a layer is compared with the first layer of a group."""
+    """Yield groups of layers with an equal matrix, which is compared with a group's first."""
     groups: list[list[tuple[str, str]]] = []
     for place in places:
         for group in groups[:_MOST_GROUPS]:
-            first = layers[group[0]]
-            if all(evidence.same(name, first[key]) for key, name in layers[place].items()):
+            if evidence.same(layers[place][suffix], layers[group[0]][suffix]):
                 group.append(place)
                 break
         else:

@@ -42,7 +42,7 @@ class _Draw(NamedTuple):
 def fresh_heads(evidence: Evidence) -> Iterator[FreshHead]:
     if evidence.is_adapter:
         return
-    spread = _initializer_range(evidence)
+    spread = initializer_range(evidence)
     heads: dict[str, list[str]] = {}
     body: list[str] = []
     for name in evidence.placed if evidence.sampled else evidence.values:
@@ -71,9 +71,8 @@ def fresh_heads(evidence: Evidence) -> Iterator[FreshHead]:
         )
 
 
-def _initializer_range(evidence: Evidence) -> float:
-    nested = [one for one in evidence.config.values() if isinstance(one, dict)]
-    for config in (evidence.config, *nested):
+def initializer_range(evidence: Evidence) -> float:
+    for config in evidence.configs:
         for key in _RANGES:
             value = config.get(key)
             if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from auditor.findings import UntrainedRows
+from auditor.findings import MeanRows, UntrainedRows
 from auditor.tensors import Span
 from auditor.values.evidence import Evidence
 from auditor.values.name_patterns import EMBEDDING
@@ -20,32 +20,102 @@ from auditor.values.tokens import Tokens
 
 _SHOWN = 8
 _BEGINNING = 8  # bytes of a row
+_LEAST_SIDE = 16  # rows and numbers of a row
+_SAMPLED = 2048  # rows
+_CLOSE = 0.1
+# The distance of a row from the mean, as a share of the median distance. resize_token_embeddings
+# leaves 3e-5, and rounding to bfloat16 at most 0.002; in 213 trained embeddings the least was 0.08,
+# of a padding row, and 0.25 of another.
+_EQUAL = 0.005
 _SLICE = 8 * 1024 * 1024  # bytes of rows that are read together
 
 
-def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows]:
-    """Yield untrained rows, unless there is no tokenizer or another rule reports the matrix."""
-    if not tokens.row_count or evidence.is_adapter:
-        return
-    for name in evidence.values:
+def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows | MeanRows]:
+    """Yield untrained rows, unless another rule reports the matrix.
+
+    Rows that are zero or equal are reported only if a tokenizer has their tokens.
+    """
+    for name in evidence.values if not evidence.is_adapter else ():
         tensor = evidence.tensor(name)
         if len(tensor.shape or ()) != 2 or not EMBEDDING.search(name):  # noqa: PLR2004
             continue
         if is_all_zero(evidence, name) or evidence.values[name].nan:
             continue
+        added = _mean_rows(evidence, name)
+        means = sorted(row for row in added if tokens.has(row) or not tokens.row_count)
+        if means:
+            yield MeanRows(
+                tensors=(tensor,),
+                rows=tuple(means),
+                reason=f"{_rows_text(means)} are the mean of the other rows, as "
+                "resize_token_embeddings leaves them, expected trained rows",
+            )
+        if not tokens.row_count:
+            continue
         zero, equal = _rows(evidence, name)
         padding = tokens.padding | _padding_of(evidence)
         if not padding and len(zero) == 1:
             padding = zero  # no file declares the padding token, and a single row may be padding
-        rows = sorted(row for row in (zero | equal) - padding if tokens.has(row))
+        rows = sorted(row for row in (zero | equal) - padding - added if tokens.has(row))
         if rows:
-            shown = ", ".join(map(str, rows[:_SHOWN])) + (", ..." if len(rows) > _SHOWN else "")
             yield UntrainedRows(
                 tensors=(tensor,),
                 rows=tuple(rows),
                 reason=f"{len(rows):,} tokens of the tokenizer have rows that are zero or equal "
-                f"to another row: {shown}{_sampled_rows_clause(evidence, name)}",
+                f"to another row: {_shown(rows)}{_sampled_rows_clause(evidence, name)}",
             )
+
+
+def _shown(rows: list[int]) -> str:
+    return ", ".join(map(str, rows[:_SHOWN])) + (", ..." if len(rows) > _SHOWN else "")
+
+
+def _rows_text(rows: list[int]) -> str:
+    if len(rows) == 1:
+        return f"row {rows[0]}"
+    return f"{len(rows):,} rows ({_shown(rows)})"
+
+
+def _mean_rows(evidence: Evidence, name: str) -> frozenset[int]:
+    """Return the last rows of a complete matrix that are the mean of its rows, within rounding.
+
+    The mean of all rows is also that of the rows before them. It is computed only if the last row
+    is close to the mean of a sample of 2,048 rows, whose error is 1/45 of a deviation.
+    """
+    shape = evidence.tensor(name).shape or (0, 0)
+    if not evidence.values[name].is_complete or min(shape) < _LEAST_SIDE:
+        return frozenset()
+    count, width = shape
+    last = _row(evidence, name, count - 1)
+    step = max(1, count // _SAMPLED)
+    sample = [_row(evidence, name, row) for row in range(0, count, step)]
+    if last is None or any(row is None for row in sample):
+        return frozenset()
+    rows = np.stack([row for row in sample if row is not None])
+    distance = float(np.median(np.linalg.norm(rows - rows.mean(axis=0), axis=1)))
+    if not distance or np.linalg.norm(last - rows.mean(axis=0)) > _CLOSE * distance:
+        return frozenset()
+    total = np.zeros(width)
+    for block in evidence.rows(name, width):
+        total += block.sum(axis=0, dtype=np.float64)
+    means: set[int] = set()
+    for row in range(count - 1, count // 2, -1):
+        one = _row(evidence, name, row)
+        if one is None or np.linalg.norm(one - total / count) > _EQUAL * distance:
+            break
+        means.add(row)
+    return frozenset(means)
+
+
+def _row(evidence: Evidence, name: str, row: int) -> np.ndarray | None:
+    """Return the numbers of a row; None if they were not read or are not floats."""
+    placed = evidence.placed[name]
+    form = FORMATS.get(placed.dtype or "")
+    if form is None or not form.is_float or form.per_unit != 1:
+        return None
+    size = form.unit * (placed.tensor.shape or (0, 0))[1]
+    data = evidence.bytes.read(placed, Span(row * size, (row + 1) * size))
+    return None if data is None else np.asarray(form.decode(data), np.float64)
 
 
 def _sampled_rows_clause(evidence: Evidence, name: str) -> str:
@@ -59,8 +129,7 @@ def _sampled_rows_clause(evidence: Evidence, name: str) -> str:
 
 
 def _padding_of(evidence: Evidence) -> frozenset[int]:
-    nested = [one for one in evidence.config.values() if isinstance(one, dict)]
-    ids = (config.get("pad_token_id") for config in (evidence.config, *nested))
+    ids = (config.get("pad_token_id") for config in evidence.configs)
     return frozenset(token for token in ids if type(token) is int)
 
 
