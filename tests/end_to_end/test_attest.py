@@ -190,8 +190,8 @@ def test_a_library_that_is_not_installed_is_named(folder, keys, monkeypatch, cap
 
 
 @pytest.mark.parametrize("is_signed", [True, False], ids=["signed", "not signed"])
-def test_a_byte_that_is_changed_anywhere_is_found(is_signed, folder, keys, tmp_path):
-    secret, public = keys if is_signed else (None, None)
+def test_a_byte_that_is_changed_anywhere_is_found(is_signed, folder, tmp_path, request):
+    secret, public = request.getfixturevalue("keys") if is_signed else (None, None)
     output = tmp_path / STATED
     code_of("attest", str(folder), output=output, key=secret)
     draw = random.Random(41)  # noqa: S311 - places to change
