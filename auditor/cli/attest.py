@@ -27,8 +27,14 @@ from auditor.cli.console import (
 from auditor.errors import SourceError, UsageError
 from auditor.formats import verdict
 from auditor.messages import quoted
-from auditor.publishing.signature import UncheckedError, sign_with_identity, sign_with_key
+from auditor.publishing.signature import (
+    SignatureError,
+    UncheckedError,
+    sign_with_identity,
+    sign_with_key,
+)
 from auditor.publishing.statement import attest as attest_model
+from auditor.publishing.verification import read_statement
 from auditor.report import Unaudited
 
 
@@ -84,8 +90,11 @@ def attest(  # noqa: PLR0913 - one parameter for each option
                 statement = sign_with_key(statement, key, _password)
             elif keyless:
                 statement = sign_with_identity(statement)
+            read_statement(statement)
         except SourceError as error:
             fail(UNAUDITED, f"{model}: {error.reason}: {error}")
+        except SignatureError as error:
+            fail(UNAUDITED, f"{model}: no statement is written, it could not be verified: {error}")
         except UncheckedError as error:
             fail(UNAUDITED, f"{model}: {error}")
         if output is None:

@@ -165,3 +165,5 @@ def _compared(  # noqa: PLR0913 - the options of the command
         return compare(stated, observed, attested.folder, is_checked=is_checked)
     except SourceError as error:
         fail(UNAUDITED, f"not checked: {requested}: {error.reason}: {error}")
+    except SignatureError as error:
+        fail(UNAUDITED, f"not checked: {requested} cannot be stated: {error}")

@@ -18,10 +18,11 @@ from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import file_sha256
 from auditor.downloader.parallel import awaited, do_nothing, threads
-from auditor.errors import Reason, SourceError
+from auditor.errors import Reason, UsageError
 from auditor.formats.as_json import as_object
 from auditor.formats.json_values import json_text
 from auditor.machine import cpu_count
+from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 from auditor.version import VERSION
 
@@ -60,7 +61,7 @@ def attest(  # noqa: PLR0913 - one keyword for each choice a caller has
     """Audit a model and state the result; `without` is a file that is not part of the model.
 
     Local files are read completely for their sha256; other digests are those of the listing. Raise
-    SourceError if the model cannot be read, or if no file has a sha256.
+    SourceError if the model cannot be read, UsageError if no file has a known sha256.
     """
     snapshot = fetch(model, source=source, token=token, say=say, choose=with_companions)
     folder = snapshot.folder if snapshot.source in _LOCAL else None
@@ -128,8 +129,9 @@ def _statement(
         if entry["sha256"]
     ]
     if not subject:
-        raise SourceError(
-            Reason.BAD_RESPONSE, "no file has a known sha256, expected one at least to state"
+        raise UsageError(
+            f"no sha256 of a file of {quoted(snapshot.model)} is known; attest a folder or a model"
+            " of the Hub"
         )
     return {
         "_type": STATEMENT_TYPE,

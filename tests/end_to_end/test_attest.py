@@ -179,6 +179,18 @@ def test_an_encrypted_key_asks_for_its_password(folder, tmp_path):
     assert code_of("verify", output, str(folder), key=public) == 0
 
 
+def test_a_signature_by_identity_ends_with_a_message_where_no_service_is_reached(
+    folder, tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("sigstore", reason="needs hf-audit[sign]")
+    for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))  # sigstore keeps its root of trust there
+    output = tmp_path / STATED
+    assert code_of("attest", str(folder), output=output, keyless=True) == 3
+    assert "cannot be signed" in capsys.readouterr().err
+    assert not output.exists()
+
+
 def test_a_library_that_is_not_installed_is_named(folder, keys, monkeypatch, capsys):
     secret, _ = keys
     monkeypatch.setitem(sys.modules, "securesystemslib.dsse", None)
@@ -190,8 +202,8 @@ def test_a_library_that_is_not_installed_is_named(folder, keys, monkeypatch, cap
 
 
 @pytest.mark.parametrize("is_signed", [True, False], ids=["signed", "not signed"])
-def test_a_byte_that_is_changed_anywhere_is_found(is_signed, folder, keys, tmp_path):
-    secret, public = keys if is_signed else (None, None)
+def test_a_byte_that_is_changed_anywhere_is_found(is_signed, folder, tmp_path, request):
+    secret, public = request.getfixturevalue("keys") if is_signed else (None, None)
     output = tmp_path / STATED
     code_of("attest", str(folder), output=output, key=secret)
     draw = random.Random(41)  # noqa: S311 - places to change
