@@ -53,14 +53,14 @@ class NotFinite(OfValues, frozen=True, kw_only=True):
 
 
 class AllZero(OfValues, frozen=True):
-    """A matrix or norm is zero where no initializer leaves zeros, or all scales of a packed one are.
+    """A matrix or norm is zero where no initializer leaves zeros, or all scales of a matrix are.
 
     Every number was read, or a sample, which the reason then states: at least 1,024 numbers, and in
     a vocabulary not only its last rows. The finding is wrong if the class initializes such a matrix
     to zero and it was never trained. Gates and box heads that transformers initializes to zero are
     ignored, unless the same matrix of another layer is not zero; norms of classes that add 1 to
-    them, unless a norm near them was trained. The finding of a sample is also wrong if the matrix is
-    padded with complete rows of zeros at its end.
+    them, unless a norm near them was trained. The finding of a sample is also wrong if the matrix
+    is padded with complete rows of zeros at its end.
 
     To do: Save the model again from where it was trained: a shard that was gathered too early, or a
     file that was written in part, leaves such zeros.
@@ -239,9 +239,9 @@ class AddedBiasNotZero(OfStored, frozen=True):
 class PartZero(OfValues, frozen=True):
     """Blocks of zero rows or columns fill a quarter of a matrix, or a quarter of scales is zero.
 
-    Each number of the matrix was read, or a sample of the scales. Rows and columns that weight decay
-    drove to zero are scattered; here they are neighbours. Rows at the end of an embedding or a head
-    do not count, because they may be padding.
+    Each number of the matrix was read, or a sample of the scales. Rows and columns that weight
+    decay drove to zero are scattered; here they are neighbours. Rows at the end of an embedding or
+    a head do not count, because they may be padding.
 
     To do: Save the model again from where it was trained: a part that was not gathered, or a file
     that was written in part, leaves such zeros.

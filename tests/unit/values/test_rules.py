@@ -121,7 +121,7 @@ def test_all_layers_of_a_fresh_model_are_untrained(tmp_path):
 
 def experts(make):
     return {
-        f"model.layers.0.mlp.experts.{at}.{name}.weight": make(64, 64)
+        f"model.layers.0.mlp.experts.{at}.{name}.weight": make(128, 160)
         for at in range(4)
         for name in ("up", "down")
     }
