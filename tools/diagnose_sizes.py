@@ -142,9 +142,11 @@ def is_determined(
 
 
 def declared_value(pair: Pair, path: str) -> Any:
-    """Return the declared value of a key, NULL if it is a stated null."""
+    """Return the declared value of a key or its class's default, NULL if it is a stated null."""
     value = value_at(pair.declared, path)
-    return NULL if value is None and path in paths(pair.declared) else value
+    if path in paths(pair.declared):
+        return NULL if value is None else value
+    return next((key.value for key in every_key(pair.declared) if key.path == path), value)
 
 
 def may_be_silent(pair: Pair, path: str, values: tuple[Any, Any]) -> bool:

@@ -253,7 +253,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def is_strange(self) -> bool:
-        """Whether the model is large and most of its names are those of another model.
+        """Whether the model is large and most kinds of its names are those of another model.
 
         No value of a config key, and no class of the same type, makes such names expected. Layers
         or experts beyond the config's number do not count: their names differ from expected ones
@@ -264,10 +264,8 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         if not self.is_large or 2 * sum(one.count for one in found) <= observed:
             return False
         kinds = self._implied_patterns()
-        strange = sum(
-            len(kind.names) for kind in self.unexpected_kinds if kind.pattern not in kinds
-        )
-        return 2 * strange > len(self.unexpected)
+        strange = sum(kind.pattern not in kinds for kind in self.unexpected_kinds)
+        return 2 * strange > len(self.stored_kinds)
 
     def _implied_patterns(self) -> set[str]:
         """The patterns of the names that the config implies."""

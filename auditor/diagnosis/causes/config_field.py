@@ -170,7 +170,7 @@ def _confirmed(case: Case, solution: JointSolution) -> JointSolution:
     if not (by_oracle(case) and solution.remains.differ):
         return solution
     tree = tree_with(case, solution.values)
-    held = trials_of(case).held_keys(tree) if tree else {}
+    held = trials_of(case).confirmed_keys(tree) if tree else ()
     return _of(case, {path: one for path, one in solution.values.items() if path in held})
 
 

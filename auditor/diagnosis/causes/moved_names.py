@@ -53,7 +53,8 @@ def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
         case.missing_kinds, {name: one.shape for name, one in case.lacking_named.items()}
     )
     loose = _loose(case)
-    for chosen in choices(unexpected, missing, case.base_prefix):
+    rules = case.once(MOVED, lambda: tuple(choices(unexpected, missing, case.base_prefix)))
+    for chosen in rules:
         edits = (edit for one in chosen for edit in one.rule)
         if any(edit.is_replacement for edit in edits) is not by_replacement:
             continue

@@ -175,6 +175,7 @@ def plausibility(values: Mapping[str, Any], changes: Iterable[KeyChange]) -> tup
 
 # Widths of heads in published models, most frequent first.
 _USUAL = (64, 128, 32, 80, 96, 256, 16, 8)
+WIDEST = 512  # of a head in published models
 
 
 def _strangeness(
@@ -187,7 +188,7 @@ def _strangeness(
     return (
         type(value) is int and value == 0,
         type(value) is float,
-        heads and type(value) is int and not share,
+        heads and type(value) is int and not 0 < share <= WIDEST,
         key.default,
         bool(share) and place > 1,
         is_heads(name := key.path.rpartition(".")[2]) and name not in GROUPS,

@@ -48,13 +48,14 @@ MOST_SECONDS = 0.8
 MOST_TREES = 600
 _STRANGE = 0.5  # share of unexpected tensors above which the files hardly store this class
 _FEWER_SECONDS = 0.25  # processor time for a class above that share
-_FOREIGN = 0.9  # share of unexpected tensors above which no other values are tried
+_ALL_STRANGE = 0.95  # share of unexpected tensors above which no values are tried
 
 _MOST_ROUNDS = 16  # steps of plain lengths and of single changes, counted together
 _MOST_CANDIDATES = 120  # single changes of one kind that a round tries
 _FEW = 2  # if a solution has at most this many keys, a single key is searched as well
 _MOST_STARTS = 4  # repairs of an invalid config from which the search continues
 _MOST_CHOSEN = 16  # the most flags and words that are tried, each followed by plain lengths
+_MOST_SOLVED = 12  # the most single keys that are solved after one flag or word
 _MOST_PLAIN = 3  # the most times that plain lengths are applied after one flag or word
 _MOST_NAMES = 20_000  # stored names up to which layers are compared one by one
 _PROBES = (1, 2, 8, 64)
@@ -115,12 +116,11 @@ class _Search:
         start = JointSolution({}, self._trials.compare(as_it_is))
         if not start.remains.differ:
             return self._repaired(faults) or (start,)
-        share = start.remains.strange / max(1, self._trials.stored)
-        is_strange = share > _STRANGE
+        strange = start.remains.strange / max(1, self._trials.stored)
+        is_strange = strange > _STRANGE
         if is_strange:
-            seconds = _FEWER_SECONDS if share <= _FOREIGN else 0
-            self._until = min(self._until, time.thread_time() + seconds)
-        best = self._reduced(self._descended(start))
+            self._until = min(self._until, time.thread_time() + _FEWER_SECONDS)
+        best = start if strange > _ALL_STRANGE else self._reduced(self._descended(start))
         if is_strange and best.remains.differ:
             return ()
         has_list = any(isinstance(value, list) for value in best.values.values())
@@ -178,6 +178,17 @@ class _Search:
             tried.add(repr(after.values))
             now = after
             best = min(best, now, key=lambda one: one.remains.differ)
+        return self._with_fitted_lists(best)
+
+    def _with_fitted_lists(self, best: JointSolution) -> JointSolution:
+        """Return the solution with lists whose items fit the tensors that each layer stores.
+
+        A comparison sees only the first and last layer of each kind.
+        """
+        if any(isinstance(value, list) for value in best.values.values()):
+            for fit in self._lists_fitted(changed(self._config, best.values), best):
+                if fit is not None and fit.remains.differ <= best.remains.differ:
+                    best = fit
         return best
 
     def _plain(self, now: JointSolution, votes: dict[str, int]) -> JointSolution | None:
@@ -254,10 +265,10 @@ class _Search:
         found += self._lists_fitted(config, best)
         return [*self._products(best), *(one for one in found if one is not None)]
 
-    def _products(self, best: JointSolution) -> list[JointSolution]:
+    def _products(self, best: JointSolution, most: int = _MOST_CANDIDATES) -> list[JointSolution]:
         """Return solutions in which one key of a size formula is set to fit the stored length."""
         changes = solved(changed(self._config, best.values), best.remains)
-        found = [self._changed(best, change) for change in islice(changes, _MOST_CANDIDATES)]
+        found = [self._changed(best, change) for change in islice(changes, most)]
         return [one for one in found if one is not None]
 
     def _choices(self, config: Mapping[str, Any], best: JointSolution) -> Iterator[KeyChange]:
@@ -354,10 +365,11 @@ class _Search:
         return found
 
     def _by_choice(self, best: JointSolution) -> list[JointSolution]:
-        """Return solutions with a flag or word changed, then also with plain lengths applied."""
+        """Return solutions with a flag or word changed, then also with a key or plain lengths."""
         found: list[JointSolution] = []
         for change in islice(self._choices(changed(self._config, best.values), best), _MOST_CHOSEN):
             after, votes = self._changed(best, change), dict[str, int]()
+            found += self._products(after, _MOST_SOLVED) if after else []
             for _ in range(_MOST_PLAIN):
                 if after is not None:
                     found.append(after)
@@ -372,7 +384,8 @@ class _Search:
     def _plausibility(self, one: JointSolution) -> tuple[Any, ...]:
         keys = stated_keys(one.values, self._config)
         return plausibility(
-            self._config, (KeyChange(keys[path], value) for path, value in one.values.items())
+            changed(self._config, one.values),
+            (KeyChange(keys[path], value) for path, value in one.values.items()),
         )
 
     def _by_plausibility(self, found: list[JointSolution]) -> list[JointSolution]:

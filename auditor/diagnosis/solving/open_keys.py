@@ -12,7 +12,14 @@ from typing import Any
 from auditor.analytic.blocks import symbols
 from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import value_at
-from auditor.diagnosis.solving.candidates import WIDTHS, flags, is_heads, solved
+from auditor.diagnosis.solving.candidates import (
+    WIDEST,
+    WIDTHS,
+    flags,
+    is_heads,
+    solved,
+    width_of_heads,
+)
 from auditor.diagnosis.solving.determined import determined_sizes
 from auditor.diagnosis.solving.joint import Trees
 from auditor.diagnosis.solving.keys import Key, beside, changed, every_key, key_at
@@ -47,6 +54,11 @@ def open_keys(
     known = {
         key_at(now, symbol.key, symbol.value).path
         for symbol in determined_sizes(tree, trials.holdings, {})
+    }
+    known -= {
+        path
+        for path, value in values.items()
+        if type(value) is int and width_of_heads(now, path, value) > WIDEST
     }
     heads = [path for path in values if guessed and is_heads(path.rpartition(".")[2])]
     for path in heads:
