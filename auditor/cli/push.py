@@ -168,7 +168,7 @@ def _sent(folder: Path, files: FolderFiles, to: PushTarget, *, quiet: bool) -> P
         disable_progress_bars()
     with warnings.catch_warnings(record=True) as noted:
         pushed = send(folder, files, to)
-    for one in noted:
+    for one in noted if not quiet else ():
         say(" ".join(str(one.message).split()))
     return pushed
 

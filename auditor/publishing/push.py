@@ -112,6 +112,7 @@ def push(folder: Path, files: FolderFiles, to: PushTarget) -> Pushed:
             to.repository, operations, revision=to.revision, create_pr=to.create_pr
         )
         require_unchanged(folder, files)
+    # upload_folder makes several commits where hf_xet is installed
     with hub_errors(to.repository, "; whether the commit was made is not known"):
         made = api.create_commit(
             to.repository,

@@ -87,4 +87,5 @@ def learn_one(arguments: argparse.Namespace, model_type: str, name: str) -> None
     print(f"{model_type} {name}: {result.get('report') or result['failed']}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
