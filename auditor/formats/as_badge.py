@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from auditor.findings import Mismatched, Missing, NewlyInitialized, OfFile
 from auditor.formats import View, verdict
-from auditor.formats.markup import element, svg
+from auditor.formats.markup import Attributes, element, svg
 from auditor.report import Report, Unaudited
 
 _LABEL = "tensors"
@@ -57,7 +57,13 @@ def _badge(outcome: Report | Unaudited, top: int) -> Element:
     is_id = verdict.address(outcome) is not None  # a path would be public in a card
     model = f"{outcome.model}: " if is_id else ""
     name = f"{model}{_LABEL} {text}"
-    size = {"y": top, "width": left + right, "height": _HEIGHT, "role": "img", "aria-label": name}
+    size: Attributes = {
+        "y": top,
+        "width": left + right,
+        "height": _HEIGHT,
+        "role": "img",
+        "aria-label": name,
+    }
     return element(
         "svg",
         size,
@@ -70,6 +76,6 @@ def _badge(outcome: Report | Unaudited, top: int) -> Element:
 
 
 def _text(text: str, x: float, ink: str) -> Element:
-    font = {"font-family": "Verdana, DejaVu Sans, sans-serif", "font-size": 11}
-    place = {"x": x, "y": 14, "fill": ink, "textLength": _LETTER * len(text)}
+    font: Attributes = {"font-family": "Verdana, DejaVu Sans, sans-serif", "font-size": 11}
+    place: Attributes = {"x": x, "y": 14, "fill": ink, "textLength": _LETTER * len(text)}
     return element("text", {**place, **font}, text)
