@@ -52,6 +52,11 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "svg": Format(
             module="as_svg", endings=(".svg",), meaning="a drawing of where the parameters are"
         ),
+        "badge": Format(
+            module="as_badge",
+            endings=(".badge",),
+            meaning="a small drawing for a model card: tensors 202/202",
+        ),
         "sarif": Format(
             module="as_sarif", endings=(".sarif",), meaning="for pages of code-scanning results"
         ),

@@ -75,7 +75,7 @@ def argument_lists(command, form, paths):
     """The arguments of each run of a command, over folders of hostile names and without any."""
     every = tuple(paths.values())
     some = [(paths[kind],) for kind in ("tensors", "config", "index", "type", "prefix")]
-    one_document = form in {"cyclonedx", "html", "svg", "sarif"}
+    one_document = form in {"cyclonedx", "html", "svg", "badge", "sarif"}
     return {
         "check": [*((one,) for one in every), (FOLDER_NAME,)]
         if one_document

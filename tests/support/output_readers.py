@@ -157,6 +157,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "github": read_workflow_commands,
     "html": read_html,
     "svg": read_svg,
+    "badge": read_svg,
     "markdown": read_markdown,
     "csv": read_csv,
     "latex": read_latex,
