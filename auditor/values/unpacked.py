@@ -8,7 +8,7 @@ float64. The arithmetic, with q the stored integer:
     mlx     scales[g] * q + biases[g], of the mode affine
     fp8     weight * scale of the block
     bnb     int8: q * SCB / 127; 4 bits: quant_map[q] * absmax of the block of numbers
-    gguf    Q8_0, Q4_0, Q4_1 and plain types; see `_gguf`
+    gguf    the types of gguf_blocks.py
 
 A layout or type that is not in this table returns None.
 """
@@ -26,6 +26,7 @@ from auditor.comparing import Side
 from auditor.layouts.packing import LogicalTensor
 from auditor.tensors import Span
 from auditor.values.evidence import LocalBytes
+from auditor.values.gguf_blocks import BLOCK_TYPES
 from auditor.values.number_formats import FORMATS
 from auditor.values.placing import Placed
 
@@ -326,27 +327,16 @@ def _four_bits(
 def _gguf(
     side: UnpackedNumbers, piece: LogicalTensor, shape: tuple[int, ...], block: Block
 ) -> Numbers | None:
-    """Return the numbers of blocks of 32: d * q, d * (q - 8), or d * q + m (ggml-quants.c)."""
-    placed = side.placed.get(piece.stored.name)
-    size = {"Q8_0": 34, "Q4_0": 18, "Q4_1": 20}.get(piece.dtype)
-    if placed is None or size is None or piece.stored.shape != shape or shape[-1] % 32:
+    placed, kind = side.placed.get(piece.stored.name), BLOCK_TYPES.get(piece.dtype)
+    if placed is None or kind is None or piece.stored.shape != shape:
         return None
-    count = block.columns // 32
-    data = side.raw_rows(placed, matrix_sides(shape)[1] // 32 * size, block.rows, count * size)
-    blocks = data.reshape(len(block.rows), count, size)
-    scale = np.ascontiguousarray(blocks[..., :2]).view(np.float16).astype(np.float64)
-    if piece.dtype == "Q8_0":
-        values = np.ascontiguousarray(blocks[..., 2:]).view(np.int8) * scale
-    else:
-        offset = 2 if piece.dtype == "Q4_0" else 4
-        packed = blocks[..., offset:]
-        codes = np.concatenate([packed & 15, packed >> 4], axis=-1).astype(np.float64)
-        if piece.dtype == "Q4_0":
-            values = (codes - 8) * scale
-        else:
-            least = np.ascontiguousarray(blocks[..., 2:4]).view(np.float16)
-            values = codes * scale + least
-    return np.asarray(values.reshape(len(block.rows), -1))
+    if shape[-1] % kind.numbers or block.columns % kind.numbers:
+        return None
+    count = block.columns // kind.numbers
+    width = matrix_sides(shape)[1] // kind.numbers * kind.bytes
+    data = side.raw_rows(placed, width, block.rows, count * kind.bytes)
+    numbers = kind.decode(data.reshape(-1, kind.bytes))
+    return np.asarray(numbers.reshape(len(block.rows), -1))
 
 
 def _bits(piece: LogicalTensor) -> int:
