@@ -53,7 +53,7 @@ def test_the_first_lines_have_the_verdict_the_account_and_the_cause():
     assert "ERROR</strong> num_hidden_layers is 4, the files hold 3." in shown
     assert "15 used + 1 unexpected = 16 parameters stored" in shown
     assert "Fix (config-field): </strong>set num_hidden_layers to 3" in shown
-    assert "NOT AUDITED</strong> gated: " in gated()._repr_html_()
+    assert "is gated: accept its licence on the Hub" in gated()._repr_html_()
 
 
 @given(st.sampled_from(HOSTILE))
