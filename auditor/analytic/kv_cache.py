@@ -1,9 +1,9 @@
 """The KVCache class: what transformers keeps of the tokens that a model has read.
 
 A dynamic cache grows with the tokens; a layer with a window of W keeps the last W - 1 of them,
-because the next token joins them. A static cache is allocated at once, windows of W included
-(transformers' cache_utils.py, DynamicCache and StaticCache). States of recurrent and convolution
-layers have one size, whatever the number of tokens.
+because the next token joins them. A static cache is allocated in full at the start, with W tokens
+for a layer with a window (transformers' cache_utils.py, DynamicCache and StaticCache). States of
+recurrent and convolution layers have one size, whatever the number of tokens.
 """
 
 import re

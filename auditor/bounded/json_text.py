@@ -169,7 +169,7 @@ def encoding_fault(subject: str, content: bytes, error: UnicodeDecodeError) -> s
 
 
 def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
-    """Return a sentence that reports text that is not JSON."""
+    """Return a sentence that says why a text is not JSON, and where."""
     if conflict := _CONFLICT.search(error.doc):
         line = error.doc.count("\n", 0, conflict.start()) + 1
         return (

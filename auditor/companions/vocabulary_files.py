@@ -64,9 +64,10 @@ class _Tokenizer(Struct):
 def read_tokenizer(
     start: bytes, end: bytes = b"", *, is_complete: bool = True, tokens: Collection[str] = ()
 ) -> Vocabulary:
-    """Read a tokenizer.json: `start` is the complete file, or its start if `end` is its end.
+    """Read a tokenizer.json; if it is not complete, `start` and `end` are its first and last bytes.
 
-    Tokens in `tokens` that are not added tokens are looked up in a complete file's vocabulary.
+    Tokens in `tokens` that are not added tokens are looked up in the vocabulary, if that is
+    complete.
     """
     try:
         tokenizer = decoded(start if is_complete else _closed(start), _Tokenizer)

@@ -1,4 +1,4 @@
-"""A side of a comparison: the tensors of one checkpoint as loaded, its config and its texts."""
+"""A side of a comparison: a checkpoint's tensors as loaded, its config and its other settings."""
 
 from collections.abc import Callable, Iterator, Mapping
 from math import prod

@@ -158,9 +158,9 @@ def _integer(digits: str) -> int | float:
 
 
 def _float(text: str) -> float:
-    """Return the f64 that serde_json reads, by its arithmetic, so that equal numbers overflow.
+    """Return the f64 that serde_json reads, with the same steps, so that the same texts overflow.
 
-    At most twenty digits are collected in a u64, further digits only move the point; then the u64
+    At most twenty digits are collected in a u64; further digits only move the point. Then the u64
     is multiplied by a power of ten.
     """
     mantissa, _, exponent = text.lower().partition("e")

@@ -5,10 +5,10 @@ differ only in their numbers; its pattern has 0 for each number.
 
 An edit replaces one run of segments: at the start of all names, below one module, or wherever the
 run occurs. With an empty run on one side, it only removes or adds segments. Each kind of unexpected
-names is compared with the kinds of missing names that share most segments with it. The difference
-gives edits, and a rule is the edits of one such pair. The rule that turns the names of most tensors
-into expected names is chosen first, then the best rule for the remaining names. Equal shapes raise
-the score of a pair, but are not required.
+names is compared with the kinds of missing names with which it shares the most segments. The
+difference gives edits, and a rule is the edits of one such pair. The rule that turns the names of
+the most tensors into expected names is chosen first, then the best rule for the remaining names.
+Equal shapes raise the score of a pair, but are not required.
 """
 
 import re

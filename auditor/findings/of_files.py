@@ -58,7 +58,7 @@ class BadDigest(OfFile, frozen=True):
     All bytes of the file were read, with `--verify`. No header shows that a download was
     interrupted and filled up with zeros, or that a bit flipped.
 
-    To do: Delete the file and download it again; if it is meant to differ, do not verify it.
+    To do: Delete the file and download it again; if it should differ, do not verify it.
     """
 
     kind: ClassVar = "bad-digest"

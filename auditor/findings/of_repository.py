@@ -106,10 +106,10 @@ class ChatTurnsWrong(OfKeys, frozen=True):
 
 
 class TokenizerNote(OfKeys, frozen=True):
-    """A setting of the tokenizer's files that is right for some of their users, and not for all.
+    """A setting in the tokenizer's files that suits some programs that read them, but not all.
 
-    To do: Check that it is meant: a truncation or padding saved in `tokenizer.json`, or a chat
-    template whose turns end with another token than generation.
+    To do: Check that it is intended: a truncation or padding saved in `tokenizer.json`, or a chat
+    template whose turns end with a token at which generation does not stop.
     """
 
     kind: ClassVar = "tokenizer-note"

@@ -226,10 +226,10 @@ class AddedBiasZero(OfStored, frozen=True):
 
 
 class AddedBiasNotZero(OfStored, frozen=True):
-    """A bias that the architecture lacks is stored and not zero: without it the output differs.
+    """A bias that the architecture lacks is stored and is not zero: the output differs without it.
 
-    To do: Use the class that the model was trained with, or turn the bias on in the config if it
-    has a key for it: loading leaves it out.
+    To do: Loading leaves the bias out. Use the class that the model was trained with, or turn the
+    bias on in the config if there is a key for it.
     """
 
     kind: ClassVar = "added-bias-zero"
@@ -342,12 +342,12 @@ class CopiedModules(OfValues, frozen=True, kw_only=True):
 
 
 class MeanRows(OfValues, frozen=True, kw_only=True):
-    """The last rows of the embedding are the mean of the others: added, and not trained since.
+    """The last rows of the embedding are the mean of the other rows: added, not trained since.
 
     `resize_token_embeddings` of transformers leaves rows like this (`mean_resizing`, its default):
-    the mean, with noise of 3e-5 deviations.
+    the mean, plus noise of 3e-5 standard deviations.
 
-    To do: Nothing, if the tokens are trained later; else train them before you use them.
+    To do: Nothing, if the tokens will still be trained; otherwise train them before you use them.
     """
 
     rows: tuple[int, ...]  # token ids, ascending

@@ -83,7 +83,8 @@ def current_state(path: Path) -> FileState | None:
 def states_in(folder: Path) -> dict[str, FileState]:
     """Map the names in a folder to the states of the files; subfolders are not entered.
 
-    Each file needs its own call of lstat: os.scandir on Windows returns no inodes and link counts.
+    Each file needs its own call of lstat: on Windows, os.scandir returns neither inodes nor link
+    counts.
     """
     states = {path.name: current_state(path) for path in folder.iterdir()}
     return {name: state for name, state in states.items() if state is not None}

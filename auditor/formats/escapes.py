@@ -93,7 +93,10 @@ def safe(cell: Cell) -> Cell:
 
 
 def guarded_value(cell: str) -> str:
-    """Put `'` before a text that would be read as a formula or "no value", but not as a number."""
+    """Put `'` before a text that would be read as a formula or "no value".
+
+    Unlike `safe`, leave other texts that would be read as a number or a flag unchanged.
+    """
     text = printable(cell)
     is_guarded = cell.lstrip(" ").startswith(_FORMULA) or text in _NO_VALUES
     return f"'{text}" if is_guarded else text

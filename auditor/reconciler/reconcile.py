@@ -78,10 +78,10 @@ class NameWithoutHeader(NamedTuple):
 
 
 class Reconciled(Struct, frozen=True, kw_only=True):
-    """The reconciled tensors; each stored tensor is once in `counted` (law 2 of tests/laws).
+    """The reconciled tensors; each stored tensor is in `counted` once (law 2 of tests/laws).
 
-    Each expected tensor is once in `plain`, `answered` or `absent`, except optional ones that are
-    not stored, extra ones, and tied ones whose stored copy is a duplicate.
+    Each expected tensor is in one of `plain`, `answered` and `absent`, once, except optional ones
+    that are not stored, extra ones, and tied ones whose stored copy is a duplicate.
     """
 
     counted: tuple[_Item, ...]

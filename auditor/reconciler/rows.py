@@ -152,7 +152,7 @@ def _on_disk(
 def _modules_one_deeper(
     expectation: Expectation, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
-    """Return the modules to one level below `depth`: the file may have them one level higher."""
+    """Return the modules down to one level below `depth`; the file may have them a level higher."""
     return expectation.modules_to(None if depth is None else depth.one_deeper())
 
 

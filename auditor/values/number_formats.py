@@ -3,8 +3,9 @@
 Floats of sign, exponent and mantissa sort by their bits: without the sign, the larger pattern is
 the larger number, Inf lies above all finite numbers and NaN above Inf. So the largest pattern of a
 block shows whether the block has a number that is not finite, and one that is not zero. Finding it
-takes two maxima and no decoding: one over the words as unsigned integers (the largest negative
-float) and one over the words as signed integers (the largest positive float).
+takes two maxima and no decoding: one over the words as unsigned integers (the negative float
+of the largest magnitude, if any) and one over the words as signed integers (the largest positive
+float).
 
     dtype         word  sign and rest      Inf     NaN            zero
     F64, F32, F16, BF16  as IEEE 754 has them, BF16 as the upper half of F32

@@ -80,7 +80,10 @@ def _unread(names: list[str]) -> Iterator[str]:
 def _distance(
     name: str, other_name: str, first: UnpackedNumbers, second: UnpackedNumbers
 ) -> NumbersCompared | None:
-    """Sample one tensor on both sides; None if shapes differ or the packing is not known here."""
+    """Return the distance of samples of one tensor in two models; None if it cannot be measured.
+
+    If a side may have llama.cpp's order of rows, the smallest distance over the orders is returned.
+    """
     tensor, other_tensor = first.side.tensors[name], second.side.tensors[other_name]
     shape = tensor.shape
     if shape is None or shape != other_tensor.shape or not all(shape):

@@ -1,16 +1,16 @@
 """The numbers of a block of a matrix, unpacked by the layout that stores it.
 
-Each function reads the rows and the first columns of a weight (out, in) that the caller names, as
-float64. The arithmetic, with q the stored integer:
+Each function returns, as float64, the rows and the first columns that the caller names of a weight
+(out, in). The arithmetic, with q the stored integer:
 
     gptq    scales[g] * (q - zeros[g]), g the group of the input; format `gptq` stores zeros - 1
     awq     scales[g] * (q - zeros[g]), eight outputs to a word, interleaved
-    mlx     scales[g] * q + biases[g], of the mode affine
+    mlx     scales[g] * q + biases[g], for mode `affine`
     fp8     weight * scale of the block
     bnb     int8: q * SCB / 127; 4 bits: quant_map[q] * absmax of the block of numbers
     gguf    the types of gguf_blocks.py
 
-A layout or type that is not in this table returns None.
+For a layout or type that is not in this table, None is returned.
 """
 
 import re
@@ -83,7 +83,7 @@ class UnpackedNumbers(Struct, frozen=True, kw_only=True):
         return self.placed.get(f"{piece.stored.name.rpartition('.')[0]}.{last}")
 
     def whole(self, placed: Placed | None) -> Numbers | None:
-        """Return all numbers in the stored shape; None if there are too many to hold."""
+        """Return all numbers in the stored shape; None if they are too many or not readable."""
         form = FORMATS.get(placed.dtype or "") if placed else None
         if placed is None or form is None or placed.span.length > _MOST_BYTES:
             return None

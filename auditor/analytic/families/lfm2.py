@@ -157,7 +157,7 @@ LFM2_MOE = Family(
 
 
 def sparse_mlp(c: Config) -> Module:
-    """Return experts and router; `expert_bias` balances the experts, without gradient."""
+    """Return experts and a router; `expert_bias` balances the experts and gets no gradient."""
     E = c.dim("num_experts")
     return module(
         experts=experts(c, E, partial(gated_mlp, c, c.dim("moe_intermediate_size"))),

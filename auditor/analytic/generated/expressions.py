@@ -23,7 +23,7 @@ Evaluator = Callable[[Values, tuple[int, ...]], Any]
 
 
 class Outside(Exception):  # noqa: N818 - a config outside the guards of a form is not an error
-    """A config key whose value a generated form does not cover."""
+    """Raised for a config with a key or a value that a generated form does not cover."""
 
     def __init__(self, key: str, only: str = "") -> None:
         super().__init__(key)

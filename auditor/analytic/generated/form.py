@@ -191,7 +191,7 @@ def _filled(template: str, index: tuple[int, ...]) -> str:
 
 
 def _in_order(tensors: Mapping[str, ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
-    """Sort tensors by module in the order of the rows, then by number; tied tensors come last."""
+    """Sort tensors by module, in order of first appearance, then by number; tied ones come last."""
     ranks: dict[str, int] = {}
     keys: dict[str, tuple[int, ...]] = {}
     for name in tensors:

@@ -14,7 +14,7 @@ CAUSE = "empty-file"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the snapshot with the missing tensors added, if some file contains no tensor."""
+    """Yield an undoing that adds the missing tensors, if some weight file contains no tensor."""
     tables = {head.name: head.parsed for head in case.snapshot.headers}
     empty = [
         name

@@ -134,7 +134,7 @@ def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
 
 
 def _other_stages(case: Case) -> Iterator[Undoing]:
-    """Yield the missing pipeline stages, if the stored layers are one run without a gap."""
+    """Yield an undoing that adds the other stages, if the stored layers are one unbroken run."""
     stored, missing = numbers(case.stored_kinds), numbers(case.missing_kinds)
     partial = {before for before in missing if before in stored}
     outside = [one for one in case.missing if next(members(one), None) is None]
@@ -164,7 +164,7 @@ def _other_stages(case: Case) -> Iterator[Undoing]:
 
 
 def _other_experts(case: Case) -> Iterator[Undoing]:
-    """Yield the experts of the other ranks, if every layer stores the same run of experts."""
+    """Yield an undoing that adds other ranks' experts, if all layers store the same run of them."""
     stored, missing = numbers(case.stored_kinds, 1), numbers(case.missing_kinds, 1)
     shares = {(frozenset(stored.get(one, ())), frozenset(missing[one])) for one in missing}
     if len(shares) != 1 or not all("expert" in one for one in missing):

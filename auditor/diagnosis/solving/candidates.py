@@ -153,7 +153,11 @@ def _with_item(items: list[Any], index: int, item: Any) -> list[Any]:
 
 
 def likely(key: Key, lengths: tuple[int, ...]) -> Iterator[KeyChange]:
-    """Yield values of a key that no formula contains: stored lengths and divisors of the width."""
+    """Yield likely values for a key that is in no formula.
+
+    First come divisors of the most frequent stored length, then stored lengths, then the key's
+    value plus or minus 1 and 2.
+    """
     if type(key.value) is not int:
         return
     width = lengths[0] if lengths else 0

@@ -345,9 +345,9 @@ class _Search:
             yield None
 
     def _stated(self, best: JointSolution, keys: list[Key]) -> list[JointSolution]:
-        """Return solutions that give a value to a key that is null or follows from other keys.
+        """Return solutions that set a key which the config omits or sets to null.
 
-        Any value makes the formulas contain the key; then the formulas are solved for the key.
+        A trial value makes the key appear in the formulas, which are then solved for it.
         """
         found: list[JointSolution] = []
         for key in keys:

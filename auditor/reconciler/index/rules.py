@@ -325,7 +325,7 @@ def _room_rule(index: Index, sizes: sums.IndexSizes, declared: str | None) -> It
 
 
 def _least(sizes: sums.IndexSizes, declared: str | None) -> int | None:
-    """Return the least bytes of the expected parameters; None without a declared dtype."""
+    """Return the fewest bytes that the expected tensors can take; None without a known dtype."""
     return sums.least_sum(sizes, declared) if declared in sums.WIDTHS else None
 
 

@@ -101,8 +101,8 @@ def simulate_load(load: StateDictLoad) -> LoadReport:
 def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destination]:
     """Map the names that rules change to their destinations, before the prefix is added or removed.
 
-    A paired rule (each source has its own target) applies from the first name on that matches its
-    first source.
+    A paired rule (each source has its own target) applies only once a name has matched its first
+    source: to that name and to those after it.
     """
     if any(rule.paired for rule in loading.renames):
         stored = sorted(stored, key=_order)  # else the order matters only for names that collide

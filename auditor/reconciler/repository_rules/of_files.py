@@ -85,7 +85,7 @@ def _length_note(key: str, length: int, what: str) -> TokenizerNote:
     return TokenizerNote(
         says=((TOKENIZER, key, value_text(length)),),
         reason=f"{TOKENIZER} {what}: transformers resets it, other users of the file do not",
-        fix=f"set {setting} of {TOKENIZER} to null, unless it is meant",
+        fix=f"set {setting} of {TOKENIZER} to null, unless it is intended",
     )
 
 

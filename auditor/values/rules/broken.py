@@ -197,7 +197,10 @@ def padded_dtype(evidence: Evidence) -> Iterator[PaddedDtype]:
 
 
 def _padded_share(evidence: Evidence, read: TensorValues) -> float:
-    """Return the share of a tensor's F32 numbers whose lower halves are zero, in a sample."""
+    """Return the share of a tensor's F32 numbers that fit BF16; it is 1 only if all of them do.
+
+    Otherwise it is estimated from the nonzero numbers of a sample, and is 0 if these are too few.
+    """
     if read.fits_bf16:
         return 1.0
     profile = evidence.profile(read.name)

@@ -65,10 +65,10 @@ def _is_buffer(evidence: Evidence, name: str) -> bool:
 
 
 def subnormals(evidence: Evidence) -> Iterator[Subnormal]:
-    """Yield a finding of matrices with a flood of subnormal numbers.
+    """Yield one finding for all matrices in which too many numbers are subnormal.
 
-    F16 is not judged: its subnormal numbers begin at 6e-5, where small trained numbers lie. Of a
-    trained convolution of a vocoder 12 % are subnormal in F16.
+    F16 is not judged: its numbers below 6e-5 are subnormal, and small trained numbers lie there. In
+    a vocoder's trained convolution, 12 % of the numbers are subnormal in F16.
     """
     shares: dict[str, float] = {}
     for name in evidence.values:
