@@ -57,7 +57,9 @@ def compare(
         if {one.file, other.file} <= first.files & second.files
     }
     reshaped = _changed(shapes)
-    why = [f"the bytes of {stored.unknown:,} tensors: {stored.why_unknown}"] * bool(stored.unknown)
+    which = "each of " * bool(stored.other_files)  # the files differ, some of their tensors may not
+    bytes_of = f"the bytes of {which}{stored.unknown:,} tensors"
+    why = [f"{bytes_of}: {stored.why_unknown}"] * bool(stored.unknown)
     comparison = Comparison(
         models=(first.model, second.model),
         layouts=(first.layout, second.layout),

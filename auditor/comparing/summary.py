@@ -77,8 +77,8 @@ def _core(comparison: Comparison, common: int) -> str:
         if stored.same_headers:
             return f"B has the tensors of A with other numbers: {files} has another sha256"
         return f"B has tensors of A; {files} has another sha256: numbers or metadata, cannot tell"
-    which = "tensors" if _has_others(comparison) else "the same tensors"
-    return f"B has {which} of A, by name, shape and dtype; their numbers were not compared"
+    which = "tensors of A" if _has_others(comparison) else "the same tensors as A"
+    return f"B has {which}, by name, shape and dtype; their numbers were not compared"
 
 
 def _has_others(comparison: Comparison) -> bool:
