@@ -74,6 +74,7 @@ def compare(
         keys=tuple(config_changes(first, second, (*removed, *added), reshaped)),
         modules=tuple(_modules(before, after)),
         tensors=(len(before), len(after)),
+        stored=len(first.stored),
         files=(len(first.files), len(second.files)),
         types=(_model_type(first), _model_type(second)),
         bytes=stored,

@@ -52,10 +52,11 @@ def written(top):
         settings |= {"desc_act": False} if method == "gptq" else {"version": "gemm"}
         packed = linears_packed(base, pack, lambda name: "proj" in name)
         changed(method, packed, quantization_config=settings)
-    settings = {"bits": 4, "group_size": GROUP}
-    changed(
-        "mlx", linears_packed(base, mlx, lambda name: "norm" not in name), quantization=settings
-    )
+        if method == "gptq":
+            del packed["lm_head.weight"]
+            changed("gptq-headless", packed, quantization_config=settings)
+    packed = linears_packed(base, mlx, lambda name: "norm" not in name)
+    changed("mlx", packed, quantization={"bits": 4, "group_size": GROUP})
 
     (top / "gguf").mkdir()
     gguf_file(top / "gguf/model.gguf", base, config)
@@ -172,6 +173,8 @@ BY_BYTES = [
     ("base", "rope", "the same bytes in all 21; its config differs in rope_theta.", 1),
     ("base", "headless", "the same bytes in 20 of 21; it lost the head (lm_head).", 1),
     ("llava", "blind", "it lost the vision tower (vision_tower).", 1),
+    ("headless", "base", "the same bytes in all 20; it has more: the head (lm_head).", 1),
+    ("gptq", "gptq-headless", "the same bytes in 62 of 63; it lost the head (lm_head).", 1),
     ("base", "bf16", "B has the tensors of A in BF16 (A is in F32)", 1),
     ("base", "gptq", "B has the tensors of A in gptq, 4 bits, groups of 32", 1),
     ("blind", "llava", "it has more: the vision tower (vision_tower)", 1),
