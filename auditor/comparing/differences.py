@@ -19,6 +19,10 @@ from auditor.comparing.records import (
 from auditor.comparing.sides import Side, SideTensor
 from auditor.comparing.summary import summary_of
 
+_CONVERTED = (
+    "the numbers of tensors in another dtype or packing; --values samples them if both models are "
+    "on this machine"
+)
 _ENOUGH = 0.9  # least share of the removed tensors whose names a new prefix explains
 
 
@@ -60,6 +64,9 @@ def compare(
     which = "each of " * bool(stored.other_files)  # the files differ, some of their tensors may not
     bytes_of = f"the bytes of {which}{stored.unknown:,} tensors"
     why = [f"{bytes_of}: {stored.why_unknown}"] * bool(stored.unknown)
+    retyped = _changed(dtypes)
+    if (retyped or first.layout != second.layout) and not (numbers or unread):
+        unread = (_CONVERTED,)
     comparison = Comparison(
         models=(first.model, second.model),
         layouts=(first.layout, second.layout),
@@ -69,7 +76,7 @@ def compare(
         removed=removed,
         added=added,
         reshaped=reshaped,
-        retyped=_changed(dtypes),
+        retyped=retyped,
         moved=_changed(places),
         keys=tuple(config_changes(first, second, (*removed, *added), reshaped)),
         modules=tuple(_modules(before, after)),

@@ -188,6 +188,7 @@ def test_the_first_line_says_what_people_made_of_a_model(models, first, second, 
     shards = len(list((models / "shards").glob("*.safetensors")))
     assert said.replace("SHARDS", str(shards)) in done.stdout.splitlines()[0]
     assert "LoRA" not in done.stdout
+    assert ("Not compared:" in done.stdout) == ("has the tensors of A in" in said)
 
 
 def with_values(models, second):
