@@ -117,6 +117,8 @@ def _tensors(comparison: Comparison) -> _Rows:
     yield from _changes("other dtype", comparison.retyped)
     for pattern in fold(comparison.bytes.other):
         yield pattern, "other bytes", None, None
+    for file in comparison.bytes.other_files:
+        yield file, "other sha256", None, None
     yield from _changes("moved", comparison.moved)
 
 

@@ -101,6 +101,7 @@ def test_another_sha256_with_the_same_header_means_other_numbers(add):
     assert found.bytes.other_files == ("model.safetensors",)
     assert found.summary.startswith("B has the tensors of A with other numbers: model.safetensors")
     assert found.not_compared[0].startswith(f"the bytes of each of {len(NAMES)} tensors")
+    assert [row["change"] for row in found.to_dict()["tensors"]] == ["other sha256"]
 
 
 def test_another_sha256_with_another_header_leaves_open_what_differs(add):
