@@ -1,13 +1,15 @@
 """How fast `--values` reads a local file, beside a loop over safetensors.safe_open with torch.
 
 Each in a process of its own, over the same 2 GiB of BF16 in the page cache; processor time is user
-and system, the best of three. `--gib 4` takes another size. Then a sparse file of 400 GB, and what
-a sample of Llama-3.1-70B costs on a Hub on loopback beside its headers.
+and system, the best of three. `--gib 4` takes another size. Then `audit diff` of the file and its
+copy (in gigabytes of one of the two), a sparse file of 400 GB, and what a sample of Llama-3.1-70B
+costs on a Hub on loopback beside its headers.
 """
 
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,6 +37,17 @@ with safe_open(sys.argv[1], framework="pt") as file:
         bad += not torch.isfinite(tensor).all()
         zero += not tensor.any()
 print(bad, zero)
+"""
+PAIR = """
+import sys
+from pathlib import Path
+from auditor.comparing import side_of, stored_pairs
+from auditor.downloader import local_folder
+from auditor.values.equal_bytes import compare_bytes
+first, second = (local_folder.read(Path(one), one) for one in sys.argv[1:])
+pairs = tuple(stored_pairs(side_of(first), side_of(second), str))
+found = compare_bytes(first, second, pairs, lambda text: None)
+assert len(found.equal) == len(pairs) > 0
 """
 READER = """
 import sys
@@ -115,6 +128,11 @@ def main() -> None:
             wall, cpu, memory = measured(code, str(file), *args)
             speed = size / max(cpu - base[code], 1e-9) / 1e9
             print(f"{label:38}{speed:>12.2f}{wall:>9.2f}{memory / 1e6:>7.0f}")
+        copy, small_copy = (shutil.copy(one, f"{one}.copy.safetensors") for one in (file, small))
+        wall, cpu, memory = measured(PAIR, str(file), copy)
+        speed = size / max(cpu - measured(PAIR, str(small), small_copy)[1], 1e-9) / 1e9
+        print(f"{'audit diff of two equal files':38}{speed:>12.2f}{wall:>9.2f}{memory / 1e6:>7.0f}")
+        Path(copy).unlink()
         _, _, plain = measured(PLAIN, str(file), "--quiet")
         _, _, whole = measured(PLAIN, str(file), "--values", "--quiet")
         print(f"memory of audit {plain / 1e6:.0f} MB, with --values {whole / 1e6:.0f} MB")

@@ -12,7 +12,7 @@ from auditor.analytic.config_classes.declarations import ConfigClass, of_model_t
 from auditor.comparing.records import Changed, ConfigChange
 from auditor.comparing.sides import Side
 
-_NOT_COMPARED = frozenset({"_name_or_path", "transformers_version"})
+_NOT_COMPARED = frozenset({"_name_or_path", "_from_model_config", "transformers_version"})
 _NO_CLASS = ConfigClass("", "", {}, {}, {}, frozenset())
 
 

@@ -19,6 +19,10 @@ from auditor.comparing.records import (
 from auditor.comparing.sides import Side, SideTensor
 from auditor.comparing.summary import summary_of
 
+_CONVERTED = (
+    "the numbers of tensors in another dtype or packing; --values samples them if both models are "
+    "on this machine"
+)
 _ENOUGH = 0.9  # least share of the removed tensors whose names a new prefix explains
 
 
@@ -57,7 +61,12 @@ def compare(
         if {one.file, other.file} <= first.files & second.files
     }
     reshaped = _changed(shapes)
-    why = [f"the bytes of {stored.unknown:,} tensors: {stored.why_unknown}"] * bool(stored.unknown)
+    which = "each of " * bool(stored.other_files)  # the files differ, some of their tensors may not
+    bytes_of = f"the bytes of {which}{stored.unknown:,} tensors"
+    why = [f"{bytes_of}: {stored.why_unknown}"] * bool(stored.unknown)
+    retyped = _changed(dtypes)
+    if (retyped or first.layout != second.layout) and not (numbers or unread):
+        unread = (_CONVERTED,)
     comparison = Comparison(
         models=(first.model, second.model),
         layouts=(first.layout, second.layout),
@@ -67,11 +76,12 @@ def compare(
         removed=removed,
         added=added,
         reshaped=reshaped,
-        retyped=_changed(dtypes),
+        retyped=retyped,
         moved=_changed(places),
         keys=tuple(config_changes(first, second, (*removed, *added), reshaped)),
         modules=tuple(_modules(before, after)),
         tensors=(len(before), len(after)),
+        stored=len(first.stored),
         files=(len(first.files), len(second.files)),
         types=(_model_type(first), _model_type(second)),
         bytes=stored,

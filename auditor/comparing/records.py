@@ -89,6 +89,7 @@ class Comparison(Presented, Struct, frozen=True, kw_only=True):
     keys: tuple[ConfigChange, ...] = ()
     modules: tuple[tuple[str, int, int], ...] = ()  # module, its parameters on each side
     tensors: tuple[int, int] = (0, 0)  # number of tensors on each side, as loaded
+    stored: int = 0  # number of tensors in A's files: a packed weight is several
     files: tuple[int, int] = (1, 1)  # number of weight files
     types: tuple[str | None, str | None] = (None, None)  # model types
     bytes: BytesCompared = BytesCompared()

@@ -77,8 +77,8 @@ def _core(comparison: Comparison, common: int) -> str:
         if stored.same_headers:
             return f"B has the tensors of A with other numbers: {files} has another sha256"
         return f"B has tensors of A; {files} has another sha256: numbers or metadata, cannot tell"
-    which = "tensors" if _has_others(comparison) else "the same tensors"
-    return f"B has {which} of A, by name, shape and dtype; their numbers were not compared"
+    which = "tensors of A" if _has_others(comparison) else "the same tensors as A"
+    return f"B has {which}, by name, shape and dtype; their numbers were not compared"
 
 
 def _has_others(comparison: Comparison) -> bool:
@@ -92,9 +92,9 @@ def _by_bytes(comparison: Comparison) -> str:
     total = len(stored.equal) + len(stored.other)
     if stored.other:
         return _changed(comparison, total)
-    if _has_others(comparison) or stored.unknown or stored.other_files:
-        return f"B has tensors of A: the same bytes in {total:,} of {comparison.tensors[0]:,}"
-    is_same = not (comparison.keys or comparison.renamed)
+    if total < comparison.stored:
+        return f"B has tensors of A: the same bytes in {total:,} of {comparison.stored:,}"
+    is_same = not (comparison.keys or comparison.renamed or comparison.added)
     subject = "B is A" if is_same else "B has the tensors of A"
     return f"{subject}: the same bytes in all {total:,}"
 

@@ -64,7 +64,10 @@ def render(comparison: Comparison, form: str, *, most: int | None = None) -> str
 
 
 def comparison_tables(comparison: Comparison, *, most: int | None = None) -> tuple[Table, ...]:
-    """Return the tables that have rows, each with at most `most` rows."""
+    """Return the tables that have rows, each with at most `most` rows.
+
+    With `most`, modules with equal numbers of parameters on both sides are one row.
+    """
     first, second = comparison.models
     sides = (first, second) if first != second else (f"{first} (before)", f"{second} (after)")
     tables = (
@@ -74,7 +77,11 @@ def comparison_tables(comparison: Comparison, *, most: int | None = None) -> tup
         _table("tensors", ("tensors", "change", "before", "after"), _tensors(comparison)),
         _table("values", _VALUE_COLUMNS, _values(comparison.numbers)),
         _table("config", ("config key", "before", "after", "tensors explained"), _keys(comparison)),
-        _table("modules", ("module", *sides, "difference"), _modules(comparison)),
+        _table(
+            "modules",
+            ("module", *sides, "difference"),
+            _modules(comparison, only_whole=most is not None),
+        ),
     )
     return tuple(cut_table(table, most) for table in tables if table.rows)
 
@@ -110,6 +117,8 @@ def _tensors(comparison: Comparison) -> _Rows:
     yield from _changes("other dtype", comparison.retyped)
     for pattern in fold(comparison.bytes.other):
         yield pattern, "other bytes", None, None
+    for file in comparison.bytes.other_files:
+        yield file, "other sha256", None, None
     yield from _changes("moved", comparison.moved)
 
 
@@ -150,6 +159,9 @@ def _value(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
 
 
-def _modules(comparison: Comparison) -> _Rows:
-    for module, before, after in comparison.modules:
+def _modules(comparison: Comparison, *, only_whole: bool) -> _Rows:
+    """Yield the parameters by module; of equal modules, if so asked, the whole model alone."""
+    differs = any(before != after for _, before, after in comparison.modules)
+    shown = comparison.modules if differs or not only_whole else comparison.modules[:1]
+    for module, before, after in shown:
         yield module, before, after, after - before

@@ -13,6 +13,7 @@ from typing import get_type_hints
 
 import pytest
 import typer
+from support.bad_input.making import WEIGHTS
 from support.forking import of_start
 from support.hostile_checkpoints import FOLDER_NAME, HOSTILE_NAMES, hostile_folders
 from support.output_readers import COMMAND, READERS, assert_harmless_text, names_in_json
@@ -48,6 +49,8 @@ RUNS = [(command, form) for command, forms in FORMATS_OF.items() for form in for
 MORE_OPTIONS = {
     ("check", "terminal"): [("--tensors", "-v"), ("--ignore", "unexpected:*")],
     ("check", "csv"): [("--tensors",)],
+    ("diff", "terminal"): [("--values",)],
+    ("diff", "markdown"): [("--values",)],
     ("explain", "terminal"): [("--latex",), ("--symbolic",)],
     ("fix", "terminal"): [("--apply",)],
     ("push", "terminal"): [("--dry-run", "--fail-on", "never"), ("--token", FOLDER_NAME)],
@@ -59,6 +62,7 @@ MORE_OPTIONS = {
     },
 }
 COMPARED = (
+    ("tensors", "tuned"),
     ("tensors", "config"),
     ("config", "tensors"),
     ("prefix", "config"),
@@ -66,7 +70,6 @@ COMPARED = (
     ("adapter", "pickle"),
     ("gguf", "type"),
 )
-
 
 _SIGNED = [f"--{one}={FOLDER_NAME}" for one in ("kind", "by", "reason", "until", "name")]
 
@@ -125,6 +128,8 @@ def test_no_name_is_more_than_text_in_any_output(command, form, folders, env, tm
     for folder in folders.values():
         shutil.copytree(folder, tmp_path / folder.name)
     paths = {kind: folder.name for kind, folder in folders.items()}
+    if command == "diff":
+        paths["tuned"] = tuned(tmp_path / paths["tensors"]).name
     given = () if FORMATS_OF[command] == ONE_FORMAT else ("--format", form)
     plain = argument_lists(command, form, paths)
     runs = [((), one) for one in plain]
@@ -136,6 +141,17 @@ def test_no_name_is_more_than_text_in_any_output(command, form, folders, env, tm
         assert "crashed" not in done.stderr
         assert all(line.startswith("audit: ") for line in done.stderr.splitlines())
         READERS["latex" if r"\begin{align*}" in done.stdout else form](done.stdout)
+
+
+CHANGED = 4000  # bytes: the numbers of tensors that have hostile names
+
+
+def tuned(folder):
+    """A copy of a folder of zeros, in which the last tensors have other numbers."""
+    copy = shutil.copytree(folder, folder.with_name(f"{folder.name} tuned"))
+    weights = copy / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-CHANGED] + b"\x3c" * CHANGED)
+    return copy
 
 
 def test_json_has_the_names_as_they_are(folders, env):

@@ -87,8 +87,9 @@ def add(at_hub, tmp_path):
     return made
 
 
-def test_a_copy_on_the_hub_is_recognised_by_its_sha256(add):
-    found = auditor.diff(add("org/first", TENSORS), add("org/second", TENSORS))
+@pytest.mark.parametrize("values", [False, True])
+def test_a_copy_on_the_hub_is_recognised_by_its_sha256(add, values):
+    found = auditor.diff(add("org/first", TENSORS), add("org/second", TENSORS), values=values)
     assert (found.same, found.not_compared) == (True, ())
     assert found.summary == f"B is A: the same bytes in all {len(NAMES)}."
 
@@ -99,6 +100,8 @@ def test_another_sha256_with_the_same_header_means_other_numbers(add):
     assert not found.same
     assert found.bytes.other_files == ("model.safetensors",)
     assert found.summary.startswith("B has the tensors of A with other numbers: model.safetensors")
+    assert found.not_compared[0].startswith(f"the bytes of each of {len(NAMES)} tensors")
+    assert [row["change"] for row in found.to_dict()["tensors"]] == ["other sha256"]
 
 
 def test_another_sha256_with_another_header_leaves_open_what_differs(add):
