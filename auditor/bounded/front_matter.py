@@ -14,7 +14,7 @@ def front_matter(start: bytes) -> object:
 
     Aliases, which can stand for gigabytes, and tags are refused, as is deep nesting.
     """
-    import yaml  # noqa: PLC0415 - 20 ms, few audits read a model card
+    import yaml  # noqa: PLC0415 - 40 ms, few audits read a model card
 
     block = _BLOCK.search(start[:MAX_FRONT_MATTER])
     if block is None:
