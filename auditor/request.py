@@ -28,6 +28,8 @@ class AuditRequest(Struct, frozen=True, kw_only=True):
     base: str | None = None
     verify: bool = False  # compare the sha256 of local files with what their repository lists
     verify_against: str | None = None  # a Hub model or a snapshot whose list is used instead
+    # Read the sha256 of local files and the front matter of README.md, for a bill of materials.
+    materials: bool = False
     config: str | None = None  # a file, a folder or a model whose config replaces the model's own
 
     @property

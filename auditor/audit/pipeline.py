@@ -102,6 +102,10 @@ def _fetch(request: AuditRequest, say: Callable[[str], None]) -> Snapshot:
     snapshot = fetch_model(request.model, choose=_chooser(request))
     if not request.companions:  # the snapshot may contain them nevertheless
         snapshot = replace(snapshot, companions=None)
+    if request.materials:
+        from auditor.downloader.digests import with_materials  # noqa: PLC0415 - few audits
+
+        snapshot = with_materials(snapshot, say)
     if request.config is None:
         return snapshot
     other = fetch_model(request.config, choose=select_config)

@@ -81,11 +81,12 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
         tuple(files[name] for name in sorted(files)),
         tuple(sorted(_published(listed), key=lambda size: size.name)),
         base if base is not None and id_fault(base) is None else None,
-        _model_card(listed.card),
+        model_card(listed.card),
     )
 
 
-def _model_card(card: object) -> ModelCard:
+def model_card(card: object) -> ModelCard:
+    """Return the names in a card's front matter; values of a wrong type are left out."""
     names = usable_fields(card, _CardNames)
     licenses, datasets, base_models = (
         (value,) if isinstance(value, str) and value else tuple(value)

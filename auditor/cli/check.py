@@ -41,7 +41,7 @@ from auditor.cli.printing import (
     write_reports,
 )
 from auditor.findings.ignore import Ignore
-from auditor.formats.registry import FORMATS, TERMINAL
+from auditor.formats.registry import FORMATS, MATERIALS, TERMINAL
 from auditor.report import Report, Unaudited
 from auditor.request import AuditRequest
 
@@ -251,6 +251,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             base=base,
             verify=verify,
             verify_against=verify_against,
+            materials=chosen == MATERIALS,
             config=config,
         )
         tell = talk(quiet=quiet)

@@ -1,9 +1,10 @@
 """--format cyclonedx: a bill of materials in the JSON of CycloneDX 1.6 (ML-BOM).
 
 Each model is a component with a model card, and its files are components with the sha256 that the
-Hub lists. Nothing that was not read is written: a folder's files have no hashes and no licence, and
-only a reconciled model has counts. The text has no time and no serial number, so that the same
-outcome gives the same bytes. cyclonedx-python-lib has no model cards yet; tests use its validator.
+Hub lists, or that was computed of a local file. Nothing that was not read is written: a folder has
+hashes and a licence only with AuditRequest.materials, and only a reconciled model has counts. The
+text has no time and no serial number, so that the same outcome gives the same bytes.
+cyclonedx-python-lib has no model cards yet; tests use its validator.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

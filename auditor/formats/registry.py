@@ -71,6 +71,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
     }
 )
 TERMINAL = "terminal"  # the default
+MATERIALS = "cyclonedx"  # the only format that needs local files read completely
 
 
 def by_ending(ending: str) -> str | None:

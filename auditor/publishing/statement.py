@@ -14,14 +14,12 @@ from auditor.audit.guard import outcome_of
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.selecting import with_companions
-from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source
+from auditor.checkpoint.snapshot import RepoFile, Snapshot
+from auditor.downloader.digests import LOCAL, read_digests
 from auditor.downloader.fetching import fetch
-from auditor.downloader.local_file import file_sha256
-from auditor.downloader.parallel import awaited, do_nothing, threads
 from auditor.errors import Reason, UsageError
 from auditor.formats.as_json import as_object
 from auditor.formats.json_values import json_text
-from auditor.machine import cpu_count
 from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 from auditor.version import VERSION
@@ -36,9 +34,7 @@ _AUDIT = (
     *("expected", "observed", "residual", "findings", "unchecked", "companions"),
 )
 _CAUSE = ("cause", "severity", "level", "summary", "explains", "fields", "findings", "evidence")
-_LOCAL = {Source.FOLDER, Source.FILE, Source.CACHE}
 MAX_STATEMENT = 256 * 1024 * 1024  # bytes of a statement that is read
-_SMALL = 64 * 1024 * 1024  # bytes of all files, below which no other thread is used
 
 
 class Attested(NamedTuple):
@@ -64,7 +60,7 @@ def attest(  # noqa: PLR0913 - one keyword for each choice a caller has
     SourceError if the model cannot be read, UsageError if no file has a known sha256.
     """
     snapshot = fetch(model, source=source, token=token, say=say, choose=with_companions)
-    folder = snapshot.folder if snapshot.source in _LOCAL else None
+    folder = snapshot.folder if snapshot.source in LOCAL else None
     files = tuple(
         file
         for file in snapshot.files
@@ -78,7 +74,7 @@ def attest(  # noqa: PLR0913 - one keyword for each choice a caller has
     if folder is None:
         digests = {file.name: file.sha256 for file in files if file.sha256}
     else:
-        digests = _read_digests(folder, files, snapshot, say)
+        digests = read_digests(folder, files, snapshot, say)
     statement = _statement(snapshot, files, digests, outcome, target)
     return Attested(canonical(statement), outcome, folder)
 
@@ -90,26 +86,6 @@ def canonical(value: Mapping[str, Any]) -> bytes:
 
 def _is_same(path: Path, other: Path) -> bool:
     return os.path.realpath(path) == os.path.realpath(other)
-
-
-def _read_digests(
-    folder: Path, files: Sequence[RepoFile], snapshot: Snapshot, say: Callable[[str], None]
-) -> dict[str, str]:
-    """Return the sha256 of each file, which is read; a file whose name is not UTF-8 has none.
-
-    Raise SourceError if a file cannot be read, or has changed since its header was read.
-    """
-    states = {head.name: head.state for part in _models(snapshot) for head in part.headers}
-    names = [file.name for file in files if os.path.lexists(folder / file.name)]
-    size = sum(file.size or 0 for file in files)
-    if size > _SMALL:
-        say(f"reading {size:,} bytes for the sha256 of {len(names):,} files")
-    with threads(0 if size <= _SMALL else cpu_count(), do_nothing) as scheduler:
-        reads = [
-            scheduler.submit(file_sha256, folder / name, expected=states.get(name))
-            for name in names
-        ]
-        return dict(zip(names, map(awaited, reads), strict=True))
 
 
 def _statement(
@@ -141,7 +117,7 @@ def _statement(
             "auditor": {"name": "hf-audit", "version": VERSION},
             "model": snapshot.model if snapshot.commit else None,
             "commit": snapshot.commit,
-            "source": "local" if snapshot.source in _LOCAL else "listing",
+            "source": "local" if snapshot.source in LOCAL else "listing",
             "asClass": target,
             "files": entries,
             "audit": _audit(as_object(outcome)),

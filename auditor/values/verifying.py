@@ -3,24 +3,22 @@
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from threading import Event, Lock
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import select_config
 from auditor.checkpoint.snapshot import Fetched, FileState, RepoFile, Snapshot, Source
+from auditor.downloader.digests import read_completely
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import file_sha256, git_blob_id, read_all
 from auditor.downloader.model_argument import HubModel, parse_model
-from auditor.downloader.parallel import awaited, threads
-from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_read
-from auditor.errors import Reason, SourceError, UsageError
+from auditor.errors import SourceError, UsageError
 from auditor.findings import BadDigest
 from auditor.findings.ignore import Ignore
-from auditor.machine import cpu_count
 from auditor.messages import listed, quoted
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
@@ -28,7 +26,6 @@ from auditor.values.adding import with_more_findings
 _SHA256, _BLOB = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 _METADATA = ".cache/huggingface/download"  # folder in which a download keeps commits and ETags
 _LARGEST = 4096  # bytes of a metadata file
-_SMALL = 64 * 1024 * 1024  # bytes of all files, below which no other thread is used
 _SHOWN = 12  # digits of a digest in a reason
 
 
@@ -131,25 +128,8 @@ def compare_digests(
     pairs = [(file, expected[file.name]) for file in files if file.name in expected]
     pairs = [(file, entry) for file, entry in pairs if entry.sha256 or entry.blob_id]
     size = sum(file.size or 0 for file, _ in pairs)
-    over, lock, done = Event(), Lock(), 0
-    talk = Talk.of(say)
-    progress = ReadingProgress(talk.progress, numbers_read)
-
-    def count(read: int) -> None:
-        nonlocal done
-        if over.is_set():
-            raise SourceError(Reason.UNREADABLE, STOPPED)
-        with lock:
-            done += read
-            progress(done, size)
-
-    with threads(0 if size <= _SMALL else cpu_count(), over.set) as scheduler:
-        reads = [
-            scheduler.submit(_fault, folder, *pair, count, states.get(pair[0].name))
-            for pair in pairs
-        ]
-        faults = tuple(map(awaited, reads))
-    talk.progress(None)
+    reads = [partial(_fault, folder, *pair, states.get(pair[0].name)) for pair in pairs]
+    faults = read_completely(reads, size, say)
     names = {file.name for file, _ in pairs}
     return Verified(
         same=sum(fault is None for fault in faults),
@@ -166,8 +146,8 @@ def _fault(
     folder: Path,
     file: RepoFile,
     entry: RepoFile,
-    count: Callable[[int], None],
     state: FileState | None,
+    count: Callable[[int], None],
 ) -> str | None:
     """Return a clause on how a file differs from the listed one; None if it does not."""
     if entry.size is not None and file.size != entry.size:

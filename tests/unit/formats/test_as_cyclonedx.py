@@ -1,6 +1,9 @@
 """Bills of materials are valid CycloneDX, and contain nothing that was not read."""
 
 import json
+import subprocess
+import sys
+from hashlib import sha256
 
 import pytest
 from support.builders import safetensors_bytes
@@ -82,9 +85,77 @@ def test_a_card_of_other_types_is_left_out(card, at_hub):
     assert "datasets" not in component["modelCard"]["modelParameters"]
 
 
-def test_a_folder_has_no_hashes_because_its_files_were_not_read(tmp_path):
+def folder_with(path, readme=None):
     for name, content in small_model().items():
-        (tmp_path / name).write_bytes(content)
-    [component] = document(audit(str(tmp_path)))["components"]
+        (path / name).write_bytes(content)
+    if readme is not None:
+        (path / "README.md").write_bytes(readme)
+    return str(path)
+
+
+def test_a_folder_has_no_hashes_if_its_files_were_not_read(tmp_path):
+    folder = folder_with(tmp_path, README)
+    [component] = document(audit(folder))["components"]
     assert all("hashes" not in one for one in component["components"])
-    assert {one["name"] for one in component["components"]} == set(small_model())
+    assert {one["name"] for one in component["components"]} == {*small_model(), "README.md"}
+    assert "licenses" not in component
+
+
+README = f"---\n{json.dumps(CARD)}\n---\n# Title\n".encode()
+
+
+def test_a_bill_of_a_folder_has_hashes_and_what_its_card_says(tmp_path):
+    folder = folder_with(tmp_path, README)
+    program = "from auditor.cli import main; main()"
+    command = [sys.executable, "-c", program, folder, "--format", "cyclonedx"]
+    run = subprocess.run(command, capture_output=True, check=True)  # noqa: S603 - our own command
+    text = run.stdout.decode()
+    assert text == files([audit(folder, materials=True)], View())["bom.cdx.json"]
+    [component] = document(audit(folder, materials=True))["components"]
+    read = {one["name"]: one["hashes"][0]["content"] for one in component["components"]}
+    assert read == {path.name: sha256(path.read_bytes()).hexdigest() for path in tmp_path.iterdir()}
+    assert [one["license"]["name"] for one in component["licenses"]] == ["mit"]
+    assert [one["name"] for one in component["pedigree"]["ancestors"]] == ["acme/base"]
+    datasets = component["modelCard"]["modelParameters"]["datasets"]
+    assert [one["name"] for one in datasets] == CARD["datasets"]
+
+
+@pytest.mark.parametrize(
+    ("front_matter", "licenses"),
+    [
+        (b"license: mit", ["mit"]),
+        (b"license: [mit, apache-2.0]", ["mit", "apache-2.0"]),
+        (b"license: mit\r\ndatasets: 3", ["mit"]),
+        (b"license: 3", []),
+        (b"license: no", []),
+        (b"license: {name: mit}", []),
+        (b"[license, mit]", []),
+        (b"license: mit\nx: &a [1]\ny: [*a, *a]", []),
+        (b"license: !!python/object/apply:os.getcwd []", []),
+        (b"license: mit\nx: " + b"[" * 30 + b"]" * 30, []),
+        (b"license: mit\nx: " + b"[" * 60_000, []),
+        (b"license: mit\nx: " + b"- " * 30_000, []),
+        (b"license: mit\nx: " + b"9" * 60_000, []),
+        (b"license: mit\nx: 2026-99-99", []),
+        (b"license: mit\nx: 0b_", []),
+        (b"license: mit\nx: " + b"a" * 64 * 1024, []),
+        (b"license: m\xffit", []),
+        (b"license: \x00", []),
+        (b"license: [", []),
+        (b"? [a]\n: b", []),
+        (b"", []),
+    ],
+)
+def test_the_front_matter_of_a_folder_is_read_as_data(front_matter, licenses, tmp_path):
+    folder = folder_with(tmp_path, b"---\n" + front_matter + b"\n---\n# Title\n")
+    [component] = document(audit(folder, materials=True))["components"]
+    assert [one["license"]["name"] for one in component.get("licenses", ())] == licenses
+
+
+@pytest.mark.parametrize(
+    "readme", [b"", b"# Title\n---\nlicense: mit\n---\n", b"---\nlicense: mit"]
+)
+def test_a_readme_without_front_matter_has_no_licence(readme, tmp_path):
+    folder = folder_with(tmp_path, readme)
+    [component] = document(audit(folder, materials=True))["components"]
+    assert "licenses" not in component

@@ -1,0 +1,97 @@
+"""The sha256 of local files, which are read completely, and the front matter of README.md."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from threading import Event, Lock
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from auditor.bounded.front_matter import MAX_FRONT_MATTER, front_matter
+from auditor.checkpoint.hub_listing import model_card
+from auditor.checkpoint.snapshot import FileState, ModelCard, RepoFile, Snapshot, Source
+from auditor.downloader.local_file import file_sha256, open_regular_file
+from auditor.downloader.parallel import awaited, threads
+from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_read
+from auditor.errors import Reason, SourceError
+from auditor.machine import cpu_count
+from auditor.tensors import Span
+
+LOCAL = {Source.FOLDER, Source.FILE, Source.CACHE}
+_CARD = "README.md"
+_SMALL = 64 * 1024 * 1024  # bytes of all files, below which no other thread is used
+_T = TypeVar("_T")
+
+
+def read_completely(
+    reads: Sequence[Callable[[Callable[[int], None]], _T]], size: int, say: Callable[[str], None]
+) -> tuple[_T, ...]:
+    """Return the results of reads in several threads; the main thread handles Ctrl-C.
+
+    Each read calls its argument with numbers of bytes, which add up to `size`.
+    """
+    over, lock, done = Event(), Lock(), 0
+    talk = Talk.of(say)
+    progress = ReadingProgress(talk.progress, numbers_read)
+
+    def count(read: int) -> None:
+        nonlocal done
+        if over.is_set():
+            raise SourceError(Reason.UNREADABLE, STOPPED)
+        with lock:
+            done += read
+            progress(done, size)
+
+    try:
+        with threads(0 if size <= _SMALL else cpu_count(), over.set) as scheduler:
+            futures = [scheduler.submit(read, count) for read in reads]
+            return tuple(map(awaited, futures))
+    finally:
+        talk.progress(None)
+
+
+def read_digests(
+    folder: Path, files: Sequence[RepoFile], snapshot: Snapshot, say: Callable[[str], None]
+) -> dict[str, str]:
+    """Return the sha256 of each file, which is read; a file whose name is not UTF-8 has none.
+
+    Raise SourceError if a file cannot be read, or has changed since its header was read.
+    """
+    states = dict(_states(snapshot))
+    names = [file.name for file in files if os.path.lexists(folder / file.name)]
+    size = sum(file.size or 0 for file in files)
+    if size > _SMALL:
+        say(f"reading {size:,} bytes for the sha256 of {len(names):,} files")
+    reads = [partial(_digest, folder / name, states.get(name)) for name in names]
+    return dict(zip(names, read_completely(reads, size, say), strict=True))
+
+
+def _digest(path: Path, state: FileState | None, count: Callable[[int], None]) -> str:
+    return file_sha256(path, count, state)
+
+
+def _states(snapshot: Snapshot) -> Iterator[tuple[str, FileState | None]]:
+    headers = (component.headers for component in snapshot.components)
+    yield from ((header.name, header.state) for header in chain(snapshot.headers, *headers))
+
+
+def with_materials(snapshot: Snapshot, say: Callable[[str], None]) -> Snapshot:
+    """Return a snapshot of local files with their sha256 and the names in their model card.
+
+    Other snapshots are returned unchanged. Raise SourceError if a file cannot be read.
+    """
+    folder = snapshot.folder
+    if folder is None or snapshot.source not in LOCAL:
+        return snapshot
+    digests = read_digests(folder, snapshot.files, snapshot, say)
+    files = tuple(replace(file, sha256=digests.get(file.name)) for file in snapshot.files)
+    card = _card(folder / _CARD) if _CARD in digests else None
+    return replace(snapshot, files=files, card=card)
+
+
+def _card(path: Path) -> ModelCard:
+    with open_regular_file(path) as file:
+        return model_card(front_matter(file.read(Span(0, MAX_FRONT_MATTER)).data))
