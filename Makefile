@@ -21,7 +21,7 @@ export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 export AUDITOR_LIBRARIES = $(CURDIR)/$(LIBRARIES)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick test-tools oracle parity catalogue lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour clean
+.PHONY: help audit test quick test-tools oracle parity catalogue lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour dist peers clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -125,6 +125,18 @@ first-hour: $(VENV)/.test ## install from a clone as the README says, then each 
 
 corpus: $(VENV)/.test ## audit real checkpoints' metadata, where ../shared/corpus has it
 	@$(PROGRAM) tools/corpus.py $(ARGS)
+
+dist: $(VENV)/.test ## build wheel and sdist, check both, and audit a model with the wheel in a new environment
+	@rm -rf dist $(VENV)/.dist
+	@$(BIN)/python -m build --outdir dist .
+	@$(BIN)/python -m twine check --strict dist/*
+	@$(PYTHON) -m venv $(VENV)/.dist
+	@$(VENV)/.dist/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	@cd dist && ../$(VENV)/.dist/bin/audit bert-base-chinese --source bundled --quiet
+	@ls -l dist
+
+peers: $(VENV)/.test ## run other tools on six folders: docs/peers.md; they live in .venv/peers/
+	@$(PROGRAM) tools/peers.py --peers $(PEERS) $(ARGS)
 
 clean: ## remove the environment and what tools left behind
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

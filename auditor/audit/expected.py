@@ -29,7 +29,7 @@ from auditor.tensors import natural_key
 if TYPE_CHECKING:
     from auditor.oracle.client import Oracle
 
-_EXTRA = "pip install 'hf-audit[oracle]'"
+_EXTRA = "hf-audit[oracle]"
 
 
 def config_faults(expectation: Expectation) -> tuple[str, ...]:
@@ -200,7 +200,7 @@ def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
     oracle = _oracle(of.library)
     if oracle is None:
         extra = {"transformers": "oracle,timm"}.get(of.library, of.library)
-        hint = f"pip install 'hf-audit[{extra}]' lets {of.library} build it if it has it"
+        hint = f"hf-audit[{extra}] lets {of.library} build it if it has it"
         detail = f"{reason}: it is tallied, not reconciled; {hint}"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
     return oracle.expect(config, of.name)
@@ -272,7 +272,7 @@ def require_known_class(target: str) -> None:
 def require_oracle() -> None:
     """Raise UsageError if no oracle can give a second opinion."""
     if _oracle() is None:
-        raise UsageError(f"a second opinion needs torch and transformers: {_EXTRA}")
+        raise UsageError(f"a second opinion needs torch and transformers: install {_EXTRA}")
 
 
 class Opinion(NamedTuple):

@@ -40,7 +40,7 @@ from auditor.formats.registry import TERMINAL
 from auditor.messages import meant, quoted
 from auditor.report import Unaudited
 
-_JSON = "json"
+_JSON, _SVG = "json", "svg"
 _FOR_PEOPLE = frozenset({"terminal", "markdown"})
 _MOST_ROWS = 40  # most rows shown of each table of differences
 
@@ -70,7 +70,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     form: Annotated[
         str,
         typer.Option(
-            "--format", help="For such tables: markdown, csv, json, latex; for the tree: json."
+            "--format", help="For such tables: markdown, csv, json, latex; for the tree: json, svg."
         ),
     ] = TERMINAL,
     output: FileOption = None,
@@ -83,7 +83,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     with guarded():
         values = dict(map(parsed_setting, settings or ()))
         tables = Tables(tensors=tensors, kinds=kinds, classes=classes, keys=keys)
-        if any(tables) or form not in {TERMINAL, _JSON}:
+        if any(tables) or form not in {TERMINAL, _JSON, _SVG}:
             put(_tables(model, tables, form, target, source.value, token, values, tell), output)
             return
         outcome = explained(
@@ -106,6 +106,11 @@ def explain(  # noqa: PLR0913 - one parameter for each option
             raise typer.Exit(exit_code(outcome, FailOn.WARNING))
         for fault in faults:
             tell(f"{BadConfig.kind}: {fault}")
+        if form == _SVG:
+            from auditor.formats import as_svg  # noqa: PLC0415 - for this alone
+
+            put(as_svg.explained(outcome), output)
+            return
         width, color = terminal()
         text = (
             explanation.latex(outcome, depth=depth)

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 
 from auditor.findings import Finding, Severity
 from auditor.formats import View, verdict
-from auditor.formats.as_svg import Cell, cells_of_outcome, icicle
+from auditor.formats.as_svg import Cell, cells_of_outcome, icicle, legend_of, swatch
 from auditor.formats.markup import (
     Child,
     code,
@@ -141,12 +141,11 @@ def _modules(outcome: Report | Unaudited) -> Iterator[Element]:
 
 
 def _legend(placed: Sequence[Cell]) -> Element:
-    """Return the legend of a drawing: the colour of each status that occurs in it."""
+    """Return the legend of a drawing: the colours of kinds and the patterns of statuses."""
     legend = element("ul", {"class": "legend"})
-    for status in sorted({cell.drawn_as for cell in placed}):
-        colour = element("rect", {"width": "100%", "height": "100%", "class": f"s-{status}"})
-        square = element("svg", {"class": "icicle", "aria-hidden": "true"}, colour)
-        legend.append(element("li", {}, square, status))
+    for kind, status, text in legend_of(placed):
+        square = element("svg", {"class": "icicle", "aria-hidden": "true"}, *swatch(kind, status))
+        legend.append(element("li", {}, square, text))
     return legend
 
 

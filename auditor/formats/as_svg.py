@@ -2,7 +2,7 @@
 
 A row is a level of the module tree. The width of a module shows its stored or its expected
 parameters, whichever are more, so that missing modules are visible. Modules with a fault have a
-minimum width.
+minimum width. The colour shows the kind of a module, and a pattern over it shows its status.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +15,7 @@ from auditor.formats import View, verdict
 from auditor.formats.as_json import modules_object
 from auditor.formats.escapes import WHOLE
 from auditor.formats.markup import Attributes, element, svg, verbatim
+from auditor.formats.module_kinds import EXPERTS, KINDS, OTHER, SEVERAL, kinds_of
 from auditor.formats.module_tree import Node, module_tree, modules_of
 from auditor.formats.tables import Name
 from auditor.formats.text import cut_middle
@@ -24,6 +25,7 @@ from auditor.report import Report, Unaudited
 
 _QUIET = frozenset({"equal", "buffer", "quantization-data", "tied", "unchecked"})
 _ALARMING = frozenset({"missing", "mismatched", "unexpected", "duplicate", "unreadable"})
+_ROUNDING = 1e-6
 _LEAST = 0.006  # least width of a module with a fault, as a fraction of the drawing
 
 
@@ -35,13 +37,15 @@ class Cell(Struct, frozen=True, kw_only=True):
     """
 
     path: str  # folded: encoder.layer.{0-11}; the root is ""
-    label: str  # the last part of the path
+    label: str  # the last part of the path, or `8 x expert`
     modules: int
     stored: int | None  # parameters
     expected: int | None
     share: float | None  # fraction of all stored parameters
     formula: str | None  # the formula for one of the modules
     status: str
+    kind: str  # attention, feed-forward, ...
+    active: float | None  # fraction of the experts that process one token; None: not known
     level: int
     left: float
     width: float
@@ -69,15 +73,56 @@ class Cell(Struct, frozen=True, kw_only=True):
 
 def cells_of_outcome(outcome: Report | Unaudited) -> tuple[Cell, ...]:
     """Return the cells of a model's drawing; () if it has no modules."""
-    tree = module_tree(modules_of(modules_object(outcome)))
+    modules = modules_of(modules_object(outcome))
+    tree = module_tree(modules)
     formulas = {row.prefix: row.formula for row in outcome.modules}
-    return cells(tree, formulas) if tree else ()
+    kinds = kinds_of(row["prefix"] for row in modules)
+    return cells(tree, formulas, kinds, _inactive(outcome)) if tree else ()
 
 
-def cells(tree: Node, formulas: Mapping[str, str | None] | None = None) -> tuple[Cell, ...]:
-    """Return all cells of a tree, each before its children; `formulas` are keyed by prefix."""
-    place = _Places(formulas or {}, tree.stored)
-    return tuple(_flat(place.cell(_Module(tree, "", 1), 0, 0.0, 1.0)))
+def _inactive(outcome: Report | Unaudited) -> int:
+    """Return the number of expected parameters that do not process a given token."""
+    expected = outcome.expected
+    return expected.parameters - expected.active.parameters if expected and expected.active else 0
+
+
+def cells(
+    tree: Node,
+    formulas: Mapping[str, str | None] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    inactive: int = 0,
+) -> tuple[Cell, ...]:
+    """Return all cells of a tree, each before its children.
+
+    `formulas` and `kinds` are keyed by prefix; `inactive` is a number of the experts' parameters.
+    """
+    root = _Module(tree, "", 1)
+    place = _Places(formulas or {}, kinds or {}, tree.stored, _active(root, inactive))
+    return tuple(_flat(place.cell(root, 0, 0.0, 1.0)))
+
+
+def _active(root: "_Module", inactive: int) -> float | None:
+    """Return the fraction of the experts that process one token.
+
+    Return None unless the fraction is a whole number of experts, and every layer has as many.
+    """
+    experts = [module for module in _experts(root) if module.expected]
+    counts = {module.copies for module in experts}
+    if not inactive or len(counts) != 1:
+        return None
+    [count] = counts
+    active = 1 - inactive / sum(module.expected or 0 for module in experts)
+    is_whole = abs(active * count - round(active * count)) < _ROUNDING
+    return round(active * count) / count if is_whole and 0 < active < 1 else None
+
+
+def _experts(module: "_Module") -> Iterator["_Module"]:
+    """Yield the numbered experts inside a module."""
+    if module.is_expert:
+        yield module
+    else:
+        for child in module.below:
+            yield from _experts(child)
 
 
 def _flat(cell: Cell) -> Iterator[Cell]:
@@ -91,7 +136,7 @@ class _Module:
 
     def __init__(self, node: Node, above: str, times: int) -> None:
         self.label, self.status = node.name, node.status
-        self.times = times * node.modules
+        self.times, self.copies = times * node.modules, node.modules
         self.path = f"{above}.{node.name}" if above else node.name
         self.stored, self.expected = (
             None if figure is None else figure * self.times
@@ -99,6 +144,7 @@ class _Module:
         )
         self.size = max(self.stored or 0, self.expected or 0)
         self.below = [_Module(child, self.path, self.times) for child in node.below]
+        self.is_expert = self.copies > 1 and above.rpartition(".")[2] == EXPERTS
         self.has_fault: bool = self.status not in _QUIET or any(
             module.has_fault for module in self.below
         )
@@ -108,33 +154,41 @@ class _Places(Struct, frozen=True):
     """A builder of cells: it places the modules of one model."""
 
     formulas: Mapping[str, str | None]
+    kinds: Mapping[str, str]
     total: int | None  # stored parameters
+    active: float | None  # fraction of the experts
 
     def cell(self, module: _Module, level: int, left: float, width: float) -> Cell:
         below, at = [], left
         for child, part in zip(module.below, _widths(module.below, width), strict=True):
             below.append(self.cell(child, level + 1, at, part))
             at += part
+        kind = self._at(module.path, self.kinds) or OTHER
         has_share = module.stored is not None and self.total
         return Cell(
             path=module.path,
-            label=module.label,
+            label=f"{module.copies:,} \N{MULTIPLICATION SIGN} expert"
+            if module.is_expert
+            else module.label,
             modules=module.times,
             stored=module.stored,
             expected=module.expected,
             share=(module.stored or 0) / (self.total or 1) if has_share else None,
-            formula=self._formula(module.path),
+            formula=self._at(module.path, self.formulas),
             status=module.status,
+            kind=kind,
+            active=self.active if kind == EXPERTS else None,
             level=level,
             left=left,
             width=width,
             below=tuple(below),
         )
 
-    def _formula(self, path: str) -> str | None:
-        """Return the formula of the first module that a path names; None if the path was cut."""
+    @staticmethod
+    def _at(path: str, values: Mapping[str, str | None] | Mapping[str, str]) -> str | None:
+        """Return the value of the first module that a path names; None if the path was cut."""
         try:
-            return self.formulas.get(first(path))
+            return values.get(first(path))
         except ValueError:
             return None
 
@@ -164,40 +218,80 @@ _LETTER = 7.0  # pixels of a figure or a lower-case letter, at most
 _COMMON = 900.0  # pixels of a drawing in which no label is cut within a letter
 _LEAST_LETTERS = 3  # of a cut label, with the dots
 _NARROWEST = 640.0  # pixels of a drawing that shows counts: palette.css hides them on a phone
-_HATCHED = frozenset({"missing", "mismatched", "unreadable"})
+_DOWN, _ACROSS, _DOT = (0, 0, 0, 8), (0, 0, 8, 0), (4, 3, 4, 6)  # x1, y1, x2, y2
+# Status -> the lines of a tile of its pattern, and the angle of the tile.
+_PATTERNS = {
+    "missing": ((_DOWN,), 45),
+    "mismatched": ((_DOWN, _ACROSS), 45),
+    "unexpected": ((_DOT,), 0),
+    "unused": ((_DOWN,), 135),
+    "duplicate": ((_DOWN,), 0),
+    "newly-initialized": ((_ACROSS,), 0),
+    "unreadable": ((_DOWN, _ACROSS), 0),
+}
 
 
-def height(cells: Sequence[Cell]) -> int:
-    return LEVEL * (1 + max(cell.level for cell in cells))
+def height(cells: Sequence[Cell], level: int = LEVEL) -> int:
+    return level * (1 + max(cell.level for cell in cells))
 
 
-def icicle(cells: Sequence[Cell], label: str) -> Element:
-    """Draw the cells; for screen readers, a table next to the drawing must have the same data."""
-    size: Attributes = {"width": "100%", "height": height(cells)}
+def icicle(cells: Sequence[Cell], label: str, level: int = LEVEL) -> Element:
+    """Draw the cells, with rows of `level` pixels.
+
+    For screen readers, a table next to the drawing must have the same data.
+    """
+    size: Attributes = {"width": "100%", "height": height(cells, level)}
     attributes = {"role": "img", "aria-label": label, "class": "icicle"}
-    return element("svg", {**size, **attributes}, _hatch(), *map(_drawn, cells))
+    drawn = (_drawn(cell, level) for cell in cells)
+    return element("svg", {**size, **attributes}, element("defs", {}, *_patterns()), *drawn)
 
 
-def _drawn(cell: Cell) -> Element:
+def _drawn(cell: Cell, level: int) -> Element:
     """Draw a cell as a nested drawing, which clips its text."""
     place: Attributes = {
         "x": f"{100 * cell.left:.3f}%",
-        "y": cell.level * LEVEL,
+        "y": cell.level * level,
         "width": f"{100 * cell.width:.3f}%",
-        "height": LEVEL,
+        "height": level,
     }
-    full_size = {"width": "100%", "height": "100%"}
     return element(
         "svg",
         place,
         element("title", {}, sentence_of(cell)),
-        element("rect", {**full_size, "class": f"s-{cell.drawn_as}"}),
-        element("rect", {**full_size, "class": "over"}) if cell.status in _HATCHED else None,
-        _label(cell) if cell.width >= _LABELLED else None,
+        *swatch(cell.kind, cell.drawn_as),
+        _idle(cell.active) if cell.active else None,
+        _label(cell, level) if cell.width >= _LABELLED else None,
     )
 
 
-def _label(cell: Cell) -> Element | None:
+def swatch(kind: str, status: str) -> Iterator[Element]:
+    """Yield the rectangle of a kind, and the pattern of a status over it if it has one."""
+    full_size = {"width": "100%", "height": "100%"}
+    yield element("rect", {**full_size, "class": f"k-{kind} s-{status}"})
+    if status in _PATTERNS:
+        yield element("rect", {**full_size, "class": f"over p-{status}"})
+
+
+def _idle(active: float) -> Element:
+    """Return the veil over the fraction of the experts that a token does not use."""
+    x, width = f"{100 * active:.3f}%", f"{100 * (1 - active):.3f}%"
+    return element("rect", {"x": x, "width": width, "height": "100%", "class": "idle"})
+
+
+def legend_of(cells: Sequence[Cell]) -> Iterator[tuple[str, str, str]]:
+    """Yield (kind, status, text) for each kind that occurs, then for each status that occurs."""
+    kinds = {cell.kind for cell in cells}
+    for kind in (kind for kind in KINDS if kind in kinds):
+        text = f"{kind} kinds" if kind == SEVERAL else kind.replace("-", " ")
+        is_lit = kind == EXPERTS and any(cell.active for cell in cells)
+        yield kind, "equal", f"{text} (pale: not used by one token)" if is_lit else text
+    statuses = {cell.drawn_as for cell in cells}
+    if plain := sorted(statuses & _QUIET):
+        yield SEVERAL, "equal", f"no pattern: {', '.join(plain)}"
+    yield from ((SEVERAL, status, status) for status in sorted(statuses - _QUIET))
+
+
+def _label(cell: Cell, level: int) -> Element | None:
     """Return a cell's name, cut if it is too long, and its parameter count if there is room.
 
     Return None if there is no room for a cut name.
@@ -210,7 +304,7 @@ def _label(cell: Cell) -> Element | None:
         name = f"{name[: room - 1]}\N{HORIZONTAL ELLIPSIS}"
     at: Attributes = {
         "x": 6,
-        "y": LEVEL / 2 + 4,
+        "y": level / 2 + 4,
         "class": None if cell.width >= _WIDE else "narrow",
     }
     times = f"{cell.modules:,} x " if cell.modules > 1 else ""
@@ -232,51 +326,97 @@ def sentence_of(cell: Cell) -> str:
     return f"{cell.name}: {', '.join(parts)}"
 
 
-def _hatch() -> Element:
-    size: Attributes = {"id": "hatch", "width": 8, "height": 8}
-    turned = {"patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
-    line = element("line", {"x1": 0, "y1": 0, "x2": 0, "y2": 8, "class": "hatch"})
-    return element("defs", {}, element("pattern", {**size, **turned}, line))
+def _patterns() -> Iterator[Element]:
+    for status, (ends, angle) in _PATTERNS.items():
+        size: Attributes = {"id": f"p-{status}", "width": 8, "height": 8}
+        turned = {"patternUnits": "userSpaceOnUse", "patternTransform": f"rotate({angle})"}
+        places = (dict(zip(("x1", "y1", "x2", "y2"), line, strict=True)) for line in ends)
+        lines = (element("line", {**place, "class": "hatch"}) for place in places)
+        yield element("pattern", {**size, **turned}, *lines)
 
 
 # --- as a file ----------------------------------------------------------------------------------
 
-_WIDTH = 1200  # pixels; drawings scale
-_SUBTITLE = 160  # most characters of the line below a model's name
-_HEAD, _GAP = 64, 24  # pixels above each drawing, and below it
+_WIDTH, _HEIGHT = 1200, 630  # pixels, the size of a card in social media; drawings scale
+_MARGIN, _TOP, _BOTTOM = 24, 120, 580  # pixels; the drawing is between top and bottom
+_TALLEST = 72  # pixels of a row
+_UNITS = (("B", 10**9), ("M", 10**6), ("K", 10**3))
+_TITLE, _SUBTITLE = 70, 140  # most characters of a model's name, and of the line below it
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
     """Return one drawing, in which the models stand one below the other."""
-    drawing = element("svg", {"xmlns": "http://www.w3.org/2000/svg", "width": _WIDTH})
+    cards = [(one, f"{verdict.word(one)[0]}: {verdict.sentence(one)}") for one in outcomes]
+    return {"report.svg": _sheet(cards)}
+
+
+def explained(outcome: Report | Unaudited) -> str:
+    """Return the drawing of what a config implies; the files' contents are not compared."""
+    under = f"{outcome.target}: what the config implies; the weights were not compared"
+    return _sheet([(outcome, under)])
+
+
+def _sheet(cards: Sequence[tuple[Report | Unaudited, str]]) -> str:
+    height = _HEIGHT * len(cards)
+    size: Attributes = {"width": _WIDTH, "height": height, "viewBox": f"0 0 {_WIDTH} {height}"}
+    namespace = {"xmlns": "http://www.w3.org/2000/svg", "class": "sheet"}
+    drawing = element("svg", {**namespace, **size})
     drawing.append(verbatim("style", palette()))
     drawing.append(element("rect", {"width": "100%", "height": "100%", "class": "paper"}))
-    top = 0
-    for outcome in outcomes:
-        top += _add(drawing, outcome, top)
-    drawing.set("height", str(top))
-    drawing.set("viewBox", f"0 0 {_WIDTH} {top}")
-    return {"report.svg": svg(drawing)}
+    for at, (outcome, under) in enumerate(cards):
+        place: Attributes = {"y": at * _HEIGHT, "width": _WIDTH, "height": _HEIGHT}
+        drawing.append(element("svg", place, *_card(outcome, under)))
+    return svg(drawing)
 
 
 def palette() -> str:
-    """Return the style of drawings: the colours of statuses, light and dark."""
+    """Return the style of drawings: the colours of kinds and the patterns of statuses."""
     return (resources(__package__) / "template" / "palette.css").read_text(encoding="ascii")
 
 
-def _add(drawing: Element, outcome: Report | Unaudited, top: int) -> int:
-    """Draw one model below `top`, and return the height of its drawing."""
-    placed = cells_of_outcome(outcome)
-    stored = outcome.observed.parameters if outcome.observed else None
-    count = f"{stored:,} parameters stored" if stored is not None else "parameters not known"
+def _card(outcome: Report | Unaudited, under: str) -> Iterator[Element]:
+    """Yield the name of a model, the line below it, its size, its modules and their legend."""
     name = outcome.model or outcome.requested
-    drawing.append(element("text", {"x": 16, "y": top + 28, "class": "title"}, name))
-    under = f"{outcome.verdict}: {count}"
-    if outcome.verdict != "clean":
-        under = cut_middle(f"{verdict.word(outcome)[0]}: {verdict.sentence(outcome)}", _SUBTITLE)
-    drawing.append(element("text", {"x": 16, "y": top + 50, "class": "under"}, under))
+    yield _line(cut_middle(name, _TITLE), 46, "title")
+    yield _line(cut_middle(under, _SUBTITLE), 74, "under")
+    yield _line(_sizes(outcome), 100, "under")
+    placed = cells_of_outcome(outcome)
     if not placed:
-        return _HEAD + _GAP
-    at = {"x": 16, "y": top + _HEAD, "width": _WIDTH - 32, "height": height(placed)}
-    drawing.append(element("svg", at, icicle(placed, f"The modules of {name}")))
-    return _HEAD + height(placed) + _GAP
+        return
+    level = min(_TALLEST, (_BOTTOM - _TOP) // (1 + max(cell.level for cell in placed)))
+    width = _WIDTH - 2 * _MARGIN
+    at = {"x": _MARGIN, "y": _TOP, "width": width, "height": height(placed, level)}
+    yield element("svg", at, icicle(placed, f"The modules of {name}", level))
+    left, y = float(_MARGIN), _BOTTOM + 8
+    for kind, status, text in legend_of(placed):
+        wide = 40 + _LETTER * len(text)
+        if left + wide > _WIDTH:
+            left, y = _MARGIN, y + 20
+        square: Attributes = {"x": left, "y": y, "width": 14, "height": 14, "class": "icicle"}
+        yield element("svg", square, *swatch(kind, status))
+        yield element("text", {"x": left + 19, "y": y + 12, "class": "key"}, text)
+        left += wide
+
+
+def _line(text: str, y: int, style: str) -> Element:
+    return element("text", {"x": _MARGIN, "y": y, "class": style}, text)
+
+
+def _sizes(outcome: Report | Unaudited) -> str:
+    """Return `46.7B total, 12.9B active`; the active count is known for mixtures of experts."""
+    stored = outcome.observed.parameters if outcome.observed else None
+    expected = outcome.expected
+    if stored is None and expected is None:
+        return "parameters not known"
+    if expected and expected.active and stored in {None, expected.parameters}:
+        active = f" \N{MIDDLE DOT} {_short(expected.active.parameters)} active"
+        return f"{_short(expected.parameters)} total{active}"
+    if stored is not None:
+        return f"{stored:,} parameters stored"
+    return f"{expected.parameters if expected else 0:,} parameters expected"
+
+
+def _short(count: int) -> str:
+    """Return a count with one decimal: `46.7B`, `109.5M`."""
+    unit, size = next((one for one in _UNITS if count >= one[1]), ("", 1))
+    return f"{count / size:,.1f}{unit}" if unit else f"{count:,}"

@@ -84,7 +84,7 @@ def _library() -> Any:
         import transformers  # noqa: PLC0415 - see the module's docstring
     except ImportError as error:
         raise UsageError(
-            f"the oracle needs torch and transformers ({error}): pip install 'hf-audit[oracle]'"
+            f"the oracle needs torch and transformers ({error}): install hf-audit[oracle]"
         ) from None
     return transformers
 

@@ -160,7 +160,7 @@ def inventory(library: str, target: str, config: Mapping[str, Any]) -> Expectati
     oracle = available_oracle(library)
     if oracle is None:
         raise UsageError(
-            f"the oracle needs torch and {library}: pip install 'hf-audit[{EXTRAS[library]}]'"
+            f"the oracle needs torch and {library}: install hf-audit[{EXTRAS[library]}]"
         )
     return oracle.expect(Config(values=config), target)
 

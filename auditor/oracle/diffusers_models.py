@@ -27,7 +27,7 @@ def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
         import torch  # noqa: PLC0415 - likewise
     except ImportError as error:
         raise UsageError(
-            f"the oracle needs torch and diffusers ({error}): pip install 'hf-audit[diffusers]'"
+            f"the oracle needs torch and diffusers ({error}): install hf-audit[diffusers]"
         ) from None
     diffusers.utils.logging.set_verbosity_error()
     try:

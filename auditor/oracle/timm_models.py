@@ -32,7 +32,7 @@ def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
         import torch  # noqa: PLC0415 - likewise
     except ImportError as error:
         raise UsageError(
-            f"the oracle needs torch and timm ({error}): pip install 'hf-audit[timm]'"
+            f"the oracle needs torch and timm ({error}): install hf-audit[timm]"
         ) from None
     if not timm.is_model(target):
         raise SourceError(

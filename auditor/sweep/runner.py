@@ -104,7 +104,7 @@ def _auditors(
         from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
     except ImportError:
         option = "--scheduler" if scheduler else "--processes"
-        detail = f"{option} needs Dask: pip install 'hf-audit[cluster]'"
+        detail = f"{option} needs Dask: install hf-audit[cluster]"
         raise UsageError(detail) from None
     with Cluster(policy, token, waits, scheduler) as cluster:
         yield cluster

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # A function that compares with a base: it adds the result to the evidence, and returns findings.
 CompareWithBase = Callable[["Evidence"], tuple["Evidence", tuple[Finding, ...]]]
 
-INSTALL = 'pip install "hf-audit[values]"'
+INSTALL = "install hf-audit[values]"
 
 _REDIRECT = 4 * 1024  # the most bytes of a redirect's own body
 

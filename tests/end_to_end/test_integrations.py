@@ -12,6 +12,8 @@ from support.programs import ROOT
 from support.running import AUDIT
 from support.sweep_models import healthy
 
+import auditor
+
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 (HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 
@@ -277,3 +279,21 @@ def test_the_workflow_and_the_hook_of_the_document_are_those_of_this_repository(
     assert hooks["repos"][0]["hooks"] == [{"id": HOOK["id"]}]
     table = re.findall(r"^\| `([\w-]+)` \|", (DOCS / "ci.md").read_text(), re.MULTILINE)
     assert table == list(ACTION["inputs"])
+
+
+def test_the_release_workflow_builds_by_make_and_publishes_only_if_told(tmp_path):
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    jobs = workflow["jobs"]
+    runs = {step.get("name"): step["run"] for step in jobs["build"]["steps"] if "run" in step}
+    assert runs["Build and check"] == "make dist"
+    assert re.search(r"^dist: ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert jobs["publish"]["if"] == "vars.PUBLISH == 'true'"
+    assert workflow["permissions"] == {"contents": "read"}
+    for tag, code in ((f"v{auditor.__version__}", 0), ("v0", 1)):
+        done = subprocess.run(  # noqa: S603 - our own workflow
+            ["/bin/bash", "-e", "-c", runs["Compare the tag with the version"]],
+            cwd=ROOT,
+            env={"PATH": "/usr/bin:/bin", "GITHUB_REF_NAME": tag, "HOME": str(tmp_path)},
+            check=False,
+        )
+        assert done.returncode == code

@@ -62,7 +62,7 @@ class Parquet:
         try:
             self._arrow = import_module("pyarrow")
         except ImportError:
-            raise UsageError("--parquet needs pyarrow: pip install 'hf-audit[parquet]'") from None
+            raise UsageError("--parquet needs pyarrow: install hf-audit[parquet]") from None
         kinds = {str: self._arrow.string(), int: self._arrow.int64(), float: self._arrow.float64()}
         self._name, self._columns, self._pending_rows = name, TABLES[name], list[Row]()
         fields = [(column, kinds[kind]) for column, kind in self._columns.items()]
