@@ -8,6 +8,7 @@ from typing import Self
 
 from auditor.downloader.fetching import Say, ignore_message
 from auditor.downloader.waits import InLines, Wait
+from auditor.formats.text import counted
 from auditor.messages import printable
 
 
@@ -34,13 +35,13 @@ class Progress:
     def selected(self, models: int) -> None:
         """Report the number of models selected so far."""
         if self._is_due():
-            self._say(f"{models:,} models found")
+            self._say(f"{counted(models, 'model')} found")
 
     def begin(self, models: int) -> None:
         """Report the number of models to audit, and start the clock."""
         self._models = models
         self._since = self._last_line = self._clock()
-        self._say(f"{models:,} models to audit")
+        self._say(f"{counted(models, 'model')} to audit")
 
     def done(self, verdict: str) -> None:
         """Count an audited model by its verdict."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.downloader.waits import Waits
 from auditor.errors import Reason, UsageError
+from auditor.formats.text import counted
 from auditor.machine import one_cpu
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
@@ -184,9 +185,8 @@ def summary_line(swept: Swept) -> str:
     parts = [
         f"{count:,} {reason or verdict or 'pending'}" for verdict, reason, count in swept.tally
     ]
-    nights = "night" if swept.dropped == 1 else "nights"
-    dropped = f"; {swept.dropped:,} {nights} dropped" if swept.dropped else ""
+    dropped = f"; {counted(swept.dropped, 'night')} dropped" if swept.dropped else ""
     return (
-        f"night {swept.night.night}: {swept.models:,} models ({', '.join(parts)}); "
+        f"night {swept.night.night}: {counted(swept.models, 'model')} ({', '.join(parts)}); "
         f"{swept.audited:,} audited in {duration(swept.seconds)}{dropped}"
     )

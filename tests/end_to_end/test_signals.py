@@ -75,7 +75,7 @@ def test_a_signal_ends_a_sweep_whose_processes_wait_and_the_next_goes_on(
     assert (code, "".join(lines)) == (CODES[number], KEPT)
     model.behave()
     process = started(*sweep, env=hub_env)
-    assert "1 models (1 clean)" in process.communicate(timeout=PATIENCE)[1]
+    assert "1 model (1 clean)" in process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 0
 
 

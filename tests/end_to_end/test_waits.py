@@ -128,7 +128,7 @@ def test_a_sweep_continues_after_a_window_whose_size_is_unknown(model, hub_env, 
     model.misbehave(fault=bare, path="*config.json", times=1)
     code, lines = said(*sweep, env=hub_env)
     assert code == 0, lines
-    assert "1 models (1 clean)" in lines
+    assert "1 model (1 clean)" in lines
 
 
 def test_a_terminal_shows_how_many_headers_are_read(hub, hub_env):

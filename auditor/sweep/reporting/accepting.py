@@ -44,9 +44,11 @@ def accept(place: Path, entry: BaselineEntry, *, baseline: Path | None = None) -
             if fnmatchcase(result.model, entry.model):
                 _apply(decisions, result.model, result.outcome or {}, entry.kind)
     if not decisions.used[0]:
+        names = "" if entry.name == "*" else f" with {quoted(entry.name)}"
+        until = f" until {entry.expires}" if entry.expires else ""
         raise UsageError(
-            f"nothing is written: the night {quoted(night.night)} has no finding that is accepted "
-            f"by {entry}{f' until {entry.expires}' if entry.expires else ''}"
+            f"nothing is written: the night {quoted(night.night)} has no finding "
+            f"{quoted(entry.kind)} of {quoted(entry.model)}{names} to accept{until}"
         )
     write_atomically(path, after)
     return path, decisions.used[0]

@@ -25,8 +25,8 @@ def test_clean_models_end_with_0_and_a_summary_on_stderr(at_hub, sweep):
     at_hub.add("o/a", healthy(1))
     code, out, said = sweep("--author", "o", "--processes", "1")
     assert (code, out) == (0, "")
-    assert "audit: 1 models to audit\n" in said
-    assert ": 1 models (1 clean); 1 audited in " in said
+    assert "audit: 1 model to audit\n" in said
+    assert ": 1 model (1 clean); 1 audited in " in said
 
 
 def test_the_worst_model_decides_how_it_ends(at_hub, sweep):
