@@ -161,11 +161,13 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	-@npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4.14.1
 	@touch $@ $(VENV)/.run
 
-# Python in a browser, and msgspec for it. Without them there is no page, and its tests are skipped.
+# Python in a browser, msgspec for it, and jinja2, of which the build leaves out compiled modules. Without them there is no page, and its tests are skipped.
 $(VENV)/browser: | $(BIN)/python
 	-@npm install --silent --no-audit --no-fund --prefix $@ pyodide@314.0.7 && \
 	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest $@ \
-	  --only-binary=:all: --platform pyemscripten_2026_0_wasm32 --python-version 314 msgspec==0.22.0 || \
+	  --only-binary=:all: --platform pyemscripten_2026_0_wasm32 --python-version 314 msgspec==0.22.0 && \
+	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest $@ \
+	  --only-binary=:all: jinja2==3.1.6 markupsafe==3.0.4 || \
 	  rm -rf $@
 
 # What the bench compares with. The bench leaves out and names whatever does not install.

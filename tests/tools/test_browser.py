@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from browser.build import build
-from support import chromium, pipelines
+from support import chromium, pipelines, small_adapters
 from support.builders import safetensors_bytes
 from support.checkpoints import config_bytes, expect, stored_by
 from support.hostile_checkpoints import hostile_folders
@@ -78,8 +78,9 @@ def downloaded(page, folder):
     """The JSON that the page offers."""
     page.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
     page.do("document.getElementById('json').click()")
-    until(page, (folder / "report.json").exists)
-    return without_cost(json.loads((folder / "report.json").read_text()))
+    file = folder / "report.json"
+    until(page, lambda: file.exists() and file.read_bytes().endswith(b"}\n"))
+    return without_cost(json.loads(file.read_text()))
 
 
 def by_command(model, **given):
@@ -135,6 +136,12 @@ FOLDERS = {
     "torch": {"config.json": BERT["config.json"], "pytorch_model.bin": torch_bytes(TENSORS)},
     "pipeline": pipelines.encoders(),
     "constructor of things": {**BERT, "constructor/config.json": b"{", ".git/x.bin": b"no model"},
+    "template": {
+        **BERT,
+        "tokenizer_config.json": json.dumps({"chat_template": "[" * 2_000 + "{{ ["}).encode(),
+        "chat_template.jinja": b"{% for one in messages %}{{ one.content }}{% endfor %}",
+    },
+    "deep": {**BERT, "chat_template.jinja": b"{{" + b"[" * 39 + b"1" + b"]" * 39 + b"}}"},
     "nothing": {"README.md": b"no model"},
 }
 
@@ -153,8 +160,8 @@ def hostile(tmp_path_factory):
 
 
 def test_hostile_names_are_those_of_the_command(page, hostile, tmp_path):
-    """But for what the command asks jinja2 and transformers, which the page does not have."""
-    for label in hostile.keys() - {"tensors", "type"}:
+    """But for an unknown type, of which the command asks transformers."""
+    for label in hostile.keys() - {"type"}:
         folder, place = hostile[label], tmp_path / label
         place.mkdir()
         assert ended(page, choose, folder) == "Done."
@@ -162,10 +169,14 @@ def test_hostile_names_are_those_of_the_command(page, hostile, tmp_path):
 
 
 def test_a_model_of_the_hub_has_the_json_of_the_command(page, at_hub, hub_env, tmp_path):
-    files = {**BERT, "tokenizer_config.json": b"{}"}
-    at_hub.add("org/whole", files)
-    assert ended(page, ask, "org/whole", at_hub.url) == "Done."
-    assert downloaded(page, tmp_path) == by_command("org/whole", env=hub_env)
+    at_hub.add("org/base", {"config.json": small_adapters.coded(small_adapters.GPT2)})
+    models = {"whole": BERT, "sharded": sharded(), "adapter": small_adapters.files()}
+    for name, files in models.items():
+        at_hub.add(f"org/{name}", files)
+        place = tmp_path / name
+        place.mkdir()
+        assert ended(page, ask, f"org/{name}", at_hub.url) == "Done."
+        assert downloaded(page, place) == by_command(f"org/{name}", env=hub_env), name
 
 
 def test_what_cannot_be_audited_is_a_status_or_an_outcome(page, at_hub, tmp_path):

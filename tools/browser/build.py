@@ -1,6 +1,7 @@
 """Build the page: python tools/browser/build.py PACKAGES FOLDER.
 
-PACKAGES holds node_modules/pyodide and the wheel of msgspec for Pyodide; FOLDER gets the page.
+PACKAGES holds node_modules/pyodide and wheels: msgspec for Pyodide, jinja2 and markupsafe for any
+system, of which compiled modules are left out. FOLDER gets the page.
 """
 
 import shutil
@@ -39,11 +40,14 @@ def build(packages: Path, folder: Path) -> None:
     page = (_HERE / "index.html").read_text(encoding="ascii")
     page = page.replace("POLICY", _POLICY.format(**policy_digests()))
     (folder / "index.html").write_text(page, encoding="ascii")
-    [wheel] = packages.glob("msgspec-*-pyemscripten_*.whl")
     package = Path(auditor.__file__).parent
-    with ZipFile(folder / "python.zip", "w", ZIP_DEFLATED) as archive, ZipFile(wheel) as msgspec:
-        for name in msgspec.namelist():
-            archive.writestr(name, msgspec.read(name))
+    with ZipFile(folder / "python.zip", "w", ZIP_DEFLATED) as archive:
+        for wheel in sorted(packages.glob("*.whl")):
+            is_for_pyodide = "pyemscripten" in wheel.name
+            with ZipFile(wheel) as content:
+                for name in content.namelist():
+                    if is_for_pyodide or not name.endswith((".so", ".pyd")):
+                        archive.writestr(name, content.read(name))
         for path in sorted(package.rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 archive.write(path, path.relative_to(package.parent))

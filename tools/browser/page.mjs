@@ -5,8 +5,18 @@ const at = (id) => document.getElementById(id);
 // A worker made from a blob has the page's content security policy; one from a file would have none.
 const start = `import ${JSON.stringify(new URL("worker.mjs", location.href).href)};`;
 const script = URL.createObjectURL(new Blob([start], { type: "text/javascript" }));
-const worker = new Worker(script, { type: "module" });
-let addresses = [];
+let worker, addresses = [];
+
+function begin() {
+  worker?.terminate();
+  worker = new Worker(script, { type: "module" });
+  worker.onmessage = ({ data }) => show(data);
+  worker.onerror = (event) => {
+    at("status").textContent = `The audit cannot be started: ${event.message}`;
+  };
+}
+
+begin();
 
 function audit(request, name) {
   for (const address of addresses) URL.revokeObjectURL(address);
@@ -22,17 +32,14 @@ function offer(id, text, type, name) {
   Object.assign(at(id), { href: address, download: name });
 }
 
-worker.onmessage = ({ data: { json, html, error } }) => {
+function show({ json, html, error }) {
   at("status").textContent = error ?? "Done.";
-  if (error !== undefined) return;
+  if (error !== undefined) return begin(); // an error that ends Python would fail all audits after it
   offer("json", json, "application/json", "report.json");
   offer("html", html, "text/html", "report.html");
   at("report").srcdoc = html;
   at("report").hidden = at("downloads").hidden = false;
-};
-worker.onerror = (event) => {
-  at("status").textContent = `The audit cannot be started: ${event.message}`;
-};
+}
 
 at("hub").onsubmit = (event) => {
   event.preventDefault();
