@@ -21,7 +21,7 @@ export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 export AUDITOR_LIBRARIES = $(CURDIR)/$(LIBRARIES)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick test-tools oracle parity catalogue lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour dist peers clean
+.PHONY: help audit test quick test-tools oracle parity catalogue lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour dist peers clean browser
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ audit: $(VENV)/.run ## audit MODEL (bert-base-chinese): the table here, reports/
 test: $(VENV)/.test ## install what the tests need and run tests/unit, tests/laws and tests/end_to_end
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
-test-tools: $(VENV)/.test ## run tests/tools: the programs of tools/ and the tests' own Hub; each night
+test-tools: $(VENV)/.test | $(VENV)/browser ## run tests/tools: the programs of tools/ and the tests' own Hub; each night
 	@$(BIN)/python -m pytest $(WORKERS) tests/tools $(ARGS)
 
 laws: $(VENV)/.test ## run tests/laws with 400 examples a law, make test with 25; each night
@@ -93,6 +93,9 @@ fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute, fixes at
 
 pictures: $(VENV)/.test ## draw docs/pictures/ anew: terminals, pages, a night; needs Chromium
 	@$(PROGRAM) tools/pictures.py
+
+browser: $(VENV)/.run | $(VENV)/browser ## build reports/browser, a page that audits on the reader's machine
+	@$(BIN)/python tools/browser/build.py $(VENV)/browser reports/browser
 
 diagnose: $(VENV)/.test ## plant faults in checkpoints of twenty families: flagged, named, alone, false
 	@$(PROGRAM) tools/diagnose.py $(ARGS)
@@ -169,6 +172,15 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	  pycountry==26.2.16 pillow==13.0.0
 	-@npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4.14.1
 	@touch $@ $(VENV)/.run
+
+# Python in a browser, msgspec for it, and jinja2, of which the build leaves out compiled modules. Without them there is no page, and its tests are skipped.
+$(VENV)/browser: | $(BIN)/python
+	-@npm install --silent --no-audit --no-fund --prefix $@ pyodide@314.0.7 && \
+	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest $@ \
+	  --only-binary=:all: --platform pyemscripten_2026_0_wasm32 --python-version 314 msgspec==0.22.0 && \
+	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --dest $@ \
+	  --only-binary=:all: jinja2==3.1.6 markupsafe==3.0.4 || \
+	  rm -rf $@
 
 # What the bench compares with. The bench leaves out and names whatever does not install.
 $(PEERS)/hf-mem: | $(VENV)/.test

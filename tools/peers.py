@@ -1,8 +1,8 @@
 """Other tools on the same six folders, beside `audit`: `make peers` writes docs/peers.md.
 
 transformers, huggingface_hub and accelerate are those of the tests; the others are installed into
-an environment of their own, the folder `--tools`. A tool for the Hub reads the folders from a Hub on
-loopback. A cell is a line of a tool's output; the outputs below the table are cut to ten lines.
+an environment of their own, the folder `--tools`. A tool for the Hub reads the folders from a Hub
+on loopback. A cell is a line of a tool's output; the outputs below the table are cut to ten lines.
 """
 
 import argparse

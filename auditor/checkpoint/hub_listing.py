@@ -8,7 +8,16 @@ from msgspec import Meta, Struct, field
 
 from auditor.bounded.json_text import converted, usable_fields
 from auditor.checkpoint.selecting import name_fault
-from auditor.checkpoint.snapshot import ModelCard, PublishedText, RepoFile, Sha1, Sha256, Size
+from auditor.checkpoint.snapshot import (
+    ModelCard,
+    PublishedText,
+    RepoFile,
+    Sha1,
+    Sha256,
+    Size,
+    Snapshot,
+    Source,
+)
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 
@@ -82,6 +91,23 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
         tuple(sorted(_published(listed), key=lambda size: size.name)),
         base if base is not None and id_fault(base) is None else None,
         model_card(listed.card),
+    )
+
+
+def snapshot_of(listing: Listing, requested: str, revision: str | None, host: str) -> Snapshot:
+    """Return the snapshot of a listed model, for which no file has been read yet."""
+    is_renamed = requested != listing.model_id
+    return Snapshot(
+        model=listing.model_id,
+        commit=listing.commit,
+        source=Source.HUB,
+        origin=f"read from {host}"
+        + (f"; {requested} is now {listing.model_id}" if is_renamed else ""),
+        files=listing.files,
+        # The Hub's counts are of the default branch, whatever the requested revision.
+        published=listing.published if revision in {None, "main"} else (),
+        card_base=listing.base,
+        card=listing.card,
     )
 
 

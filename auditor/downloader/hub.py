@@ -12,13 +12,12 @@ from msgspec.structs import replace
 
 from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.filenames import CONFIG, Chooser
-from auditor.checkpoint.hub_listing import Listing, listing_of
+from auditor.checkpoint.hub_listing import Listing, listing_of, snapshot_of
 from auditor.checkpoint.selecting import WEIGHTS, select
 from auditor.checkpoint.snapshot import (
     Fetched,
     RepoFile,
     Snapshot,
-    Source,
     TextFile,
     WeightHeader,
 )
@@ -40,8 +39,6 @@ MAX_LISTING = 16 * 1024 * 1024
 
 # Concurrent reads: the 163 shards of DeepSeek-V3 take three round trips, or six with redirects.
 _AT_ONCE = 64
-
-_DEFAULTS = {None, constants.DEFAULT_REVISION}
 
 
 def read(
@@ -117,18 +114,8 @@ def _read_files(  # noqa: PLR0913 - likewise, and the early reads
     patient: bool = False,
 ) -> Snapshot:
     selection = choose({file.name for file in listing.files}, listing.model_id)
-    renamed = f"; {model.id} is now {listing.model_id}" if model.id != listing.model_id else ""
-    snapshot = Snapshot(
-        model=listing.model_id,
-        commit=listing.commit,
-        source=Source.HUB,
-        origin=f"read from {endpoint_url().origin_ascii}{renamed}",
-        files=listing.files,
-        # The Hub's counts are of the default branch, whatever the requested revision.
-        published=() if model.revision not in _DEFAULTS else listing.published,
-        card_base=listing.base,
-        card=listing.card,
-    )
+    host = endpoint_url().origin_ascii
+    snapshot = snapshot_of(listing, model.id, model.revision, host)
     files = _HubFiles(session, listing, early, patient=patient)
     snapshot = assemble(snapshot, files, selection, scheduler, progress)
     return replace(snapshot, fetched=session.fetched)

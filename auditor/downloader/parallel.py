@@ -6,6 +6,7 @@ many are in flight; a pool has the threads. The reads have bounds of their own: 
 bytes of a model, `headers` those of a header, `local_file` reads block by block.
 """
 
+import sys
 import threading
 import time
 from collections import deque
@@ -27,6 +28,8 @@ _SLOW = 0.05  # seconds for one read; a near disk or server needs a few thousand
 # the main thread: a signal that arrives just before a wait begins does not end the wait.
 _LISTENS = 0.1
 
+_HAS_THREADS = sys.platform != "emscripten"  # Python in a browser has none
+
 
 def do_nothing() -> None:
     """Do nothing, for waits that show no progress."""
@@ -43,7 +46,8 @@ class Scheduler(Executor):
     A near mirror may fetch files from far away, or send them slowly: after AT_HAND slow calls in a
     row, the source counts as distant.
 
-    If `most` is 0, the thread that submits a call runs it: small work needs no other thread.
+    If `most` is 0, or in a browser, the thread that submits a call runs it: small work needs no
+    other thread.
     """
 
     def __init__(
@@ -55,7 +59,7 @@ class Scheduler(Executor):
         """Run the calls in the threads of a shared pool, or of a new pool."""
         self._pool = pool or ThreadPoolExecutor(max(1, most))
         self._is_own_pool = pool is None
-        self._most, self._distance = most, distance
+        self._most, self._distance = most if _HAS_THREADS else 0, distance
         self._lock = threading.Lock()
         self._waiting = deque[tuple[Future[Any], Callable[[], Any]]]()
         self._futures = list[Future[Any]]()

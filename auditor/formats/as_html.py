@@ -37,7 +37,7 @@ _MOST_PATTERNS = 500  # folded names of one finding; findings.csv has all of the
 def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
     """Return one page, with a section for each model."""
     names = ", ".join(outcome.model or outcome.requested for outcome in outcomes)
-    style = _text("palette.css") + _text("page.css")
+    style = _style()
     body = element("main", {}, *(_model(outcome) for outcome in outcomes))
     has_tensors = body.find(".//details[@class='tensors']") is not None
     script = _text("tensor_list.js") if has_tensors else ""
@@ -72,10 +72,22 @@ def _text(name: str) -> str:
 def content_policy(style: str, script: str) -> str:
     """Return a content security policy that allows only this style, and this script if given."""
     texts = {"style": style, "script": script}
-    digests = {what: b64encode(sha256(text.encode()).digest()) for what, text in texts.items()}
-    allowed = [f"{what}-src 'sha256-{digests[what].decode()}'" for what in texts if texts[what]]
+    allowed = [f"{what}-src {_digest(text)}" for what, text in texts.items() if text]
     parts = ["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"]
     return "; ".join(parts)
+
+
+def policy_digests() -> Mapping[str, str]:
+    """Return the digests of the style and the script, for the policy of a page that frames one."""
+    return {"style": _digest(_style()), "script": _digest(_text("tensor_list.js"))}
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _style() -> str:
+    return _text("palette.css") + _text("page.css")
 
 
 def _model(outcome: Report | Unaudited) -> Element:

@@ -23,6 +23,8 @@ SPOILT_BUFFER = 16 * 1024
 # which the next one waits: over a connection that serves again 8 MB took 2 s.
 SEGMENT = 8 * 1024
 FLUSH = 32 * 1024  # bytes of headers held back, so that endless headers do flow
+# What lets pages of other sites read answers, as the Hub's do; sent to browsers alone.
+SHARED = (("Access-Control-Allow-Origin", "*"), ("Access-Control-Expose-Headers", "*"))
 LINGER_0 = struct.pack("ii", 1, 0)  # closing sends RST
 
 Answering = Callable[[Request], tuple[Answer, Fault | None]]  # the fault that spoilt it
@@ -100,7 +102,8 @@ class Handler(BaseHTTPRequestHandler):
     def _write_headers(self, answer: Answer) -> bytes:
         """Writes long headers; short ones are returned, to go out with the first of the body."""
         lines = bytearray(f"HTTP/1.1 {answer.status} {phrase(answer.status)}\r\n".encode())
-        for name, value in chain(answer.headers, answer.trailing):
+        shared = SHARED if "Origin" in self.headers else ()
+        for name, value in chain(answer.headers, answer.trailing, shared):
             lines += f"{name}: {value}\r\n".encode("latin-1")
             if len(lines) > FLUSH:
                 self.wfile.write(lines)
