@@ -1,6 +1,7 @@
 """Saves and pushes of transformers, PEFT and the Trainer, to the tests' Hub."""
 
 import logging
+import time
 import warnings
 
 import pytest
@@ -23,11 +24,20 @@ MODEL, TOKEN = "org/my-model", "hf_write"
 SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 11}
 
 
+class TimeWithoutSleep:
+    """The module time for huggingface_hub, which then does not wait between attempts."""
+
+    def __getattr__(self, name):
+        return (lambda _: None) if name == "sleep" else getattr(time, name)
+
+
 @pytest.fixture(name="taking")
 def a_hub_that_takes_commits(at_hub, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setattr("transformers.utils.hub._hf_api", None)  # it keeps an older Hub
     monkeypatch.setenv("HF_TOKEN", TOKEN)
+    # It asks five times for the card of a repository that is not made yet.
+    monkeypatch.setattr("huggingface_hub.utils._http.time", TimeWithoutSleep())
     at_hub.let_write(TOKEN)
     return at_hub
 
