@@ -45,7 +45,8 @@ def current_versions(*, companions: bool = False) -> Versions:
 def pipeline_files(package: Path = _PACKAGE) -> tuple[Path, ...]:
     """Return the files that outcomes depend on, sorted: data files and imported modules."""
     path_by_module = _modules(package)
-    files = [path for path in (package / _DATA).rglob("*") if path.is_file()]
+    data = (package / _DATA).rglob("*")
+    files = [path for path in data if path.is_file() and path.suffix != ".pyc"]
     unread_modules = [*_PIPELINE]
     while unread_modules:
         # A module, and the packages that contain it.

@@ -90,7 +90,7 @@ def argument_lists(command, form, paths):
         "memory": [every],
         "architectures": [()],
         "claim": [(paths[one], "110M", "5*D", FOLDER_NAME) for one in ("tensors", "type", "gguf")],
-        "diff": [(paths[one], paths[other]) for one, other in COMPARED],
+        "diff": [(paths[one], paths.get(other, "")) for one, other in COMPARED],
         "fix": some,
         "push": [*((one, "org/name") for (one,) in some), (FOLDER_NAME, FOLDER_NAME)],
         "comment": [("org/name",), (FOLDER_NAME,)],

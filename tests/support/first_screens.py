@@ -46,7 +46,11 @@ def _screen(cause: str, label: str, outcome: Report | Unaudited) -> str:
 
 
 def _spoilt(sound: Path) -> Iterator[tuple[str, str, Path]]:
-    """Yield (cause or kind, what is wrong, folder) for faults of numbers and of other files."""
+    """Yield (cause or kind, what is wrong, folder) for faults of numbers and of other files.
+
+    All numbers are scaled first, so that they are not those of the initializer.
+    """
+    _tensors(lambda tensors: [one.mul_(1.05) for one in tensors.values()])(sound)
     for (cause, label), spoil in SPOILS.items():
         folder = Path(shutil.copytree(sound, sound.parent / "spoilt" / cause))
         spoil(folder)
@@ -81,8 +85,10 @@ def _packed(tensors: dict[str, Any]) -> None:
         out, inputs = tensors.pop(name).shape
         module = name.removesuffix(".weight")
         tensors[f"{module}.qweight"] = torch.randint(9**9, (inputs // 8, out), dtype=torch.int32)
-        tensors[f"{module}.qzeros"] = torch.ones(inputs // 16, out // 8, dtype=torch.int32)
-        tensors[f"{module}.scales"] = torch.ones(inputs // 16, out, dtype=torch.float16)
+        tensors[f"{module}.qzeros"] = torch.randint(
+            9**9, (inputs // 16, out // 8), dtype=torch.int32
+        )
+        tensors[f"{module}.scales"] = 1 + torch.rand(inputs // 16, out).half()
         tensors[f"{module}.g_idx"] = torch.arange(inputs, dtype=torch.int32) // 16
 
 
