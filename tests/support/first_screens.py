@@ -50,7 +50,7 @@ def _spoilt(sound: Path) -> Iterator[tuple[str, str, Path]]:
 
     All numbers are scaled first, so that they are not those of the initializer.
     """
-    _tensors(lambda tensors: [one.mul_(1.05) for one in tensors.values()])(sound)
+    _tensors(lambda tensors: [one.mul_(1.5) for one in tensors.values()])(sound)
     for (cause, label), spoil in SPOILS.items():
         folder = Path(shutil.copytree(sound, sound.parent / "spoilt" / cause))
         spoil(folder)
