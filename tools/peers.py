@@ -171,7 +171,7 @@ def ran(command: list[str], folder: Path, **variables: str) -> Ran:
         command, env=env, capture_output=True, text=True, check=False, timeout=300
     )
     text = f"{done.stdout}\n{done.stderr}".replace(str(folder), folder.name)
-    text = text.replace(str(folder.parent), "").replace(str(Path(sys.prefix).parent), "")
+    text = re.sub(r"[^\s\"']*/site-packages/", "", text.replace(str(folder.parent), ""))
     if "modelaudit" in command[0]:
         text = issues_of(done.stdout) or text
     return Ran(done.returncode, re.sub(r"\x1b\[[\d;]*m", "", text))
