@@ -174,6 +174,7 @@ def ran(command: list[str], folder: Path, **variables: str) -> Ran:
     text = re.sub(r"[^\s\"']*/site-packages/", "", text.replace(str(folder.parent), ""))
     if "modelaudit" in command[0]:
         text = issues_of(done.stdout) or text
+    text = re.sub(r"(http://127\.0\.0\.1):\d+", r"\1", text)  # a free port, another one each time
     return Ran(done.returncode, re.sub(r"\x1b\[[\d;]*m", "", text))
 
 
