@@ -171,7 +171,7 @@ def _counts(question: Question) -> Iterator[_Count]:
 
 
 def _combined(base: _Base, possible: Sequence[PossibleSlip], digits: int) -> Iterator[_Count]:
-    """Yield the counts of two slips, of which one is not rare, and of three common slips."""
+    """Yield the counts of two slips, at least one of them common, and of three common slips."""
     common = [one for one in possible if one.cost < RARE]
     rare = possible[len(common) :]
     counted = base.counted

@@ -164,7 +164,7 @@ def _of_files(
             if file.gitBlob != blob_id:
                 differences.append(f"{quoted(file.name)} has another git blob id than stated")
         else:
-            unknown.append(f"the bytes of {quoted(file.name)}, of which no digest is known")
+            unknown.append(f"the bytes of {quoted(file.name)}: no digest of the file is known")
     differences += [f"{quoted(name)} is not in the statement" for name in by_name]
     return differences, unknown
 

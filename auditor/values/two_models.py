@@ -26,8 +26,8 @@ from auditor.values.unpacked import (
 
 _MOST = 256  # rows and columns of a sample
 _UNIT = 32  # packed layouts cut columns at multiples of a word or a block
-# The energy of the rounding errors of B, of which the differences beyond a rank may have so much
-# more: a sum of uniform errors varies little, and A is rounded too.
+# The differences beyond a rank may have at most this many times the energy of B's rounding errors:
+# a sum of uniform errors varies little, and A is rounded too.
 _ROUNDING = 3.0
 _DENSE = 0.9  # least share of changed rows, below which few rows explain a low rank
 _MANTISSAS = {"F64": 52, "F32": 23, "F16": 10, "BF16": 7}

@@ -11,7 +11,7 @@ models and the tensor or file names that two globs cover, until a date:
     by = "A. Reviewer"        # who decided
     expires = 2027-03-31      # the last night on which the entry applies
 
-A finding is accepted if each of its names matches some entry that has not expired. `audit accept`
+A finding is accepted if each of its names matches an entry that has not expired. `audit accept`
 appends an entry to the file.
 """
 
