@@ -114,6 +114,16 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="Leave findings of this kind out of the verdict.",
         ),
     ] = None,
+    engines: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="ENGINES",
+            show_default=False,
+            rich_help_panel="What to check",
+            help="Say whether vllm, mlx, llama.cpp or all load it.",
+        ),
+    ] = None,
     oracle: Annotated[
         bool,
         typer.Option(
@@ -223,6 +233,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             require_known_class(target)
         if oracle:
             require_oracle()
+        asked = _engines(engines)
         ignored = tuple(Ignore.parse(text) for text in ignore or ())
         chosen = chosen_format(form, output)
         rows = counted_depth(chosen, depth)
@@ -242,6 +253,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             depth=rows,
             ignore=ignored,
             oracle=oracle,
+            engines=asked,
             torch_copies=torch_copies,
             variant=variant,
             companions=not no_companions,
@@ -271,6 +283,14 @@ def check(  # noqa: PLR0913 - one parameter for each option
             written = write_reports(outcomes, chosen, output, show)
             code = max(exit_code(outcome, fail_on) for outcome in written)
     raise typer.Exit(code)
+
+
+def _engines(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    from auditor.audit.engine_verdicts import engines_named  # noqa: PLC0415 - few audits ask
+
+    return engines_named(text)
 
 
 def _printed(

@@ -1,0 +1,101 @@
+"""What `make engines` recorded of an engine's own loader, by engine and version.
+
+An entry is an architecture (vLLM, llama.cpp) or a model type (MLX). The engine loads the state dict
+of one class of transformers, as save_pretrained writes it. A probe changes one thing in a small
+save of that class; the entry says whether the engine's loader then still loads the save.
+
+A kind is a tensor's name with each number replaced by a star: `model.layers.*.mlp.up_proj.weight`.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Raw, Struct, field
+from msgspec.json import decode
+
+ENGINES = ("vllm", "mlx", "llama.cpp")
+_DATA = Path(__file__).parents[1] / "data" / "engines"
+
+
+class Variant(Struct, frozen=True):
+    """A set of kinds that a sound save of the class has, for some values of the config's flags."""
+
+    kinds: tuple[int, ...]  # positions in the entry's list
+    loads: bool | str  # a string is the reason why the engine refuses a sound save
+    when: Mapping[str, Any] = {}
+
+
+class Reading(Struct, frozen=True):
+    """How an engine reads a value that transformers 5 and transformers 4 write in two places."""
+
+    rope_parameters: Literal["read", "ignored", "unseen"] = "unseen"
+    top: Literal["read", "ignored", "unseen"] = "unseen"
+    default: float | None = None  # the value that the engine takes where it ignores the config's
+
+
+class Entry(Struct, frozen=True):
+    """What one architecture's or model type's loader did."""
+
+    class_: str = field(name="class", default="")
+    model_type: str = ""
+    requires: tuple[str, ...] = ()  # config keys without which a sound save is refused
+    fills: Mapping[str, Any] = {}  # for each of them, the key with its value, or the value itself
+    kinds: tuple[str, ...] = ()
+    variants: tuple[Variant, ...] = ()
+    raises: frozenset[str] = frozenset()  # probes, with `#3` for the kind at position 3
+    loads: frozenset[str] = frozenset()
+    why: Mapping[str, str] = {}  # messages of the loader
+    reads: Mapping[str, Reading] = {}
+    ignores: tuple[str, ...] = ()  # config keys that change nothing in the engine
+    needs: str = ""
+    not_tried: str = ""
+
+    def outcome(self, probe: str, kind: str = "") -> bool | None:
+        """Return whether the engine loads a save with this change; None if it was not tried."""
+        if kind in self.kinds:
+            probe = f"{probe} #{self.kinds.index(kind)}"
+        elif kind:
+            probe = f"{probe} {kind}"
+        if probe in self.raises:
+            return False
+        return True if probe in self.loads else None
+
+    def tried(self, start: str) -> tuple[str, ...]:
+        """Return the probes that begin with some words, sorted."""
+        return tuple(sorted(one for one in self.raises | self.loads if one.startswith(start)))
+
+
+class Knowledge(Struct, frozen=True):
+    """All that is known of one version of an engine."""
+
+    engine: str
+    version: str
+    date: str
+    keyed_by: Literal["architectures", "model_type"]
+    registered: frozenset[str]
+    entries: Mapping[str, Raw]  # decoded one by one, because an audit needs one
+    closed: bool = False  # whether it refuses every name that it does not register
+    with_: Mapping[str, str] = field(name="with", default_factory=dict)
+    aliases: Mapping[str, str] = {}
+    general: Mapping[str, Any] = {}  # probes whose outcome is the same for all entries
+
+    def entry(self, name: str) -> Entry | None:
+        """Return the entry of an architecture or a model type; None if there is none."""
+        raw = self.entries.get(self.aliases.get(name, name))
+        return None if raw is None else decode(raw, type=Entry)
+
+    def outcome(self, entry: Entry | None, probe: str, kind: str = "") -> bool | None:
+        """Return whether the engine loads such a save, by the entry or for all of them."""
+        own = entry.outcome(probe, kind) if entry else None
+        if own is not None or kind:
+            return own
+        of_all = self.general.get(probe)
+        return of_all if isinstance(of_all, bool) else {"loads": True, "raises": False}.get(of_all)
+
+
+@cache
+def knowledge_of(engine: str) -> Knowledge:
+    """Return what is recorded of an engine."""
+    return decode((_DATA / f"{engine}.json").read_bytes(), type=Knowledge)
