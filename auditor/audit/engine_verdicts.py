@@ -56,12 +56,17 @@ def with_engines(
     """Return the outcome with a verdict of each requested engine; a refusal is a finding."""
     verdicts = tuple(_verdicts(outcome, snapshot, options.engines))
     refusals = tuple(
-        EngineRefuses(engine=one.engine, version=one.version, reason="; ".join(one.reasons))
+        EngineRefuses(engine=one.engine, version=one.version, reason=_refusal(one))
         for one in verdicts
         if one.loads is False
     )
     outcome = replace(outcome, engines=verdicts)
     return with_more_findings(outcome, refusals, options.ignore) if refusals else outcome
+
+
+def _refusal(verdict: EngineVerdict) -> str:
+    why = "; ".join(verdict.reasons)
+    return f"{verdict.engine} {verdict.version} does not load it: {why}"
 
 
 def _verdicts(

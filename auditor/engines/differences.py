@@ -53,8 +53,8 @@ def differences(stored: Shapes, expected: Shapes, entry: Entry) -> Iterator[Diff
     for name in sorted(expected.keys() & stored.keys()):
         for change in _changes(stored[name], expected[name]):
             mismatched[change, kind_of(name)].append(name)
-    for (change, kind), names in mismatched.items():
-        yield Difference(change, kind, tuple(names))
+    for (change, kind), differing in mismatched.items():
+        yield Difference(change, kind, tuple(differing))
 
 
 def _renaming(stored: Shapes, expected: Shapes, probes: Iterable[str]) -> str | None:

@@ -79,7 +79,7 @@ class Knowledge(Struct, frozen=True):
     closed: bool = False  # whether it refuses every name that it does not register
     with_: Mapping[str, str] = field(name="with", default_factory=dict)
     aliases: Mapping[str, str] = {}
-    general: Mapping[str, Any] = {}  # probes whose outcome is the same for all entries
+    general: Mapping[str, str] = {}  # probes whose outcome is the same for all entries
 
     def entry(self, name: str) -> Entry | None:
         """Return the entry of an architecture or a model type; None if there is none."""
@@ -91,8 +91,7 @@ class Knowledge(Struct, frozen=True):
         own = entry.outcome(probe, kind) if entry else None
         if own is not None or kind:
             return own
-        of_all = self.general.get(probe)
-        return of_all if isinstance(of_all, bool) else {"loads": True, "raises": False}.get(of_all)
+        return {"loads": True, "raises": False}.get(self.general.get(probe, ""))
 
 
 @cache
