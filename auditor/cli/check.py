@@ -22,6 +22,7 @@ from auditor.cli.console import (
     TargetOption,
     TokenOption,
     VerboseOption,
+    engines_asked,
     exit_code,
     guarded,
     outcomes_of,
@@ -233,7 +234,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             require_known_class(target)
         if oracle:
             require_oracle()
-        asked = _engines(engines)
+        asked = engines_asked(engines)
         ignored = tuple(Ignore.parse(text) for text in ignore or ())
         chosen = chosen_format(form, output)
         rows = counted_depth(chosen, depth)
@@ -283,14 +284,6 @@ def check(  # noqa: PLR0913 - one parameter for each option
             written = write_reports(outcomes, chosen, output, show)
             code = max(exit_code(outcome, fail_on) for outcome in written)
     raise typer.Exit(code)
-
-
-def _engines(text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    from auditor.audit.engine_verdicts import engines_named  # noqa: PLC0415 - few audits ask
-
-    return engines_named(text)
 
 
 def _printed(
