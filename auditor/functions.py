@@ -72,8 +72,9 @@ def fix(  # noqa: PLR0913 - one keyword for each choice a caller has
 
     The plan has the outcomes `before` and `after` it, the `causes` that it removes, the causes that
     are `left` and the `changes` of files. `allow` are changes that need permission, as for
-    `audit fix --allow`; config keys that `engines` read are added, as for `--for`. Raise UsageError if it is not a folder, SourceError if it cannot be read,
-    FixError if the plan cannot be carried out; then the files are unchanged.
+    `audit fix --allow`; config keys that `engines` read are added, as for `--for`. Raise UsageError
+    if it is not a folder, SourceError if it cannot be read, FixError if the plan cannot be carried
+    out; then the files are unchanged.
     """
     if target is not None:
         require_known_class(target)
