@@ -6,7 +6,6 @@ from functools import cache
 from msgspec.structs import replace
 
 from auditor.analytic import Config, Role
-from auditor.analytic.config_classes import library
 from auditor.audit.expected import NotImplied, expectation_of
 from auditor.audit.model import declaration_of
 from auditor.audit.options import Options
@@ -125,7 +124,6 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> Subject | str:
         config=config.values,
         architectures=config.architectures,
         model_type=config.model_type,
-        is_known_type=config.model_type in library().class_names,
         has_code="auto_map" in config.values,
         stored=stored,
         file_probes=tuple(_file_probes(snapshot, formats, stored)),

@@ -32,7 +32,6 @@ class Subject(Struct, frozen=True, kw_only=True):
     config: Mapping[str, Any]
     architectures: tuple[str, ...]
     model_type: str | None
-    is_known_type: bool  # whether transformers has the model type
     has_code: bool  # whether the repository brings its own classes
     stored: Shapes
     file_probes: tuple[str, ...] = ()  # what is unusual about the files, such as `files unindexed`
@@ -134,7 +133,7 @@ def _without_entry(
         return _Judgement(f"{quoted(name)} is registered, not tried: {entry.not_tried}")
     if known.aliases.get(name, name) in known.registered:
         return _Judgement(f"{quoted(name)} is registered, not tried")
-    if known.closed or not (subject.is_known_type or subject.has_code):
+    if known.closed or not (subject.model_type in known.types or subject.has_code):
         return _Judgement(f"it does not know {quoted(name)}", loads=False)
     return _Judgement(f"it does not register {quoted(name)}, and it was not tried")
 

@@ -48,7 +48,9 @@ def test_a_lost_prefix_is_one_difference() -> None:
 
 
 def test_an_added_prefix_hides_no_other_difference() -> None:
-    stored = {f"module.{name}": shape for name, shape in _SOUND.items() if "norm.weight" not in name}
+    stored = {
+        f"module.{name}": shape for name, shape in _SOUND.items() if "norm.weight" not in name
+    }
     assert _probes(stored) == [
         ("add module.", ""),
         ("missing", "model.layers.*.input_layernorm.weight"),
