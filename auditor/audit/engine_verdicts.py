@@ -16,7 +16,7 @@ from auditor.engines import (
     ENGINES,
     EngineVerdict,
     ExpectedShapes,
-    Subject,
+    ServedModel,
     judge,
     knowledge_of,
     unknown_verdict,
@@ -72,7 +72,7 @@ def _verdicts(
     outcome: Report | Unaudited, snapshot: Snapshot, engines: Sequence[str]
 ) -> Iterator[EngineVerdict]:
     try:
-        subject: Subject | str = _subject(outcome, snapshot)
+        subject: ServedModel | str = _subject(outcome, snapshot)
     except (CheckpointError, SourceError) as error:
         subject = str(error)
     for engine in engines:
@@ -83,7 +83,7 @@ def _verdicts(
             yield judge(known, subject)
 
 
-def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> Subject | str:
+def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | str:
     """Return the checkpoint as an engine finds it, or why no engine was asked.
 
     Raise CheckpointError or SourceError for a config that cannot be read.
@@ -120,7 +120,7 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> Subject | str:
     def expect(target: str) -> ExpectedShapes | None:
         return _expected_shapes(config, target, stored)
 
-    return Subject(
+    return ServedModel(
         config=config.values,
         architectures=config.architectures,
         model_type=config.model_type,

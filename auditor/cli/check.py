@@ -84,7 +84,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         bool,
         typer.Option(
             "--tensors",
-            rich_help_panel="What to print",
+            rich_help_panel=RARE,
             help="List each tensor, stored and expected.",
         ),
     ] = False,

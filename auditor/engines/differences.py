@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.engines.knowledge import Entry
+from auditor.engines.knowledge import EngineEntry
 from auditor.names import number_of
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -30,7 +30,7 @@ def kind_of(name: str) -> str:
     return ".".join("*" if number_of(part) is not None else part for part in name.split("."))
 
 
-def differences(stored: Shapes, expected: Shapes, entry: Entry) -> Iterator[Difference]:
+def differences(stored: Shapes, expected: Shapes, entry: EngineEntry) -> Iterator[Difference]:
     """Yield the differences, each tensor in one of them."""
     prefixes = (*entry.tried("strip "), *entry.tried("add "))
     if (renaming := _renaming(stored, expected, prefixes)) is not None:

@@ -1,4 +1,4 @@
-"""What `make engines` recorded of an engine's own loader, by engine and version.
+"""The records of engines' own loaders, which `make engines` writes by engine and version.
 
 An entry is an architecture (vLLM, llama.cpp) or a model type (MLX). The engine loads the state dict
 of one class of transformers, as save_pretrained writes it. A probe changes one thing in a small
@@ -19,7 +19,7 @@ ENGINES = ("vllm", "mlx", "llama.cpp")
 _DATA = Path(__file__).parents[1] / "data" / "engines"
 
 
-class Variant(Struct, frozen=True):
+class SoundVariant(Struct, frozen=True):
     """A set of kinds that a sound save of the class has, for some values of the config's flags."""
 
     kinds: tuple[int, ...]  # positions in the entry's list
@@ -27,7 +27,7 @@ class Variant(Struct, frozen=True):
     when: Mapping[str, Any] = {}
 
 
-class Reading(Struct, frozen=True):
+class KeyReading(Struct, frozen=True):
     """How an engine reads a value that transformers 5 and transformers 4 write in two places."""
 
     rope_parameters: Literal["read", "ignored", "unseen"] = "unseen"
@@ -35,32 +35,31 @@ class Reading(Struct, frozen=True):
     default: float | None = None  # the value that the engine takes where it ignores the config's
 
 
-class Entry(Struct, frozen=True):
-    """What one architecture's or model type's loader did."""
+class EngineEntry(Struct, frozen=True):
+    """The record of one architecture or model type."""
 
     class_: str = field(name="class", default="")
     model_type: str = ""
     requires: tuple[str, ...] = ()  # config keys without which a sound save is refused
     fills: Mapping[str, Any] = {}  # for each of them, the key with its value, or the value itself
     kinds: tuple[str, ...] = ()
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[SoundVariant, ...] = ()
     raises: frozenset[str] = frozenset()  # probes, with `#3` for the kind at position 3
     loads: frozenset[str] = frozenset()
     why: Mapping[str, str] = {}  # messages of the loader
-    reads: Mapping[str, Reading] = {}
+    reads: Mapping[str, KeyReading] = {}
     ignores: tuple[str, ...] = ()  # config keys that change nothing in the engine
     needs: str = ""
     not_tried: str = ""
 
     def outcome(self, probe: str, kind: str = "") -> bool | None:
         """Return whether the engine loads a save with this change; None if it was not tried."""
+        names = {f"{probe} {kind}" if kind else probe}
         if kind in self.kinds:
-            probe = f"{probe} #{self.kinds.index(kind)}"
-        elif kind:
-            probe = f"{probe} {kind}"
-        if probe in self.raises:
+            names.add(f"{probe} #{self.kinds.index(kind)}")
+        if not names.isdisjoint(self.raises):
             return False
-        return True if probe in self.loads else None
+        return None if names.isdisjoint(self.loads) else True
 
     def tried(self, start: str) -> tuple[str, ...]:
         """Return the probes that begin with some words, sorted."""
@@ -68,7 +67,7 @@ class Entry(Struct, frozen=True):
 
 
 class Knowledge(Struct, frozen=True):
-    """All that is known of one version of an engine."""
+    """The records of one version of an engine."""
 
     engine: str
     version: str
@@ -82,12 +81,12 @@ class Knowledge(Struct, frozen=True):
     aliases: Mapping[str, str] = {}
     general: Mapping[str, str] = {}  # probes whose outcome is the same for all entries
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> EngineEntry | None:
         """Return the entry of an architecture or a model type; None if there is none."""
         raw = self.entries.get(self.aliases.get(name, name))
-        return None if raw is None else decode(raw, type=Entry)
+        return None if raw is None else decode(raw, type=EngineEntry)
 
-    def outcome(self, entry: Entry | None, probe: str, kind: str = "") -> bool | None:
+    def outcome(self, entry: EngineEntry | None, probe: str, kind: str = "") -> bool | None:
         """Return whether the engine loads such a save, by the entry or for all of them."""
         own = entry.outcome(probe, kind) if entry else None
         if own is not None or kind:
@@ -97,5 +96,5 @@ class Knowledge(Struct, frozen=True):
 
 @cache
 def knowledge_of(engine: str) -> Knowledge:
-    """Return what is recorded of an engine."""
+    """Return the records of an engine."""
     return decode((_DATA / f"{engine}.json").read_bytes(), type=Knowledge)

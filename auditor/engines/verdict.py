@@ -10,13 +10,17 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from auditor.engines.differences import Difference, Shapes, differences, kind_of
-from auditor.engines.knowledge import Entry, Knowledge, Variant
+from auditor.engines.knowledge import EngineEntry, Knowledge, SoundVariant
 from auditor.messages import described, quoted
 from auditor.reconciler.fold import fold
 
 _SHOWN = 3  # patterns of folded names in a reason
 _ROPE = "rope_base"
-_UNKNOWN_TENSOR = ".unknown.weight"  # ends the probes with a tensor that no class has
+# The end of a name -> the ends of probes that tell what becomes of such a tensor.
+_SIMILAR: Mapping[str, str | tuple[str, ...]] = {
+    ".bias": ".bias",
+    ".weight": (".unknown.weight", " unknown.weight"),
+}
 
 
 class ExpectedShapes(NamedTuple):
@@ -26,7 +30,7 @@ class ExpectedShapes(NamedTuple):
     optional: Shapes  # stored by some versions of transformers
 
 
-class Subject(Struct, frozen=True, kw_only=True):
+class ServedModel(Struct, frozen=True, kw_only=True):
     """A checkpoint as an engine finds it."""
 
     config: Mapping[str, Any]
@@ -42,7 +46,7 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 
 class EngineVerdict(Struct, frozen=True, kw_only=True):
-    """What one engine makes of a checkpoint."""
+    """The verdict of one engine on a checkpoint."""
 
     engine: str
     version: str
@@ -71,8 +75,8 @@ class _Judgement(NamedTuple):
     additions: Mapping[str, Any] = {}
 
 
-def judge(known: Knowledge, subject: Subject) -> EngineVerdict:
-    """Return what an engine makes of a checkpoint."""
+def judge(known: Knowledge, subject: ServedModel) -> EngineVerdict:
+    """Return the verdict of an engine on a checkpoint."""
     judged = tuple(_judgements(known, subject))
     refused = tuple(one for one in judged if one.loads is False)
     unknown = tuple(one for one in judged if one.loads is None)
@@ -88,7 +92,7 @@ def judge(known: Knowledge, subject: Subject) -> EngineVerdict:
     )
 
 
-def _judgements(known: Knowledge, subject: Subject) -> Iterator[_Judgement]:
+def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[_Judgement]:
     """Yield the outcome of each change; the checkpoint loads if all of them load."""
     name = _entry_name(known, subject)
     if name is None:
@@ -120,14 +124,14 @@ def _judgements(known: Knowledge, subject: Subject) -> Iterator[_Judgement]:
     yield from _tensors(known, entry, subject, expected)
 
 
-def _entry_name(known: Knowledge, subject: Subject) -> str | None:
+def _entry_name(known: Knowledge, subject: ServedModel) -> str | None:
     if known.keyed_by == "model_type":
         return subject.model_type
     return next(iter(subject.architectures), None)
 
 
 def _without_entry(
-    known: Knowledge, subject: Subject, name: str, entry: Entry | None
+    known: Knowledge, subject: ServedModel, name: str, entry: EngineEntry | None
 ) -> _Judgement:
     if entry is not None:
         return _Judgement(f"{quoted(name)} is registered, not tried: {entry.not_tried}")
@@ -148,7 +152,7 @@ _FILES = {
 }
 
 
-def _looked_up(known: Knowledge, entry: Entry, probe: str, detail: str) -> _Judgement:
+def _looked_up(known: Knowledge, entry: EngineEntry, probe: str, detail: str) -> _Judgement:
     loads = known.outcome(entry, probe)
     if loads is None:
         return _Judgement(f"{detail}: not tried")
@@ -156,7 +160,7 @@ def _looked_up(known: Knowledge, entry: Entry, probe: str, detail: str) -> _Judg
     return _Judgement(f"{detail} ({why})" if why and not loads else detail, loads=loads)
 
 
-def _required_keys(entry: Entry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
+def _required_keys(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
     for path in entry.requires:
         if _at(config, path) is None:
             value = _filled(entry, config, path)
@@ -166,7 +170,7 @@ def _required_keys(entry: Entry, config: Mapping[str, Any]) -> Iterator[_Judgeme
             yield _Judgement(reason, loads=False, additions=added)
 
 
-def _filled(entry: Entry, config: Mapping[str, Any], path: str) -> Any:
+def _filled(entry: EngineEntry, config: Mapping[str, Any], path: str) -> Any:
     source = entry.fills.get(path)
     return _at(config, source) if isinstance(source, str) else source
 
@@ -178,7 +182,7 @@ def _at(config: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def _readings(entry: Entry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
+def _readings(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
     """Yield what the engine reads otherwise than transformers; none of it is a refusal."""
     for key, reading in entry.reads.items():
         if key == _ROPE:
@@ -191,7 +195,7 @@ def _readings(entry: Entry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
             yield _Judgement(f"it ignores {key} of config.json", loads=True)
 
 
-def _rope_base(entry: Entry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
+def _rope_base(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
     reading = entry.reads[_ROPE]
     inner, top = _at(config, "rope_parameters.rope_theta"), config.get("rope_theta")
     if inner is not None and top is not None:
@@ -210,7 +214,7 @@ def _rope_base(entry: Entry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
     yield _Judgement(reason, loads=True, additions=added)
 
 
-def _packing(known: Knowledge, entry: Entry, subject: Subject) -> Iterator[_Judgement]:
+def _packing(known: Knowledge, entry: EngineEntry, subject: ServedModel) -> Iterator[_Judgement]:
     probe = subject.packing_probe
     verb, _, method = probe.partition(" ")
     packed = verb == "packed"
@@ -222,7 +226,7 @@ def _packing(known: Knowledge, entry: Entry, subject: Subject) -> Iterator[_Judg
 
 
 def _tensors(
-    known: Knowledge, entry: Entry, subject: Subject, expected: ExpectedShapes
+    known: Knowledge, entry: EngineEntry, subject: ServedModel, expected: ExpectedShapes
 ) -> Iterator[_Judgement]:
     variant = _variant(entry, expected)
     if variant is None:
@@ -241,7 +245,7 @@ def _tensors(
         yield _judged(known, entry, difference)
 
 
-def _variant(entry: Entry, expected: ExpectedShapes) -> Variant | None:
+def _variant(entry: EngineEntry, expected: ExpectedShapes) -> SoundVariant | None:
     """Return the variant with the kinds that the config implies."""
     needed = set(map(kind_of, expected.needed))
     allowed = needed.union(map(kind_of, expected.optional))
@@ -253,7 +257,7 @@ def _variant(entry: Entry, expected: ExpectedShapes) -> Variant | None:
     return next((one for one in entry.variants if least <= {*one.kinds} <= most), None)
 
 
-def _judged(known: Knowledge, entry: Entry, difference: Difference) -> _Judgement:
+def _judged(known: Knowledge, entry: EngineEntry, difference: Difference) -> _Judgement:
     probe, kind = difference.probe, difference.kind
     loads = known.outcome(entry, probe, kind) if probe else None
     if loads is None and probe == "some":
@@ -263,19 +267,16 @@ def _judged(known: Knowledge, entry: Entry, difference: Difference) -> _Judgemen
     return _Judgement(_sentence(entry, difference, loads=loads), loads=loads)
 
 
-def _unknown_tensor(entry: Entry, kind: str) -> bool | None:
-    """Return what becomes of a tensor that nothing was recorded of, by those that no class has.
+def _unknown_tensor(entry: EngineEntry, kind: str) -> bool | None:
+    """Return whether the engine loads a save with a tensor of which nothing was recorded.
 
     A bias is judged by the biases that were tried. An engine may have a rule for a name, so one
     outcome that differs leaves the answer open.
     """
-    end = ".bias" if kind.endswith(".bias") else _UNKNOWN_TENSOR
-    if not kind.endswith((".bias", ".weight")):
+    ends = next((ends for end, ends in _SIMILAR.items() if kind.endswith(end)), None)
+    if ends is None:
         return None
-    tried = [
-        one for one in entry.tried("extra ") if one.endswith(end) or one == "extra unknown.weight"
-    ]
-    outcomes = {entry.outcome(one) for one in tried}
+    outcomes = {entry.outcome(one) for one in entry.tried("extra ") if one.endswith(ends)}
     return outcomes.pop() if len(outcomes) == 1 else None
 
 
@@ -288,7 +289,7 @@ _SHAPES = {
 }
 
 
-def _sentence(entry: Entry, difference: Difference, *, loads: bool | None) -> str:
+def _sentence(entry: EngineEntry, difference: Difference, *, loads: bool | None) -> str:
     """Return what differs, and what the engine makes of it."""
     probe = difference.probe
     patterns = fold(difference.names)

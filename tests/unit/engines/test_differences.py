@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.engines.differences import Shapes, differences, kind_of
-from auditor.engines.knowledge import Entry
+from auditor.engines.knowledge import EngineEntry
 
 _SOUND: Shapes = {
     "model.embed_tokens.weight": (256, 64),
@@ -24,7 +24,7 @@ _SOUND: Shapes = {
     "model.norm.weight": (64,),
     "lm_head.weight": (256, 64),
 }
-_ENTRY = Entry(raises=frozenset({"strip model.", "add module."}), loads=frozenset({"layer"}))
+_ENTRY = EngineEntry(raises=frozenset({"strip model.", "add module."}), loads=frozenset({"layer"}))
 
 
 def _probes(stored: Shapes) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from auditor.engines import ExpectedShapes, Subject, judge
+from auditor.engines import ExpectedShapes, ServedModel, judge
 from auditor.engines.knowledge import Knowledge
 
 _KINDS = ["model.layers.*.q.weight", "model.norm.weight", "lm_head.weight"]
@@ -44,8 +44,8 @@ def _known(**changes: Any) -> Knowledge:
     return msgspec.json.decode(msgspec.json.encode(document | changes), type=Knowledge)
 
 
-def _subject(stored: Mapping[str, tuple[int, ...]] = _SHAPES, **changes: Any) -> Subject:
-    subject = Subject(
+def _subject(stored: Mapping[str, tuple[int, ...]] = _SHAPES, **changes: Any) -> ServedModel:
+    subject = ServedModel(
         config={"rotary_base": 10000.0, "rope_theta": 10000.0},
         architectures=("TinyForCausalLM",),
         model_type="tiny",
@@ -92,7 +92,9 @@ def _without(kind: str) -> dict[str, tuple[int, ...]]:
     ],
 )
 def test_the_verdict_is_what_was_recorded(
-    subject: Subject, loads: bool | None, word: str | None
+    subject: ServedModel,
+    loads: bool | None,  # noqa: FBT001 - a row of the table
+    word: str | None,
 ) -> None:
     verdict = judge(_known(), subject)
     assert verdict.loads is loads
