@@ -1,5 +1,6 @@
 """The differences between stored tensors and those that a class expects, as probes of an engine."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -15,6 +16,19 @@ _FUSED = {
     "gate_up_proj": ("fused gate_up", ("gate_proj", "up_proj")),
 }
 _MATRIX = 2  # dimensions
+
+
+# Projections of experts, which are stacked in one tensor or stored one by one.
+_STACKED = re.compile(r".*\.experts\.(?:gate_up_proj|down_proj)(?:\.weight)?", re.DOTALL)
+_SEPARATE = re.compile(r".*\.experts\.\d+\.(?:gate_proj|up_proj|down_proj)\.weight", re.DOTALL)
+
+
+class _OtherForm(NamedTuple):
+    """Tensors that are stored in another form than expected."""
+
+    probe: str
+    stored: frozenset[str]
+    replaced: frozenset[str]  # the expected names
 
 
 class Difference(NamedTuple):
@@ -41,10 +55,10 @@ def differences(stored: Shapes, expected: Shapes, entry: EngineEntry) -> Iterato
         stored = {forms.get(name, name): shape for name, shape in stored.items()}
     missing = expected.keys() - stored.keys()
     extra = stored.keys() - expected.keys()
-    for probe, fused_names, part_names in _fused(missing, extra):
-        missing -= part_names
-        extra -= fused_names
-        yield Difference(probe, "", tuple(sorted(fused_names)))
+    for form in (*_fused(missing, extra), *_experts(missing, extra)):
+        missing -= form.replaced
+        extra -= form.stored
+        yield Difference(form.probe, "", tuple(sorted(form.stored)))
     total = _by_kind(expected)
     for kind, names in _by_kind(missing).items():
         yield Difference("missing" if len(names) == len(total[kind]) else "some", kind, names)
@@ -79,10 +93,8 @@ def _by_kind(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {kind: tuple(of_kind) for kind, of_kind in kinds.items()}
 
 
-def _fused(
-    missing: Iterable[str], extra: Iterable[str]
-) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
-    """Yield a probe, the fused names that are stored, and the names in whose place they stand."""
+def _fused(missing: Iterable[str], extra: Iterable[str]) -> Iterator[_OtherForm]:
+    """Yield the projections that are stored as one tensor, if all of its parts are missing."""
     absent = frozenset(missing)
     for fused, (probe, parts) in _FUSED.items():
         places = {
@@ -92,7 +104,19 @@ def _fused(
         }
         complete = {name: replaced for name, replaced in places.items() if replaced <= absent}
         if complete:
-            yield probe, frozenset(complete), frozenset().union(*complete.values())
+            yield _OtherForm(probe, frozenset(complete), frozenset().union(*complete.values()))
+
+
+def _experts(missing: Iterable[str], extra: Iterable[str]) -> Iterator[_OtherForm]:
+    """Yield the experts that are stored one by one instead of stacked, or the reverse."""
+    for probe, expected, found in (
+        ("split experts", _STACKED, _SEPARATE),
+        ("fused experts", _SEPARATE, _STACKED),
+    ):
+        stored = frozenset(filter(found.fullmatch, extra))
+        replaced = frozenset(filter(expected.fullmatch, missing))
+        if stored and replaced:
+            yield _OtherForm(probe, stored, replaced)
 
 
 def _extra(extra: Iterable[str], expected: Mapping[str, tuple[str, ...]]) -> Iterator[Difference]:

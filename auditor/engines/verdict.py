@@ -241,8 +241,16 @@ def _tensors(
         for name, shape in {**expected.needed, **expected.optional}.items()
         if kind_of(name) in kinds
     }
-    for difference in differences(subject.stored, wanted, entry):
-        yield _judged(known, entry, difference)
+    found = tuple(differences(subject.stored, wanted, entry))
+    is_renamed = {one.probe for one in found} & _MISSING and any(
+        one.probe == "extra" and known.outcome(entry, "extra", one.kind) is None for one in found
+    )
+    for difference in found:
+        judged = _judged(known, entry, difference)
+        if is_renamed and difference.probe in {*_MISSING, "extra"} and judged.loads is False:
+            detail = f"{judged.reason}; the engine may know the one by the name of the other"
+            judged = judged._replace(loads=None, reason=detail)
+        yield judged
 
 
 def _variant(entry: EngineEntry, expected: ExpectedShapes) -> SoundVariant | None:
@@ -306,8 +314,8 @@ def _sentence(entry: EngineEntry, difference: Difference, *, loads: bool | None)
         what = f"the names lack the prefix {prefix}"
     elif verb == "add":
         what = f"all names begin with {prefix}"
-    elif verb == "fused":
-        what = f"{names}: stored fused"
+    elif verb in {"fused", "split"}:
+        what = f"{names}: stored {'as one' if verb == 'fused' else 'one by one'}"
     elif probe == "extra":
         what = f"{names}: no parameter of {entry.class_}"
     else:
