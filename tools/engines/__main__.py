@@ -4,14 +4,17 @@ It writes auditor/data/engines/ENGINE.json, or the given file.
 """
 
 import argparse
-import datetime
+import datetime as dt
 import json
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+
+import torch
 
 from engines.judging import Judge
 from engines.record import Entry, Recorder, fold, text_of
@@ -32,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--update", action="store_true", help="keep the file's other entries")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
+    torch.set_num_threads(1)  # small tensors; more threads only wait for each other
     output = options.output or _DATA / f"{options.engine}.json"
     # A judge is called as its engine is: -P keeps its folder off the path.
     command = [options.python, "-P", str(_HERE / "judges" / _JUDGES[options.engine])]
@@ -43,10 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         entries: dict[str, Entry] = {}
         for name in options.names or header["registered"]:
-            entries[name] = recorder.entry(name)
+            try:
+                entries[name] = recorder.entry(name)
+            except Exception as error:  # noqa: BLE001 - an entry must not end the run
+                entries[name] = {"not_tried": f"{type(error).__name__}: {error}"[:160]}
+                traceback.print_exc()
             print(_line(name, entries[name]), flush=True)
         asked = recorder.asked
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     data = fold(header, today, entries)
     if options.update and output.exists():
         data["entries"] = json.loads(output.read_bytes())["entries"] | data["entries"]
