@@ -1,27 +1,52 @@
 """Judge folders by vLLM's own loader, on a CPU and without its compiled kernels.
 
-`python vllm.py` reads folder paths from standard input and prints one JSON line for each. It runs in
-the environment that `make engines` sets up: vLLM's wheel without `*.so`, torch for the CPU.
+`python vllm.py` reads folder paths from standard input and prints one JSON line for each. It runs
+in the environment that `make engines` sets up: vLLM's wheel without `*.so`, torch for the CPU.
 
-One process imports everything and stays clean. It forks a process for each config, which builds the
-model (`EngineArgs(model=FOLDER)` at its defaults, `initialize_model`); that one forks again for each
-folder with this config, and the last process loads the weights. So every folder is loaded into a
-model that never held another's weights, and a crash or an endless loop costs one folder.
+One process imports everything and stays clean. It forks a process for each config, which builds
+the model (`EngineArgs(model=FOLDER)` at its defaults, `initialize_model`); that one forks again for
+each folder with this config, and the last process loads the weights. So every folder is loaded into
+a model that never held another's weights, and a crash or an endless loop costs one folder.
 """
 
 import contextlib
 import hashlib
 import json
 import os
+import re
 import select
+import shutil
 import signal
 import sys
 import tempfile
 import traceback
+from importlib import import_module
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 60
+# Operators of compiled code, which models look up and which no loader calls.
+OPERATORS = {
+    "_C": """fatrelu_and_mul silu_and_mul situ_and_mul silu_and_mul_with_clamp mul_and_silu
+        gelu_and_mul gelu_tanh_and_mul gelu_new gelu_fast gelu_quick relu_squared relu2_no_mul
+        swigluoai_and_mul swiglustep_and_mul""",
+    "torchvision": """roi_align _roi_align_backward ps_roi_align _ps_roi_align_backward roi_pool
+        _roi_pool_backward ps_roi_pool _ps_roi_pool_backward deform_conv2d _deform_conv2d_backward
+        nms qnms qroi_align""",
+}
+LIBRARIES: list[object] = []  # an operator lives as long as its library
+IMPORTED = (
+    "engine.arg_utils",
+    "model_executor.model_loader",
+    "model_executor.models.llama",
+    "model_executor.models.mixtral",
+    "model_executor.models.qwen2_vl",
+    "model_executor.models.transformers",
+    "model_executor.models.expert_substitution",
+    "model_executor.kernels.linear",
+    "model_executor.layers.quantization.online.fp8",
+    "model_executor.layers.quantization.quark.quark",
+)
 WORKERS = 2
 # What these messages name is missing on this machine, whatever the checkpoint is.
 OF_THE_MACHINE = (
@@ -50,6 +75,8 @@ OF_THE_MACHINE = (
     "compute capability",
     "Supported backends",
     "libcudart",
+    # vLLM asks for an older transformers, whose configs have more keys.
+    "Config' object has no attribute",
 )
 
 
@@ -113,15 +140,22 @@ def prepare() -> None:
         os.environ[name] = value
     # This file has the name of the package that it imports.
     sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != HERE]
+    sys.dont_write_bytecode = False
     import torch
 
     torch.set_num_threads(1)
+    for library, names in OPERATORS.items():
+        defined = torch.library.Library(library, "DEF")
+        for name in names.split():
+            defined.define(f"{name}() -> ()")
+        LIBRARIES.append(defined)
     import vllm.platforms
     from vllm.platforms.cpu import CpuPlatform
 
     vllm.platforms._current_platform = CpuPlatform()
-    from vllm.engine.arg_utils import EngineArgs  # noqa: F401
-    from vllm.model_executor.model_loader import get_model_loader  # noqa: F401
+    # What most models import is imported here, for all of them.
+    for name in IMPORTED:
+        import_module(f"vllm.{name}")
     from vllm.model_executor.models import registry
 
     # The registry looks at a class in a process of its own, to keep CUDA out of this one.
@@ -172,8 +206,7 @@ class Worker:
         os.waitpid(self.process, 0)
         os.close(self.requests)
         os.close(self.replies)
-        self.link.unlink(missing_ok=True)
-        self.link.parent.rmdir()
+        shutil.rmtree(self.link.parent, ignore_errors=True)
 
 
 def read_line(descriptor: int, seconds: float) -> bytes:
@@ -228,11 +261,9 @@ def build(folder: str) -> tuple[object, ...]:
     from vllm.model_executor.model_loader.utils import initialize_model
     from vllm.utils.torch_utils import set_default_torch_dtype
 
-    config = EngineArgs(
-        model=folder, dtype="bfloat16"
-    ).create_engine_config()
+    config = EngineArgs(model=folder, dtype="bfloat16").create_engine_config()
     with set_current_vllm_config(config):
-        store = tempfile.mktemp()
+        store = Path(folder).with_name("world")
         init_distributed_environment(1, 0, f"file://{store}", 0, "gloo")
         initialize_model_parallel(1, 1)
         with set_default_torch_dtype(config.model_config.dtype), torch.device("cpu"):
@@ -252,7 +283,10 @@ def load(config: object, model: object) -> dict[str, object]:
 
 def verdict_on(error: BaseException, step: str) -> dict[str, object]:
     """Return the verdict for an exception: of the checkpoint, or of this machine."""
-    text = f"{type(error).__name__}: {error}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    text = f"{type(error).__name__}: {str(error) or f'{frame.line} in {frame.name}'}"
+    text = re.split(r"\. The available parameters| Supported architectures:", text, maxsplit=1)[0]
+    text = re.sub(r"\{('[^{}]*')\}", lambda found: ", ".join(sorted(found[1].split(", "))), text)
     if os.environ.get("JUDGE_TRACE"):
         traceback.print_exception(error)
     of_machine = isinstance(error, ImportError) or any(word in text for word in OF_THE_MACHINE)
