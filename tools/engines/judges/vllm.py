@@ -4,12 +4,13 @@
 in the environment that `make engines` sets up: vLLM's wheel without `*.so`, torch for the CPU.
 
 One process imports everything and stays clean. It forks a process for each config, which builds
-the model (`EngineArgs(model=FOLDER)` at its defaults, `initialize_model`); that one forks again for
-each folder with this config, and the last process loads the weights. So every folder is loaded into
-a model that never held another's weights, and a crash or an endless loop costs one folder.
+the model (`EngineArgs(model=FOLDER)` at its defaults, `initialize_model`); that one forks again,
+and the last process loads the weights of one folder after another with this config. It is forked
+anew when a load changed the model's tensors; so a crash or an endless loop costs one folder.
 """
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
@@ -20,7 +21,9 @@ import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterable
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -48,6 +51,9 @@ IMPORTED = (
     "model_executor.layers.quantization.quark.quark",
 )
 WORKERS = 2
+ALONE = bool(os.environ.get("JUDGE_ALONE"))  # a process for each folder
+MORE = b" \n"  # ends an answer of a process that can load another folder
+CRASH = {"loads": False, "error": "Timeout or crash", "judged": False, "reads": {}}
 # What these messages name is missing on this machine, whatever the checkpoint is.
 OF_THE_MACHINE = (
     "_OpNamespace",
@@ -75,6 +81,8 @@ OF_THE_MACHINE = (
     "compute capability",
     "Supported backends",
     "libcudart",
+    "dummy base class",
+    "sparse MLA backend",
     # vLLM asks for an older transformers, whose configs have more keys.
     "Config' object has no attribute",
 )
@@ -85,6 +93,9 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     prepare()
+    if sys.argv[1:] == ["--registered"]:
+        print(json.dumps(registered()), file=answers)
+        return
     workers: dict[str, Worker] = {}
     for line in sys.stdin:
         folder = line.rstrip("\n")
@@ -127,7 +138,8 @@ def prepare() -> None:
     """Import vLLM with the CPU as its platform."""
     for name, value in {
         "VLLM_TARGET_DEVICE": "cpu",
-        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_CONFIGURE_LOGGING": "0",
+        "TORCH_COMPILE_DISABLE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_DO_NOT_TRACK": "1",
         "VLLM_PLUGINS": "",
@@ -164,6 +176,38 @@ def prepare() -> None:
     registry._LazyRegisteredModel._save_modelinfo_to_cache = lambda *_: None
 
 
+def registered() -> dict[str, object]:
+    """Return the architectures that vLLM registers, and those that are tried beside them.
+
+    An architecture that it lacks goes to its Transformers backend if transformers has the class.
+    """
+    import transformers
+    from transformers.models.auto import modeling_auto
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from vllm.model_executor.models.registry import _VLLM_MODELS
+
+    maps = (
+        modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        modeling_auto.MODEL_MAPPING_NAMES,
+        modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+    )
+    types = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    classes = {names.get(model_type) for names in maps for model_type in types}
+    return {
+        "engine": "vllm",
+        "version": version("vllm"),
+        "with": {name: version(name).partition("+")[0] for name in ("torch", "transformers")},
+        "keyed_by": "architectures",
+        "closed": False,
+        "registered": sorted(_VLLM_MODELS),
+        "types": sorted(CONFIG_MAPPING_NAMES),
+        "tries": sorted(
+            {name for name in _VLLM_MODELS if hasattr(transformers, name)}
+            | {name for name in classes if isinstance(name, str)}
+        ),
+    }
+
+
 class Worker:
     """A process that holds the model of one config, and judges one folder after another."""
 
@@ -196,7 +240,7 @@ class Worker:
         if text.endswith(b"\n"):
             return json.loads(text)
         self.end()
-        return {"loads": False, "error": "Timeout or crash", "judged": False, "reads": {}}
+        return CRASH
 
     def end(self) -> None:
         """Stop the process and what it started."""
@@ -220,9 +264,10 @@ def read_line(descriptor: int, seconds: float) -> bytes:
     return text
 
 
-def serve(requests: object, replies: int, link: Path) -> None:
-    """Build the model of the folder behind a link, and load one folder after another in a fork."""
+def serve(requests: Iterable[str], replies: int, link: Path) -> None:
+    """Build the model of the folder behind a link, and answer each request by a loading process."""
     model = failure = None
+    loader = own = asked = 0
     for _ in requests:
         if model is None and failure is None:
             try:
@@ -232,24 +277,51 @@ def serve(requests: object, replies: int, link: Path) -> None:
         if failure is not None:
             os.write(replies, (json.dumps(failure) + "\n").encode())
             continue
-        own, others = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                answer = load(*model)
-            except BaseException as error:
-                answer = verdict_on(error, "load")
-            os.write(others, (json.dumps(answer) + "\n").encode())
-            os._exit(0)
-        os.close(others)
+        if not loader:
+            theirs, asked = os.pipe()
+            own, others = os.pipe()
+            loader = os.fork()
+            if loader == 0:
+                os.close(asked)
+                answer(os.fdopen(theirs), others, model)
+                os._exit(0)
+            os.close(theirs)
+            os.close(others)
+        os.write(asked, b"next\n")
         text = read_line(own, SECONDS)
-        os.close(own)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        if not text.endswith(MORE):
+            os.close(own)
+            os.close(asked)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(loader, signal.SIGKILL)
+            os.waitpid(loader, 0)
+            loader = 0
         if not text.endswith(b"\n"):
-            text = b'{"loads": false, "error": "Timeout or crash", "judged": false, "reads": {}}\n'
-        os.write(replies, text)
+            text = json.dumps(CRASH).encode() + b"\n"
+        os.write(replies, text.removesuffix(MORE).removesuffix(b"\n") + b"\n")
+
+
+def answer(requests: Iterable[str], replies: int, model: tuple[object, object]) -> None:
+    """Load one folder after another, until a load leaves the model other than it was.
+
+    Loaders compare names and shapes, and write numbers into tensors. While the model's tensors have
+    the shapes that they had, what was loaded before cannot show.
+    """
+    gc.disable()
+    before = tensors_of(model[1])
+    for _ in requests:
+        try:
+            found = load(*model)
+        except BaseException as error:
+            found = verdict_on(error, "load")
+        again = not ALONE and tensors_of(model[1]) == before
+        os.write(replies, json.dumps(found).encode() + (MORE if again else b"\n"))
+
+
+def tensors_of(model: object) -> dict[str, object]:
+    """Return the shape and the dtype of each tensor of a model."""
+    each = [*model.named_parameters(remove_duplicate=False), *model.named_buffers()]
+    return {name: (tensor.shape, tensor.dtype, tensor.device.type) for name, tensor in each}
 
 
 def build(folder: str) -> tuple[object, ...]:
