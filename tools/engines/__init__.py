@@ -1,0 +1,1 @@
+"""What inference engines' own loaders take, recorded for auditor/data/engines."""

@@ -1,0 +1,83 @@
+"""The judge of MLX: whether mlx_lm.utils.load_model takes a folder, one line of JSON for each.
+
+It runs in an environment of its own and imports nothing of this project. `--registered` prints what
+mlx-lm registers instead.
+"""
+
+import contextlib
+import hashlib
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import mlx_lm.models
+from mlx_lm.utils import MODEL_REMAPPING, _get_classes, load_model
+
+_VALUES = {
+    "rope_base": ("base",),
+    "eps": ("eps",),
+    "sliding_window": ("window_size", "sliding_window"),
+    "scale": ("scale",),
+}
+
+
+def registered() -> dict[str, Any]:
+    """Return the model types with a module that has a Model and its ModelArgs, and the aliases."""
+    folder = Path(mlx_lm.models.__file__).parent
+    texts = {path.stem: path.read_text() for path in folder.glob("*.py")}
+    names = {name for name, text in texts.items() if "ModelArgs" in text and "class Model(" in text}
+    return {
+        "engine": "mlx",
+        "version": version("mlx-lm"),
+        "with": {"mlx": version("mlx")},
+        "keyed_by": "model_type",
+        "closed": True,
+        "registered": sorted(names | set(MODEL_REMAPPING)),
+        "aliases": dict(sorted(MODEL_REMAPPING.items())),
+    }
+
+
+def judge(folder: str) -> dict[str, Any]:
+    """Return what the loader does with a folder, and which values the model uses."""
+    try:
+        model, config = load_model(Path(folder))
+    except Exception as error:  # noqa: BLE001 - whatever the loader raises is the answer
+        return {"loads": False, "error": f"{type(error).__name__}: {error}", "judged": True}
+    return {"loads": True, "judged": True, "reads": reads(model, config)}
+
+
+def reads(model: Any, config: Any) -> dict[str, Any]:
+    """Return the values that the model's modules use, by name."""
+    found: dict[str, set[float]] = {name: set() for name in _VALUES}
+    for path, module in model.named_modules():
+        if "vision" in path or "visual" in path:
+            continue
+        for name, attributes in _VALUES.items():
+            for attribute in attributes:
+                value = getattr(module, attribute, None)
+                if type(value) in {int, float}:
+                    found[name].add(value)
+    seen: dict[str, Any] = {name: sorted(values) for name, values in found.items() if values}
+    text = repr(_get_classes(config)[1].from_dict(config))
+    for path, module in model.named_modules():
+        own = {k: v for k, v in vars(module).items() if type(v) in {int, float, bool, str}}
+        text += f"{path} {type(module).__name__} {sorted(own.items())}"
+    return {**seen, "fingerprint": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def main() -> None:
+    """Judge the folders that standard input lists."""
+    if sys.argv[1:] == ["--registered"]:
+        print(json.dumps(registered()))
+        return
+    for line in sys.stdin:
+        folder = line.rstrip("\n")
+        with contextlib.redirect_stdout(sys.stderr):
+            outcome = judge(folder)
+        print(json.dumps({"folder": folder, **outcome}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""What an engine's loader does with the saves of its entries, folded into a data file."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import transformers
+
+from engines import config4, probes, saves
+from engines.judging import Judge
+from engines.saves import Config, Outside, Save
+
+Entry = dict[str, Any]
+
+_REASON = 160
+_BASE = 512345.0
+_EPS = 0.00037
+_FEWEST = 5  # entries that agree before a probe is general
+_EPS_KEYS = (
+    "rms_norm_eps",
+    "layer_norm_eps",
+    "layer_norm_epsilon",
+    "layernorm_epsilon",
+    "norm_epsilon",
+    "norm_eps",
+)
+# Numbers that change a model's outputs, and that an engine may not look at.
+_NUMBERS = (
+    "sliding_window",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "logit_scale",
+    "logits_scaling",
+    "attention_multiplier",
+    "residual_multiplier",
+    "embedding_multiplier",
+    "query_pre_attn_scalar",
+    "attention_chunk_size",
+    "routed_scaling_factor",
+)
+
+
+class Recorder:
+    """The recorder of one engine: it writes folders, has them judged and keeps the outcomes."""
+
+    def __init__(self, judge: Judge, folder: Path, keyed_by: str, *, every_key: bool) -> None:
+        self._judge = judge
+        self._folder = folder
+        self._by_class = keyed_by == "architectures"
+        self._every_key = every_key
+        self._number = 0
+        self.asked = 0
+
+    def outcome(self, written: probes.Written) -> dict[str, Any]:
+        """Return the judge's answer about a folder, which is then removed."""
+        self._number = (self._number + 1) % 1000
+        folder = self._folder / f"{self._number:03}"
+        probes.write(folder, written)
+        self.asked += 1
+        try:
+            return self._judge.outcome(folder)
+        finally:
+            shutil.rmtree(folder)
+
+    def entry(self, name: str) -> Entry:
+        """Return the entry of an architecture or a model type."""
+        try:
+            class_name = name if self._by_class else saves.head_class(name)
+            found = [*saves.variants(class_name)]
+        except Outside as error:
+            return {"not_tried": str(error)}
+        model_type = found[0][1].model_type
+        entry: Entry = {"class": class_name, "model_type": model_type}
+        fills = self._fills(found[0][1])
+        sound = [
+            (changes, save._replace(config=config4.with_keys(save.config, fills)))
+            for changes, save in found
+        ]
+        kinds = sorted({kind for _, save in sound for kind in saves.kinds(save.tensors)})
+        entry["kinds"] = kinds
+        entry["variants"] = []
+        loading: list[Save] = []
+        for changes, save in sound:
+            answer = self.outcome(probes.Written(save.config, save.tensors))
+            if not answer["judged"]:
+                if not entry["variants"]:
+                    reason = shortened(answer["error"])
+                    return {**entry, "kinds": [], "not_tried": f"not judged here: {reason}"}
+                continue
+            numbers = [kinds.index(kind) for kind in saves.kinds(save.tensors)]
+            loads = answer["loads"] or shortened(answer["error"])
+            variant = {"kinds": numbers, "loads": loads}
+            entry["variants"].append({**variant, "when": changes} if changes else variant)
+            if loads is True:
+                loading.append(save)
+        if fills and loading:
+            entry["requires"] = sorted(fills)
+            entry["fills"] = fills
+        if loading:
+            self._probe(entry, loading)
+            entry |= self._readings(loading[0], fills)
+        return entry
+
+    def _fills(self, save: Save) -> Config:
+        """Return the keys that a fresh save lacks and the engine requires, with their values."""
+        fills: Config = {}
+        for _ in range(12):
+            config = config4.with_keys(save.config, fills)
+            answer = self.outcome(probes.Written(config, save.tensors))
+            missing = config4.missing_keys(answer.get("error", ""))
+            if answer["loads"] or not answer["judged"] or not missing:
+                break
+            before = dict(fills)
+            for key in missing:
+                # A key that is still missing after it was written belongs into the text model's.
+                path = f"text_config.{key}" if key in fills or key in config else key
+                source, value = config4.fill_of(save.config, save.model_type, path)
+                if value is None and path == key and "text_config" in config:
+                    path = f"text_config.{key}"
+                    source, value = config4.fill_of(save.config, save.model_type, path)
+                if value is not None and path not in fills:
+                    fills.pop(key, None)
+                    fills[path] = source
+            if fills == before:
+                break
+        return fills
+
+    def _probe(self, entry: Entry, loading: list[Save]) -> None:
+        """Record the probes of the first save, and those of the others that the first lacks."""
+        relatives = {} if self._by_class else self._relatives(entry)
+        outcomes: dict[str, bool] = {}
+        why: dict[str, str] = {}
+        for save in loading:
+            for probe, change in self._changes(save, relatives):
+                if probe in outcomes:
+                    continue
+                answer = self.outcome(change())
+                if not answer["judged"]:
+                    continue
+                outcomes[probe] = answer["loads"]
+                if not answer["loads"] and probe.partition(" ")[0] in _EXPLAINED:
+                    why[probe] = shortened(answer["error"])
+            relatives = {}
+        if self._every_key:
+            for path in _paths(loading[0].config):
+                answer = self.outcome(probes.without_key(loading[0], path))
+                if answer["judged"] and not answer["loads"]:
+                    outcomes[f"without {path}"] = False
+                    if config4.missing_keys(answer["error"]):
+                        entry["requires"] = sorted({*entry.get("requires", ()), path})
+        for probe in [probe for probe in outcomes if probe.startswith("some ")]:
+            if outcomes[probe] == outcomes.get(probe.replace("some ", "missing ", 1)):
+                del outcomes[probe]
+        kinds = entry["kinds"]
+        for key, wanted in (("raises", False), ("loads", True)):
+            chosen = [
+                numbered(probe, kinds) for probe, loads in outcomes.items() if loads is wanted
+            ]
+            entry[key] = sorted(chosen)
+        if why:
+            entry["why"] = why
+
+    def _changes(self, save: Save, relatives: Mapping[str, Save]) -> Iterator[probes.Probe]:
+        yield from probes.probes(save, relatives)
+        older = config4.as_version_4(save.config)
+        yield "config4", lambda: probes.Written(older, save.tensors)
+
+    def _relatives(self, entry: Entry) -> dict[str, Save]:
+        found = {}
+        for word, class_name in saves.relatives(entry["model_type"]).items():
+            try:
+                other = saves.build(class_name)
+            except Outside:
+                continue
+            config = config4.with_keys(other.config, entry.get("fills", {}))
+            found[word] = other._replace(config=config)
+        return found
+
+    def _readings(self, save: Save, fills: Config) -> Entry:
+        """Return how the engine reads the rope base and epsilons, and which numbers it ignores."""
+        reads: dict[str, dict[str, Any]] = {}
+        rope = save.config.get("rope_parameters")
+        if isinstance(rope, dict) and "rope_theta" in rope:
+            inner, default = self._read(save, "rope_base", "rope_parameters.rope_theta", _BASE)
+            older = save._replace(config=config4.as_version_4(save.config))
+            top, _ = self._read(older, "rope_base", "rope_theta", _BASE)
+            if "rope_theta" in fills:
+                default = None
+            reads["rope_base"] = {"rope_parameters": inner, "top": top}
+            if inner == "ignored" and default is not None:
+                reads["rope_base"]["default"] = default
+        for key in _EPS_KEYS:
+            if isinstance(save.config.get(key), float):
+                how, default = self._read(save, "eps", key, _EPS)
+                if how != "unseen":
+                    reads[key] = {"top": how}
+                if how == "ignored":
+                    reads[key]["default"] = default
+        ignored = [key for key in _NUMBERS if self._is_ignored(save, key)]
+        return {"reads": reads} | ({"ignores": ignored} if ignored else {})
+
+    def _read(self, save: Save, what: str, path: str, value: float) -> tuple[str, float | None]:
+        """Return whether the engine uses a value, and otherwise the one that it uses."""
+        config = deepcopy(save.config)
+        *outer, key = path.split(".")
+        (config[outer[0]] if outer else config)[key] = value
+        answer = self.outcome(probes.Written(config, save.tensors))
+        seen = answer.get("reads", {}).get(what, [])
+        if not answer["loads"] or not seen:
+            return "unseen", None
+        if any(abs(one - value) <= 1e-6 * value for one in seen):
+            return "read", None
+        return ("ignored", seen[0]) if len(seen) == 1 else ("unseen", None)
+
+    def _is_ignored(self, save: Save, key: str) -> bool:
+        value = save.config.get(key)
+        if type(value) not in {int, float} or not self._every_key:
+            return False
+        plain = self.outcome(probes.Written(save.config, save.tensors))
+        config = {**save.config, key: value * 2 + 1}
+        other = self.outcome(probes.Written(config, save.tensors))
+        before, after = plain.get("reads", {}), other.get("reads", {})
+        return "fingerprint" in before and before == after
+
+
+_EXPLAINED = frozenset({"declared", "packed", "class", "files", "config4"})
+
+
+def _paths(config: Config) -> Iterator[str]:
+    for key in config:
+        if key not in {"model_type", "architectures", "transformers_version"}:
+            yield key
+        if key == "text_config":
+            yield from (f"{key}.{inner}" for inner in config[key])
+
+
+def numbered(probe: str, kinds: list[str]) -> str:
+    """Return a probe's id with its kind written as the kind's position."""
+    verb, _, kind = probe.partition(" ")
+    if verb in {"missing", "some", "rows+", "rows-", "columns+", "columns-"}:
+        return f"{verb} #{kinds.index(kind)}"
+    return probe
+
+
+def shortened(message: str) -> str:
+    """Return a message without this machine's paths, on one line, of limited length."""
+    text = re.sub(r"(/[\w.+-]+){2,}/?", "FOLDER", " ".join(message.split()))
+    return text if len(text) <= _REASON else text[: _REASON - 3] + "..."
+
+
+def fold(header: Mapping[str, Any], date: str, entries: dict[str, Entry]) -> dict[str, Any]:
+    """Return the data file's content, with what all entries have in common said once."""
+    header = dict(header)
+    tried = [entry for entry in entries.values() if entry.get("raises") or entry.get("loads")]
+    general: dict[str, str] = {}
+    for probe in sorted({p for entry in tried for key in ("raises", "loads") for p in entry[key]}):
+        if not probe.startswith(("class unknown", "class none", "files ")):
+            continue
+        by_outcome = {key: [e for e in tried if probe in e[key]] for key in ("raises", "loads")}
+        agreed = [key for key, which in by_outcome.items() if which]
+        if len(agreed) == 1 and len(by_outcome[agreed[0]]) >= _FEWEST:
+            general[probe] = agreed[0]
+            for entry in by_outcome[agreed[0]]:
+                entry[agreed[0]].remove(probe)
+                entry.get("why", {}).pop(probe, None)
+    aliases = {a: n for a, n in header.get("aliases", {}).items() if a not in entries}
+    header["with"] = {**header.get("with", {}), "transformers": transformers.__version__}
+    return {**header, "aliases": aliases, "date": date, "general": general, "entries": entries}
+
+
+def text_of(data: Mapping[str, Any]) -> str:
+    """Return a data file's text: sorted keys, one entry a line."""
+    lines = []
+    for key in sorted(data):
+        value = data[key]
+        if key == "entries":
+            inner = ",\n".join(f"{_compact(n)}:{_compact(e)}" for n, e in sorted(value.items()))
+            lines.append(f'"entries":{{\n{inner}\n}}')
+        else:
+            lines.append(f"{_compact(key)}:{_compact(value)}")
+    return "{" + ",\n".join(lines) + "}\n"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
