@@ -193,7 +193,7 @@ $(ENGINES)/vllm/.ready: tools/engines/judges/vllm.txt | $(BIN)/python
 	$(ENGINES)/vllm/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(ENGINES)/vllm/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	$(ENGINES)/vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  torchvision==0.28.0 compressed-tensors==0.17.0
+	  torchvision==0.28.0 compressed-tensors==0.17.0 mistral-common==1.13.1 pycountry==26.2.16
 	$(ENGINES)/vllm/bin/python -m pip download --quiet --disable-pip-version-check --no-deps \
 	  --dest $(ENGINES)/vllm/wheel vllm==0.33.0
 	cd $(ENGINES)/vllm && unzip -q -o wheel/vllm-*.whl -x '*.so' -d lib/python3*/site-packages

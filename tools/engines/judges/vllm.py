@@ -1,7 +1,7 @@
 """Judge folders by vLLM's own loader, on a CPU and without its compiled kernels.
 
-`python vllm.py` reads folder paths from standard input and prints one JSON line for each. It runs
-in the environment that `make engines` sets up: vLLM's wheel without `*.so`, torch for the CPU.
+`python -P vllm.py` reads folder paths from standard input and prints one JSON line for each. It
+runs in the environment that `make engines` sets up: vLLM's wheel without `*.so`, torch for the CPU.
 
 One process imports everything and stays clean. It forks a process for each config, which builds
 the model (`EngineArgs(model=FOLDER)` at its defaults, `initialize_model`); that one forks again,
@@ -26,7 +26,6 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
 SECONDS = 60
 # Operators of compiled code, which models look up and which no loader calls.
 OPERATORS = {
@@ -82,6 +81,8 @@ OF_THE_MACHINE = (
     "Supported backends",
     "libcudart",
     "dummy base class",
+    "okenizer",
+    "rocessor",
     "sparse MLA backend",
     # vLLM asks for an older transformers, whose configs have more keys.
     "Config' object has no attribute",
@@ -150,8 +151,6 @@ def prepare() -> None:
         "CUDA_VISIBLE_DEVICES": "",
     }.items():
         os.environ[name] = value
-    # This file has the name of the package that it imports.
-    sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != HERE]
     sys.dont_write_bytecode = False
     import torch
 
@@ -272,7 +271,7 @@ def serve(requests: Iterable[str], replies: int, link: Path) -> None:
         if model is None and failure is None:
             try:
                 model = build(str(link))
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - whatever it raises is the answer
                 failure = verdict_on(error, "build")
         if failure is not None:
             os.write(replies, (json.dumps(failure) + "\n").encode())
@@ -312,7 +311,7 @@ def answer(requests: Iterable[str], replies: int, model: tuple[object, object]) 
     for _ in requests:
         try:
             found = load(*model)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever it raises is the answer
             found = verdict_on(error, "load")
         again = not ALONE and tensors_of(model[1]) == before
         os.write(replies, json.dumps(found).encode() + (MORE if again else b"\n"))
