@@ -12,6 +12,7 @@ WORKERS := -n 2 --dist worksteal
 PACKERS := $(VENV)/packers
 PEERS   := $(VENV)/peers
 LIBRARIES := $(VENV)/libraries
+ENGINES := $(VENV)/engines
 PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 
 # Images of Python often set this variable. Without compiled modules each of some thousand processes
@@ -185,6 +186,19 @@ $(VENV)/browser: | $(BIN)/python
 # What the bench compares with. The bench leaves out and names whatever does not install.
 $(PEERS)/hf-mem: | $(VENV)/.test
 	-@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@ hf-mem==0.5.6
+
+# vLLM on a CPU: its wheel without compiled code, which links with CUDA, and without what it requires.
+$(ENGINES)/vllm/.ready: tools/engines/judges/vllm.txt | $(BIN)/python
+	$(PYTHON) -m venv $(ENGINES)/vllm
+	$(ENGINES)/vllm/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(ENGINES)/vllm/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(ENGINES)/vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  torchvision==0.28.0 compressed-tensors==0.17.0 mistral-common==1.13.1 pycountry==26.2.16
+	$(ENGINES)/vllm/bin/python -m pip download --quiet --disable-pip-version-check --no-deps \
+	  --dest $(ENGINES)/vllm/wheel vllm==0.33.0
+	cd $(ENGINES)/vllm && unzip -q -o wheel/vllm-*.whl -x '*.so' -d lib/python3*/site-packages
+	@rm -r $(ENGINES)/vllm/wheel
+	@touch $@
 
 $(PEERS)/node_modules/@huggingface/hub:
 	-@npm install --silent --no-audit --no-fund --prefix $(PEERS) @huggingface/gguf@0.4.6 @huggingface/hub@2.17.5
