@@ -149,31 +149,19 @@ class Recorder:
                 if probe in outcomes:
                     continue
                 answer = self.outcome(change())
-                if not answer["judged"]:
-                    continue
-                outcomes[probe] = answer["loads"]
-                is_explained = probe.partition(" ")[0] in _EXPLAINED
-                if is_explained and not answer["loads"] and not _USELESS.match(answer["error"]):
-                    why[probe] = shortened(answer["error"])
+                if answer["judged"]:
+                    outcomes[probe] = answer["loads"]
+                    why[probe] = answer.get("error", "")
             relatives = {}
-        if self._every_key:
-            for path in _paths(loading[0].config):
-                answer = self.outcome(probes.without_key(loading[0], path))
-                if answer["judged"] and not answer["loads"]:
-                    outcomes[f"without {path}"] = False
-                    if config4.missing_keys(answer["error"]):
-                        entry["requires"] = sorted({*entry.get("requires", ()), path})
-        for probe in [probe for probe in outcomes if probe.startswith("some ")]:
-            if outcomes[probe] == outcomes.get(probe.replace("some ", "missing ", 1)):
-                del outcomes[probe]
-        kinds = entry["kinds"]
-        for key, wanted in (("raises", False), ("loads", True)):
-            chosen = [
-                numbered(probe, kinds) for probe, loads in outcomes.items() if loads is wanted
-            ]
-            entry[key] = sorted(chosen)
-        if why:
-            entry["why"] = why
+        for path in _paths(loading[0].config) if self._every_key else ():
+            answer = self.outcome(probes.without_key(loading[0], path))
+            if answer["judged"] and not answer["loads"]:
+                outcomes[f"without {path}"] = False
+                if config4.missing_keys(answer["error"]):
+                    entry["requires"] = sorted({*entry.get("requires", ()), path})
+        entry |= _outcomes(outcomes, entry["kinds"])
+        if reasons := dict(_reasons(outcomes, why)):
+            entry["why"] = reasons
 
     def _changes(self, save: Save, relatives: Mapping[str, Save]) -> Iterator[probes.Probe]:
         yield from probes.probes(save, relatives)
@@ -237,7 +225,26 @@ class Recorder:
         return "fingerprint" in before and before == after
 
 
+_OUTCOMES = ("raises", "loads")
 _EXPLAINED = frozenset({"declared", "packed", "class", "files", "config4"})
+
+
+def _outcomes(outcomes: Mapping[str, bool], kinds: list[str]) -> dict[str, list[str]]:
+    """Return the probes that raise and those that load, without `some` where it adds nothing."""
+    chosen: dict[str, list[str]] = {"raises": [], "loads": []}
+    for probe, loads in outcomes.items():
+        complete = probe.replace("some ", "missing ", 1)
+        if probe == complete or outcomes.get(complete) != loads:
+            chosen["loads" if loads else "raises"].append(numbered(probe, kinds))
+    return {key: sorted(probes) for key, probes in chosen.items()}
+
+
+def _reasons(outcomes: Mapping[str, bool], why: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the loader's messages that say more than which tensors it met."""
+    for probe, message in why.items():
+        is_explained = probe.partition(" ")[0] in _EXPLAINED
+        if is_explained and not outcomes[probe] and not _USELESS.match(message):
+            yield probe, shortened(message)
 
 
 def _paths(config: Config) -> Iterator[str]:
@@ -262,24 +269,30 @@ def shortened(message: str) -> str:
     return text if len(text) <= _REASON else text[: _REASON - 3] + "..."
 
 
-def fold(header: Mapping[str, Any], date: str, entries: dict[str, Entry]) -> dict[str, Any]:
+def fold(header: Mapping[str, Any], date: str, entries: Mapping[str, Entry]) -> dict[str, Any]:
     """Return the data file's content, with what all entries have in common said once."""
-    header = dict(header)
+    entries = deepcopy(dict(entries))
     tried = [entry for entry in entries.values() if entry.get("raises") or entry.get("loads")]
     general: dict[str, str] = {}
-    for probe in sorted({p for entry in tried for key in ("raises", "loads") for p in entry[key]}):
-        if not probe.startswith(("class unknown", "class none", "files ")):
-            continue
-        by_outcome = {key: [e for e in tried if probe in e[key]] for key in ("raises", "loads")}
-        agreed = [key for key, which in by_outcome.items() if which]
-        if len(agreed) == 1 and len(by_outcome[agreed[0]]) >= _FEWEST:
-            general[probe] = agreed[0]
-            for entry in by_outcome[agreed[0]]:
-                entry[agreed[0]].remove(probe)
+    for probe in sorted({p for entry in tried for key in _OUTCOMES for p in entry[key]}):
+        agreeing = {key: [e for e in tried if probe in e[key]] for key in _OUTCOMES}
+        outcomes = [key for key in _OUTCOMES if agreeing[key]]
+        is_common = probe.startswith(("class unknown", "class none", "files "))
+        if is_common and len(outcomes) == 1 and len(agreeing[outcomes[0]]) >= _FEWEST:
+            general[probe] = outcomes[0]
+            for entry in agreeing[outcomes[0]]:
+                entry[outcomes[0]].remove(probe)
                 entry.get("why", {}).pop(probe, None)
     aliases = {a: n for a, n in header.get("aliases", {}).items() if a not in entries}
-    header["with"] = {**header.get("with", {}), "transformers": transformers.__version__}
-    return {**header, "aliases": aliases, "date": date, "general": general, "entries": entries}
+    versions = {**header.get("with", {}), "transformers": transformers.__version__}
+    return {
+        **header,
+        "aliases": aliases,
+        "date": date,
+        "entries": entries,
+        "general": general,
+        "with": versions,
+    }
 
 
 def text_of(data: Mapping[str, Any]) -> str:

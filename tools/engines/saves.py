@@ -124,7 +124,7 @@ def model_type_of(class_name: str) -> str:
 
 
 def head_class(model_type: str) -> str:
-    """Return the class with which transformers saves a model type, a language model if it has one."""
+    """Return a model type's class with a language head; raise Outside if it has none."""
     names = [getattr(modeling_auto, auto).get(model_type) for auto in _AUTO]
     candidates = [name for name in names if isinstance(name, str)]
     own = [name for name in candidates if _is_own(name, model_type)]

@@ -21,7 +21,8 @@ from conversion import TEXT_MODEL_MAP, ModelBase, ModelType, get_model_architect
 # What these messages name is missing in the wheel or on this machine, whatever the checkpoint is.
 _NOT_JUDGED = re.compile(
     r"No module named|cannot import name|MODEL_(TENSOR|ARCH)' has no attribute|has no attribute"
-    r" '[A-Z_0-9]+'$|^AttributeError: [A-Z_0-9]+$|[Tt]okeni[sz]er|\.model'|vocab\.json|BPE pre-tokenizer"
+    r" '[A-Z_0-9]+'$|^AttributeError: [A-Z_0-9]+$|[Tt]okeni[sz]er|\.model'|vocab\.json"
+    r"|BPE pre-tokenizer"
 )
 _KEYS = {"rope_base": ".rope.freq_base", "eps": "epsilon", "sliding_window": "sliding_window"}
 
