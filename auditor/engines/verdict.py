@@ -137,7 +137,8 @@ def _without_entry(
         return _Judgement(f"{quoted(name)} is registered, not tried: {entry.not_tried}")
     if known.aliases.get(name, name) in known.registered:
         return _Judgement(f"{quoted(name)} is registered, not tried")
-    if known.closed or not (subject.model_type in known.types or subject.has_code):
+    is_unknown = known.outcome(None, "class unknown") is False and name not in known.classes
+    if known.closed or (is_unknown and not subject.has_code):
         return _Judgement(f"it does not know {quoted(name)}", loads=False)
     return _Judgement(f"it does not register {quoted(name)}, and it was not tried")
 
