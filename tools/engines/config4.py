@@ -1,9 +1,9 @@
 """Config keys that transformers 5 no longer writes at the top, and engines still read there."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -45,17 +45,22 @@ def missing_keys(error: str) -> tuple[str, ...]:
     return ()
 
 
-def fill_of(config: Config, model_type: str, path: str) -> tuple[Any, Any]:
-    """Return where a key's value stands in the config, or the value itself, and the value.
+class Fill(NamedTuple):
+    """The value of a key that an engine requires, and where it stands in the config."""
 
-    The first is None if neither the config nor its class has such a value.
-    """
+    value: Any
+    source: Any = None  # a dotted path, or the value if it is a constant; None if neither
+
+
+def fill_of(config: Config, model_type: str, path: str) -> Fill | None:
+    """Return the value for a missing key; None if neither the config nor its class has one."""
     *outer, key = path.split(".")
     start = "".join(f"{part}." for part in outer)
     inside = at(config, ".".join(outer)) if outer else config
-    own_type = inside.get("model_type", model_type) if isinstance(inside, dict) else model_type
+    if not isinstance(inside, dict):
+        return None
     try:
-        config_class = CONFIG_MAPPING[own_type]
+        config_class = CONFIG_MAPPING[inside.get("model_type", model_type)]
     except KeyError:
         config_class = transformers.PretrainedConfig
     renamed = getattr(config_class, "attribute_map", {})
@@ -63,21 +68,48 @@ def fill_of(config: Config, model_type: str, path: str) -> tuple[Any, Any]:
     names = (*_SYNONYMS.get(key, ()), renamed.get(key, ""), backwards.get(key, ""))
     for name in (f"rope_parameters.{key}", *names):
         if name and (value := at(config, start + name)) is not None:
-            return start + name, value
-    value = getattr(config_class(), key, None)
-    return (value, value) if isinstance(value, int | float | str | list) else (None, None)
+            return Fill(value, start + name)
+    if key in _DERIVED:
+        value = _DERIVED[key](inside)
+        return None if value is None else Fill(value)
+    value = _CONSTANTS.get(key, getattr(config_class(), key, None))
+    return Fill(value, value) if isinstance(value, int | float | list) else None
 
 
-def with_keys(config: Config, fills: Mapping[str, Any]) -> Config:
-    """Return the config with keys that an engine requires, by what `fills` gives for each."""
+def _head_dim(config: Config) -> int | None:
+    heads = config.get("num_attention_heads")
+    return config["hidden_size"] // heads if heads and "hidden_size" in config else None
+
+
+def _sparse_layers(config: Config) -> list[bool] | None:
+    types = config.get("mlp_layer_types")
+    return None if types is None else [kind == "sparse" for kind in types]
+
+
+# Values that follow from several keys.
+_DERIVED: Mapping[str, Callable[[Config], Any]] = {
+    "head_dim": _head_dim,
+    "is_moe_layer": _sparse_layers,
+}
+# Values that the class of transformers has in its code, not in its config.
+_CONSTANTS: Mapping[str, Any] = {
+    "mlp_bias": False,
+    "post_norm": False,
+    "qk_norm": True,
+    "group_norm_size": 1,
+}
+
+
+def with_keys(config: Config, fills: Mapping[str, Fill]) -> Config:
+    """Return the config with keys that an engine requires; each takes its own config's value."""
     filled = deepcopy(config)
-    for path, source in fills.items():
-        value = at(config, source) if isinstance(source, str) else source
+    for path, (constant, source) in fills.items():
+        value = at(config, source) if isinstance(source, str) else constant
         *outer, key = path.split(".")
         inside = filled
         for part in outer:
             inside = inside.setdefault(part, {})
-        inside[key] = value
+        inside[key] = constant if value is None else value
     return filled
 
 

@@ -38,7 +38,8 @@ class Judge:
                     text=True,
                 )
         process = self._process
-        assert process.stdin and process.stdout
+        assert process.stdin
+        assert process.stdout
         try:
             process.stdin.write(f"{folder}\n")
             process.stdin.flush()

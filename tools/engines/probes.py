@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors.torch import save_file
 
 from engines.packings import PACKINGS
 from engines.saves import Config, Save, Tensors, kind_of, kinds
@@ -85,40 +84,41 @@ def extras(save: Save) -> Iterator[Probe]:
     present = set(kinds(save.tensors))
     proposed: dict[str, Tensors] = {}
     for name, tensor in save.tensors.items():
-        parent, _, last = name.rpartition(".")
-        if last == "weight" and tensor.dim() <= 2 and "embed" not in parent.rpartition(".")[2]:
-            _add(proposed, f"{parent}.bias", torch.zeros(tensor.shape[:1]))
-        for part, norm in (("q_proj", "q_norm"), ("k_proj", "k_norm")):
-            if parent.endswith(f".{part}") and last == "weight":
-                _add(proposed, f"{parent.removesuffix(part)}{norm}.weight", torch.ones(16))
-        if re.search(r"\.(q_proj|qkv_proj|query_key_value|Wqkv)$", parent) and last == "weight":
-            module = parent.rpartition(".")[0]
-            _add(proposed, f"{module}.rotary_emb.inv_freq", torch.ones(8))
-        if parent.endswith("attn.c_attn") and last == "weight":
-            module = parent.removesuffix(".c_attn")
-            _add(proposed, f"{module}.bias", torch.ones(1, 1, 128, 128))
-            _add(proposed, f"{module}.masked_bias", torch.tensor(-1e4))
-    for layer in _layers(save.tensors):
-        _add(proposed, f"{layer}.unknown.weight", torch.zeros(64))
+        for added, values in _beside(name, tensor):
+            _add(proposed, added, values)
     prefix = save.base_prefix
-    _add(proposed, "unknown.weight", torch.zeros(64))
-    if prefix:
-        _add(proposed, f"{prefix}unknown.weight", torch.zeros(64))
+    for module in dict.fromkeys(["", prefix, *(f"{layer}." for layer in _layers(save.tensors))]):
+        _add(proposed, f"{module}unknown.weight", torch.zeros(64))
     _add(proposed, f"{prefix or 'model.'}rotary_emb.inv_freq", torch.ones(8))
     _add(proposed, "score.weight", torch.zeros(2, 64))
     _add(proposed, "classifier.weight", torch.zeros(2, 64))
     if save.head:
         _add(proposed, save.head, torch.zeros(save.head_shape))
-    for kind, added in proposed.items():
-        if kind not in present:
-            yield f"extra {kind}", lambda a=added: Written(save.config, {**save.tensors, **a})
     value_head = {
         "v_head.summary.weight": torch.zeros(1, 64),
         "v_head.summary.bias": torch.zeros(1),
     }
-    for name, tensor in value_head.items():
-        both = value_head if name.endswith("weight") else {name: tensor}
-        yield f"extra {name}", lambda a=both: Written(save.config, {**save.tensors, **a})
+    proposed |= dict.fromkeys(value_head, value_head)
+    for kind, added in proposed.items():
+        if kind not in present:
+            yield f"extra {kind}", lambda a=added: Written(save.config, {**save.tensors, **a})
+
+
+def _beside(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield what other software stores beside a module's weight."""
+    module, _, last = name.rpartition(".")
+    if last != "weight":
+        return
+    parent, _, own = module.rpartition(".")
+    if tensor.dim() <= 2 and "embed" not in own:
+        yield f"{module}.bias", torch.zeros(tensor.shape[:1])
+    if own in {"q_proj", "k_proj"}:
+        yield f"{parent}.{own[0]}_norm.weight", torch.ones(16)
+    if own in {"q_proj", "qkv_proj", "query_key_value", "Wqkv"}:
+        yield f"{parent}.rotary_emb.inv_freq", torch.ones(8)
+    if own == "c_attn":
+        yield f"{parent}.bias", torch.ones(1, 1, 128, 128)
+        yield f"{parent}.masked_bias", torch.tensor(-1e4)
 
 
 def _add(proposed: dict[str, Tensors], name: str, tensor: torch.Tensor) -> None:
@@ -256,7 +256,7 @@ def _fused(tensors: Tensors, fused: str, parts: tuple[str, ...]) -> Tensors:
 
 
 def _fused_experts(tensors: Tensors) -> Tensors:
-    """Return the tensors with experts that are stored one by one stacked, as transformers holds them."""
+    """Return the tensors with the experts of a layer stacked."""
     stacked: dict[str, list[torch.Tensor]] = {}
     result = {}
     for name in sorted(tensors, key=_numbered):
@@ -327,5 +327,33 @@ def write(folder: Path, written: Written) -> None:
     (folder / _INDEX).write_text(json.dumps(index))
 
 
+_DTYPES = {
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.int8: "I8",
+    torch.int32: "I32",
+    torch.int64: "I64",
+    torch.uint8: "U8",
+    torch.uint32: "U32",
+    torch.bool: "BOOL",
+}
+
+
 def _save(tensors: Tensors, path: Path) -> None:
-    save_file(tensors, path, metadata={"format": "pt"})
+    """Write a safetensors file; thousands of them are written, so as little as possible is done."""
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    chunks: list[bytes] = []
+    end = 0
+    for name, tensor in tensors.items():
+        data = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+        offsets = [end, end + len(data)]
+        dtype = _DTYPES[tensor.dtype]
+        header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": offsets}
+        chunks.append(data)
+        end += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(chunks))

@@ -11,12 +11,16 @@ from typing import Any
 import transformers
 
 from engines import config4, probes, saves
+from engines.config4 import Fill
 from engines.judging import Judge
 from engines.saves import Config, Outside, Save
 
 Entry = dict[str, Any]
 
 _REASON = 160
+_ROUNDS = 12
+_OF_SIZES = re.compile(r"[Ee]xpected shape|size mismatch|broadcast|[Cc]annot reshape|shape")
+_USELESS = re.compile(r"ValueError: (Received|Missing) \d+ parameters")
 _BASE = 512345.0
 _EPS = 0.00037
 _FEWEST = 5  # entries that agree before a probe is general
@@ -72,7 +76,7 @@ class Recorder:
             class_name = name if self._by_class else saves.head_class(name)
             found = [*saves.variants(class_name)]
         except Outside as error:
-            return {"not_tried": str(error)}
+            return {"not_tried": shortened(str(error))}
         model_type = found[0][1].model_type
         entry: Entry = {"class": class_name, "model_type": model_type}
         fills = self._fills(found[0][1])
@@ -84,6 +88,7 @@ class Recorder:
         entry["kinds"] = kinds
         entry["variants"] = []
         loading: list[Save] = []
+        mismatches: list[str] = []
         for changes, save in sound:
             answer = self.outcome(probes.Written(save.config, save.tensors))
             if not answer["judged"]:
@@ -93,22 +98,29 @@ class Recorder:
                 continue
             numbers = [kinds.index(kind) for kind in saves.kinds(save.tensors)]
             loads = answer["loads"] or shortened(answer["error"])
+            if not answer["loads"] and _OF_SIZES.search(answer["error"]):
+                # The engine takes a size from elsewhere; with other sizes it may load.
+                mismatches.append(loads)
+                continue
             variant = {"kinds": numbers, "loads": loads}
             entry["variants"].append({**variant, "when": changes} if changes else variant)
             if loads is True:
                 loading.append(save)
+        if not entry["variants"]:
+            return {**entry, "kinds": [], "not_tried": f"it expects other sizes: {mismatches[0]}"}
         if fills and loading:
             entry["requires"] = sorted(fills)
-            entry["fills"] = fills
+            sources = {path: fill.source for path, fill in fills.items() if fill.source is not None}
+            entry |= {"fills": sources} if sources else {}
         if loading:
-            self._probe(entry, loading)
+            self._probe(entry, loading, fills)
             entry |= self._readings(loading[0], fills)
         return entry
 
-    def _fills(self, save: Save) -> Config:
+    def _fills(self, save: Save) -> dict[str, Fill]:
         """Return the keys that a fresh save lacks and the engine requires, with their values."""
-        fills: Config = {}
-        for _ in range(12):
+        fills: dict[str, Fill] = {}
+        for _ in range(_ROUNDS):
             config = config4.with_keys(save.config, fills)
             answer = self.outcome(probes.Written(config, save.tensors))
             missing = config4.missing_keys(answer.get("error", ""))
@@ -116,22 +128,20 @@ class Recorder:
                 break
             before = dict(fills)
             for key in missing:
-                # A key that is still missing after it was written belongs into the text model's.
-                path = f"text_config.{key}" if key in fills or key in config else key
-                source, value = config4.fill_of(save.config, save.model_type, path)
-                if value is None and path == key and "text_config" in config:
-                    path = f"text_config.{key}"
-                    source, value = config4.fill_of(save.config, save.model_type, path)
-                if value is not None and path not in fills:
-                    fills.pop(key, None)
-                    fills[path] = source
+                # A key that is missing although it was written belongs to the nested config.
+                paths = [path for path in (key, f"text_config.{key}") if path not in fills]
+                for path in paths:
+                    if fill := config4.fill_of(save.config, save.model_type, path):
+                        fills.pop(key, None)
+                        fills[path] = fill
+                        break
             if fills == before:
                 break
         return fills
 
-    def _probe(self, entry: Entry, loading: list[Save]) -> None:
+    def _probe(self, entry: Entry, loading: list[Save], fills: Mapping[str, Fill]) -> None:
         """Record the probes of the first save, and those of the others that the first lacks."""
-        relatives = {} if self._by_class else self._relatives(entry)
+        relatives = {} if self._by_class else self._relatives(entry, fills)
         outcomes: dict[str, bool] = {}
         why: dict[str, str] = {}
         for save in loading:
@@ -139,48 +149,36 @@ class Recorder:
                 if probe in outcomes:
                     continue
                 answer = self.outcome(change())
-                if not answer["judged"]:
-                    continue
-                outcomes[probe] = answer["loads"]
-                if not answer["loads"] and probe.partition(" ")[0] in _EXPLAINED:
-                    why[probe] = shortened(answer["error"])
+                if answer["judged"]:
+                    outcomes[probe] = answer["loads"]
+                    why[probe] = answer.get("error", "")
             relatives = {}
-        if self._every_key:
-            for path in _paths(loading[0].config):
-                answer = self.outcome(probes.without_key(loading[0], path))
-                if answer["judged"] and not answer["loads"]:
-                    outcomes[f"without {path}"] = False
-                    if config4.missing_keys(answer["error"]):
-                        entry["requires"] = sorted({*entry.get("requires", ()), path})
-        for probe in [probe for probe in outcomes if probe.startswith("some ")]:
-            if outcomes[probe] == outcomes.get(probe.replace("some ", "missing ", 1)):
-                del outcomes[probe]
-        kinds = entry["kinds"]
-        for key, wanted in (("raises", False), ("loads", True)):
-            chosen = [
-                numbered(probe, kinds) for probe, loads in outcomes.items() if loads is wanted
-            ]
-            entry[key] = sorted(chosen)
-        if why:
-            entry["why"] = why
+        for path in _paths(loading[0].config) if self._every_key else ():
+            answer = self.outcome(probes.without_key(loading[0], path))
+            if answer["judged"] and not answer["loads"]:
+                outcomes[f"without {path}"] = False
+                if config4.missing_keys(answer["error"]):
+                    entry["requires"] = sorted({*entry.get("requires", ()), path})
+        entry |= _outcomes(outcomes, entry["kinds"])
+        if reasons := dict(_reasons(outcomes, why)):
+            entry["why"] = reasons
 
     def _changes(self, save: Save, relatives: Mapping[str, Save]) -> Iterator[probes.Probe]:
         yield from probes.probes(save, relatives)
         older = config4.as_version_4(save.config)
         yield "config4", lambda: probes.Written(older, save.tensors)
 
-    def _relatives(self, entry: Entry) -> dict[str, Save]:
+    def _relatives(self, entry: Entry, fills: Mapping[str, Fill]) -> dict[str, Save]:
         found = {}
         for word, class_name in saves.relatives(entry["model_type"]).items():
             try:
                 other = saves.build(class_name)
             except Outside:
                 continue
-            config = config4.with_keys(other.config, entry.get("fills", {}))
-            found[word] = other._replace(config=config)
+            found[word] = other._replace(config=config4.with_keys(other.config, fills))
         return found
 
-    def _readings(self, save: Save, fills: Config) -> Entry:
+    def _readings(self, save: Save, fills: Mapping[str, Fill]) -> Entry:
         """Return how the engine reads the rope base and epsilons, and which numbers it ignores."""
         reads: dict[str, dict[str, Any]] = {}
         rope = save.config.get("rope_parameters")
@@ -227,7 +225,26 @@ class Recorder:
         return "fingerprint" in before and before == after
 
 
+_OUTCOMES = ("raises", "loads")
 _EXPLAINED = frozenset({"declared", "packed", "class", "files", "config4"})
+
+
+def _outcomes(outcomes: Mapping[str, bool], kinds: list[str]) -> dict[str, list[str]]:
+    """Return the probes that raise and those that load, without `some` where it adds nothing."""
+    chosen: dict[str, list[str]] = {"raises": [], "loads": []}
+    for probe, loads in outcomes.items():
+        complete = probe.replace("some ", "missing ", 1)
+        if probe == complete or outcomes.get(complete) != loads:
+            chosen["loads" if loads else "raises"].append(numbered(probe, kinds))
+    return {key: sorted(probes) for key, probes in chosen.items()}
+
+
+def _reasons(outcomes: Mapping[str, bool], why: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the loader's messages that say more than which tensors it met."""
+    for probe, message in why.items():
+        is_explained = probe.partition(" ")[0] in _EXPLAINED
+        if is_explained and not outcomes[probe] and not _USELESS.match(message):
+            yield probe, shortened(message)
 
 
 def _paths(config: Config) -> Iterator[str]:
@@ -241,7 +258,7 @@ def _paths(config: Config) -> Iterator[str]:
 def numbered(probe: str, kinds: list[str]) -> str:
     """Return a probe's id with its kind written as the kind's position."""
     verb, _, kind = probe.partition(" ")
-    if verb in {"missing", "some", "rows+", "rows-", "columns+", "columns-"}:
+    if kind in kinds:
         return f"{verb} #{kinds.index(kind)}"
     return probe
 
@@ -252,24 +269,30 @@ def shortened(message: str) -> str:
     return text if len(text) <= _REASON else text[: _REASON - 3] + "..."
 
 
-def fold(header: Mapping[str, Any], date: str, entries: dict[str, Entry]) -> dict[str, Any]:
+def fold(header: Mapping[str, Any], date: str, entries: Mapping[str, Entry]) -> dict[str, Any]:
     """Return the data file's content, with what all entries have in common said once."""
-    header = dict(header)
+    entries = deepcopy(dict(entries))
     tried = [entry for entry in entries.values() if entry.get("raises") or entry.get("loads")]
     general: dict[str, str] = {}
-    for probe in sorted({p for entry in tried for key in ("raises", "loads") for p in entry[key]}):
-        if not probe.startswith(("class unknown", "class none", "files ")):
-            continue
-        by_outcome = {key: [e for e in tried if probe in e[key]] for key in ("raises", "loads")}
-        agreed = [key for key, which in by_outcome.items() if which]
-        if len(agreed) == 1 and len(by_outcome[agreed[0]]) >= _FEWEST:
-            general[probe] = agreed[0]
-            for entry in by_outcome[agreed[0]]:
-                entry[agreed[0]].remove(probe)
+    for probe in sorted({p for entry in tried for key in _OUTCOMES for p in entry[key]}):
+        agreeing = {key: [e for e in tried if probe in e[key]] for key in _OUTCOMES}
+        outcomes = [key for key in _OUTCOMES if agreeing[key]]
+        is_common = probe.startswith(("class unknown", "class none", "files "))
+        if is_common and len(outcomes) == 1 and len(agreeing[outcomes[0]]) >= _FEWEST:
+            general[probe] = outcomes[0]
+            for entry in agreeing[outcomes[0]]:
+                entry[outcomes[0]].remove(probe)
                 entry.get("why", {}).pop(probe, None)
     aliases = {a: n for a, n in header.get("aliases", {}).items() if a not in entries}
-    header["with"] = {**header.get("with", {}), "transformers": transformers.__version__}
-    return {**header, "aliases": aliases, "date": date, "general": general, "entries": entries}
+    versions = {**header.get("with", {}), "transformers": transformers.__version__}
+    return {
+        **header,
+        "aliases": aliases,
+        "date": date,
+        "entries": entries,
+        "general": general,
+        "with": versions,
+    }
 
 
 def text_of(data: Mapping[str, Any]) -> str:

@@ -41,7 +41,7 @@ _SIZES = (
     (r"(q_lora_rank|kv_lora_rank|hidden_size_per_layer_input|laurel_rank|\w+_lora_rank)", 32),
     (r"(qk_rope_head_dim|qk_head_dim_rope|index_topk)", 8),
     (r"((\w+_)?head_dim|qk_nope_head_dim|mamba_d_head|mamba_head_dim|(\w+_)?state_size)", 16),
-    (r"(lru_width|conv_dim|mamba_d_ssm|lconv_dim|mamba_intermediate)", 64),
+    (r"(lru_width|conv_dim|mamba_d_ssm|vision_output_dim)", 64),
     (r"(mamba_d_state|ssm_state_size|chunk_size|mamba_chunk_size|time_step_rank)", 16),
     (r"(index_n_heads|mamba_num_heads)", 4),
     (r"(sliding_window|attention_window_size|attention_chunk_size)", 32),
@@ -61,9 +61,33 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
 _MOST_FLAGS = 5
 # What a type needs beside the sizes, because its numbers depend on one another.
 _OWN: Mapping[str, Config] = {
-    "mamba2": {"hidden_size": 64, "num_heads": 8, "head_dim": 16, "expand": 2, "n_groups": 1},
-    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "bamba": {"mamba_n_heads": 8, "mamba_d_head": 16},
+    "dbrx": {
+        "attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2},
+        "ffn_config": {"hidden_size": 64, "ffn_hidden_size": 128, "moe_num_experts": 4},
+    },
+    "dots1": {
+        "first_k_dense_replace": 1,
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+    },
+    "falcon": {"ffn_hidden_size": 256},
     "falcon_h1": {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_ssm": 64},
+    "gptj": {"rotary_dim": 8},
+    "granitemoehybrid": {
+        "mamba_n_heads": 8,
+        "mamba_d_head": 16,
+        "layer_types": ["linear_attention", "full_attention"],
+    },
+    "hunyuan_v1_dense": {"head_dim": 16, "num_key_value_heads": 2},
+    "hunyuan_v1_moe": {"head_dim": 16, "num_key_value_heads": 2},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "llama4_vision_model": {"projector_input_dim": 64, "projector_output_dim": 64},
+    "mamba2": {"num_heads": 8, "head_dim": 16, "expand": 2, "n_groups": 1},
+    "mistral4": {"qk_nope_head_dim": 8, "qk_head_dim": 16},
+    "nemotron": {"num_key_value_heads": 2},
 }
 _AUTO = (
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
@@ -100,7 +124,7 @@ def model_type_of(class_name: str) -> str:
 
 
 def head_class(model_type: str) -> str:
-    """Return the class with which transformers saves a model type, a language model if it has one."""
+    """Return a model type's class with a language head; raise Outside if it has none."""
     names = [getattr(modeling_auto, auto).get(model_type) for auto in _AUTO]
     candidates = [name for name in names if isinstance(name, str)]
     own = [name for name in candidates if _is_own(name, model_type)]
@@ -153,7 +177,7 @@ def small_config(
         except Exception as error:  # noqa: BLE001 - any error says that the sizes do not fit
             last = error
             continue
-        if _shows_pattern(config, layers):
+        if "num_hidden_layers" in changes or _shows_pattern(config, layers):
             return config
         last = Outside("the pattern of layers is too long")
     raise Outside(f"no small config: {str(last)[:120]}")
@@ -208,40 +232,43 @@ def _shows_pattern(config: Any, layers: int) -> bool:
     return len(set(types)) >= len(set(full)) or layers >= _MOST_LAYERS
 
 
+def hollow(class_name: str, changes: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
+    """Return a small model of a class on the meta device; raise Outside if there is none."""
+    config = small_config(model_type_of(class_name), changes, sizes)
+    try:
+        with torch.device("meta"):
+            return getattr(transformers, class_name)(config)
+    except Exception as error:
+        raise Outside(f"not built: {type(error).__name__}: {str(error)[:120]}") from error
+
+
 def build(
     class_name: str,
     changes: Mapping[str, Any] | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> Save:
     """Return a small save of a class; raise Outside if there is none."""
-    model_type = model_type_of(class_name)
-    config = small_config(model_type, changes or {}, sizes)
-    cls = getattr(transformers, class_name)
-    try:
-        with torch.device("meta"):
-            hollow = cls(config)
-    except Exception as error:
-        raise Outside(f"not built: {type(error).__name__}: {str(error)[:120]}") from error
-    count = sum(tensor.numel() for tensor in hollow.state_dict().values())
+    meta = hollow(class_name, changes or {}, sizes or {})
+    count = sum(tensor.numel() for tensor in meta.state_dict().values())
     if 2 * count > MOST_BYTES:
         raise Outside(f"a small save has {2 * count:,} bytes")
     torch.manual_seed(0)
     with TemporaryDirectory() as folder:
         try:
-            model = cls(config).to(torch.bfloat16)
+            model = type(meta)(meta.config).to(torch.bfloat16)
             model.save_pretrained(folder)
         except Exception as error:
             raise Outside(f"not saved: {type(error).__name__}: {str(error)[:120]}") from error
         tensors = load_file(Path(folder, "model.safetensors"))
         written = json.loads(Path(folder, "config.json").read_text())
-    prefix = model.base_model_prefix
-    in_names = bool(prefix) and any(name.startswith(f"{prefix}.") for name in tensors)
+    prefix = f"{model.base_model_prefix}." if model.base_model_prefix else ""
+    in_names = prefix and any(name.startswith(prefix) for name in tensors)
     return Save(
         class_name,
-        model_type,
+        model_type_of(class_name),
         written,
         tensors,
-        f"{prefix}." if in_names else "",
+        prefix if in_names else "",
         *_head(model),
     )
 
@@ -261,8 +288,14 @@ def variants(class_name: str) -> Iterator[tuple[Config, Save]]:
     seen = {kinds(first.tensors)}
     yield {}, first
     deciding: list[tuple[str, Any]] = []
-    for key, value in _flips(first.config):
+    plain = hollow(class_name, {}, {}).state_dict().keys()
+    text = first.config.get("text_config", first.config)
+    depth = (("num_hidden_layers", 2),) if text.get("num_hidden_layers", 2) > 2 else ()
+    for key, value in (*depth, *_flips(first.config)):
         try:
+            names = hollow(class_name, {key: value}, {}).state_dict().keys()
+            if names == plain and "tie_word_embeddings" not in key:
+                continue
             save = build(class_name, {key: value})
         except Outside:
             continue
@@ -286,7 +319,7 @@ def variants(class_name: str) -> Iterator[tuple[Config, Save]]:
 
 def _flips(config: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in sorted(config.items(), key=lambda item: item[0] != "tie_word_embeddings"):
-        if isinstance(value, bool):
+        if isinstance(value, bool) and key not in {"return_dict", "use_cache"}:
             yield outer + key, not value
         elif key == "text_config" and isinstance(value, dict):
             yield from _flips(value, "text_config.")
