@@ -186,13 +186,20 @@ def registered() -> dict[str, object]:
     from vllm.model_executor.models.registry import _VLLM_MODELS
     from vllm.transformers_utils.config import _CONFIG_REGISTRY
 
-    maps = (
-        modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        modeling_auto.MODEL_MAPPING_NAMES,
-        modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-    )
-    types = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    classes = {names.get(model_type) for names in maps for model_type in types}
+    maps = {
+        name: names
+        for name, names in vars(modeling_auto).items()
+        if name.startswith("MODEL_") and name.endswith("MAPPING_NAMES")
+    }
+    classes = {
+        name
+        for names in maps.values()
+        for one in names.values()
+        for name in ((one,) if isinstance(one, str) else one)
+    }
+    decoders = maps["MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"]
+    wanted = ("FOR_CAUSAL_LM_", "FOR_SEQUENCE_CLASSIFICATION_", "")
+    tried = {maps[f"MODEL_{word}MAPPING_NAMES"].get(one) for word in wanted for one in decoders}
     return {
         "engine": "vllm",
         "version": version("vllm"),
@@ -200,10 +207,11 @@ def registered() -> dict[str, object]:
         "keyed_by": "architectures",
         "closed": False,
         "registered": sorted(_VLLM_MODELS),
+        "classes": sorted(classes),
         "types": sorted({*CONFIG_MAPPING_NAMES, *_CONFIG_REGISTRY}),
         "tries": sorted(
             {name for name in _VLLM_MODELS if hasattr(transformers, name)}
-            | {name for name in classes if isinstance(name, str)}
+            | {name for name in tried if isinstance(name, str)}
         ),
     }
 
