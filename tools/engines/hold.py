@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with judge:
             for one, folder in zip(drawn, folders, strict=True):
                 probes.write(folder, one.written)
-            outcomes = [judge.outcome(folder) for folder in folders]
+            outcomes = judge.outcomes(folders)
         said: list[Any] = []
         for start in range(0, len(folders), _AT_ONCE):
             said += answers(options.engine, folders[start : start + _AT_ONCE])
