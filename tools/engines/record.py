@@ -167,24 +167,19 @@ class Recorder:
     def _probe(self, entry: Entry, loading: list[Save], fills: Mapping[str, Fill]) -> None:
         """Record the probes of the first save, and those of the others that the first lacks."""
         relatives = {} if self._by_class else self._relatives(entry, fills)
-        outcomes: dict[str, bool] = {}
-        why: dict[str, str] = {}
         changes: dict[str, Change] = {}
         for save in loading:
             for probe, change in self._changes(save, relatives):
                 changes.setdefault(probe, change)
             relatives = {}
-        for probe, answer in zip(changes, self.outcomes(changes.values()), strict=True):
-            if answer["judged"]:
-                outcomes[probe] = answer["loads"]
-                why[probe] = answer.get("error", "")
-        keys = list(_paths(loading[0].config)) if self._every_key else []
-        without = [partial(probes.without_key, loading[0], path) for path in keys]
-        for path, answer in zip(keys, self.outcomes(without), strict=True):
-            if answer["judged"] and not answer["loads"]:
-                outcomes[f"without {path}"] = False
-                if config4.missing_keys(answer["error"]):
-                    entry["requires"] = sorted({*entry.get("requires", ()), path})
+        for path in _paths(loading[0].config) if self._every_key else ():
+            changes[f"without {path}"] = partial(probes.without_key, loading[0], path)
+        answers = dict(zip(changes, self.outcomes(changes.values()), strict=True))
+        outcomes = {probe: one["loads"] for probe, one in answers.items() if one["judged"]}
+        why = {probe: answers[probe].get("error", "") for probe in outcomes}
+        needed = {p.removeprefix(_WITHOUT) for p, message in why.items() if _is_needed(p, message)}
+        if needed:
+            entry["requires"] = sorted(needed.union(entry.get("requires", ())))
         entry |= _outcomes(outcomes, entry["kinds"])
         if reasons := dict(_reasons(outcomes, why)):
             entry["why"] = reasons
@@ -258,12 +253,20 @@ _OUTCOMES = ("raises", "loads")
 _EXPLAINED = frozenset({"declared", "packed", "class", "files", "config4"})
 
 
+_WITHOUT = "without "
+
+
+def _is_needed(probe: str, message: str) -> bool:
+    return probe.startswith(_WITHOUT) and bool(config4.missing_keys(message))
+
+
 def _outcomes(outcomes: Mapping[str, bool], kinds: list[str]) -> dict[str, list[str]]:
     """Return the probes that raise and those that load, without `some` where it adds nothing."""
     chosen: dict[str, list[str]] = {"raises": [], "loads": []}
     for probe, loads in outcomes.items():
         complete = probe.replace("some ", "missing ", 1)
-        if probe == complete or outcomes.get(complete) != loads:
+        adds_nothing = complete != probe and outcomes.get(complete) == loads
+        if not adds_nothing and not (loads and probe.startswith(_WITHOUT)):
             chosen["loads" if loads else "raises"].append(numbered(probe, kinds))
     return {key: sorted(probes) for key, probes in chosen.items()}
 
