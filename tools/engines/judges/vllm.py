@@ -184,6 +184,7 @@ def registered() -> dict[str, object]:
     from transformers.models.auto import modeling_auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
     from vllm.model_executor.models.registry import _VLLM_MODELS
+    from vllm.transformers_utils.config import _CONFIG_REGISTRY
 
     maps = (
         modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -199,7 +200,7 @@ def registered() -> dict[str, object]:
         "keyed_by": "architectures",
         "closed": False,
         "registered": sorted(_VLLM_MODELS),
-        "types": sorted(CONFIG_MAPPING_NAMES),
+        "types": sorted({*CONFIG_MAPPING_NAMES, *_CONFIG_REGISTRY}),
         "tries": sorted(
             {name for name in _VLLM_MODELS if hasattr(transformers, name)}
             | {name for name in classes if isinstance(name, str)}
@@ -386,6 +387,11 @@ def reads(config: object, model: object) -> dict[str, object]:
                 value = getattr(module, name, None)
                 if isinstance(value, (int, float)) and not isinstance(value, bool):
                     seen.setdefault(key, set()).add(value)
+        frequencies = getattr(module, "inv_freq", ())
+        if "Rotary" in kind and not hasattr(module, "base") and len(frequencies) > 1:
+            # of the Transformers backend: inv_freq[i] = base ** (-i / len(inv_freq))
+            base = float(frequencies[1].double()) ** -len(frequencies)
+            seen.setdefault("rope_base", set()).add(float(f"{base:.6g}"))
         if hasattr(getattr(module, "impl", None), "scale"):
             seen.setdefault("scale", set()).add(module.impl.scale)
     found = {key: sorted(values) for key, values in seen.items()}
