@@ -88,9 +88,9 @@ def answers(engine: str, folders: Sequence[Path]) -> list[Any]:
         capture_output=True,
         text=True,
     )
-    reports = json.loads(done.stdout)
-    reports = reports if isinstance(reports, list) else reports.get("reports", [reports])
-    return [report["engines"][engine]["loads"] for report in reports]
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    by_folder = {report["requested"]: report["engines"][engine]["loads"] for report in reports}
+    return [by_folder[str(folder)] for folder in folders]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
