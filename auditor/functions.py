@@ -65,14 +65,16 @@ def fix(  # noqa: PLR0913 - one keyword for each choice a caller has
     in_place: bool = False,
     target: str | None = None,
     allow: Collection[str] = (),
+    engines: Sequence[str] = (),
     say: Callable[[str], None] = log_line,
 ) -> Plan:
     """Plan the repair of a folder's names, config and index; carry it out if `apply` is true.
 
     The plan has the outcomes `before` and `after` it, the `causes` that it removes, the causes that
     are `left` and the `changes` of files. `allow` are changes that need permission, as for
-    `audit fix --allow`. Raise UsageError if it is not a folder, SourceError if it cannot be read,
-    FixError if the plan cannot be carried out; then the files are unchanged.
+    `audit fix --allow`; config keys that `engines` read are added, as for `--for`. Raise UsageError
+    if it is not a folder, SourceError if it cannot be read, FixError if the plan cannot be carried
+    out; then the files are unchanged.
     """
     if target is not None:
         require_known_class(target)
@@ -85,7 +87,7 @@ def fix(  # noqa: PLR0913 - one keyword for each choice a caller has
         allowed = [Allow(name) for name in allow]
     except ValueError:
         raise UsageError(f"allow is {[*allow]}, expected some of {', '.join(Allow)}") from None
-    planned = plan_for_folder(fspath(folder), target, allowed, say)
+    planned = plan_for_folder(fspath(folder), target, allowed, say, tuple(engines))
     if apply and planned.plan.changes:
         fix_folder(planned, in_place=in_place, say=say)
     return planned.plan

@@ -12,6 +12,7 @@ from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - like
 from auditor.analytic.kv_cache import generates
 from auditor.checkpoint.snapshot import Fetched, ModelCard, RepoFile, Snapshot, Source
 from auditor.claims.verdict import PublishedCount
+from auditor.engines import EngineVerdict as EngineVerdict  # noqa: PLC0414 - for the formats
 from auditor.errors import Reason
 from auditor.findings import Finding, Severity
 from auditor.messages import quoted
@@ -109,6 +110,7 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
     # Name of a finding about tensors -> the names under which from_pretrained looks for it.
     in_memory: Mapping[str, tuple[str, ...]] | None = None  # None: other software loads the model
     claims: tuple[PublishedCount, ...] = ()  # published sizes, each with a verdict
+    engines: tuple[EngineVerdict, ...] = ()  # what serving engines make of it; (): not asked
     values: ValuesRead | None = None  # statistics of the numbers read; None: not requested
     fetched: Fetched = field(default_factory=Fetched)
     component: str | None = None  # folder of a component; None: the complete repository

@@ -15,6 +15,7 @@ class AuditRequest(Struct, frozen=True, kw_only=True):
     token: str | None = None  # a Hugging Face access token; None: the stored one
     depth: int | Depth | None = None  # levels of the report's module rows; None: all
     ignore: tuple[Ignore, ...] = ()  # findings that are left out of the verdict
+    engines: tuple[str, ...] = ()  # serving engines to ask: vllm, mlx, llama.cpp
     oracle: bool = False  # also compare the closed form with what transformers builds
     kv_cache: bool = False  # let transformers fill the KV cache of a class without a closed form
     # Also compare safetensors with their torch copies on the Hub; in a folder this is always done.

@@ -41,6 +41,7 @@ class Options(Struct, frozen=True, kw_only=True):
     oracle: bool = False  # compare the closed form with transformers
     kv_cache: bool = False  # let transformers fill the KV cache of a class without a closed form
     values: LookAtValues | None = None  # None if no numbers are read
+    engines: tuple[str, ...] = ()  # engines whose verdict is requested
     # Arguments of the class beside its config, such as add_pooling_layer.
     arguments: Mapping[str, bool] = MappingProxyType({})
     weights: bool = True  # compare stored tensors; if false, only read the config

@@ -69,6 +69,7 @@ def audit(
         depth=request.depth,
         ignore=request.ignore,
         oracle=request.oracle,
+        engines=request.engines,
         kv_cache=request.kv_cache,
         values=_values_reader(request, say),
     )
@@ -269,6 +270,15 @@ def diff(  # noqa: PLR0913 - one keyword for each choice a caller has
 
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:
     """Audit a snapshot; the outcome depends only on it and, with the oracle, on transformers."""
+    outcome = _examine(snapshot, options)
+    if not options.engines:
+        return outcome
+    from auditor.audit.engine_verdicts import with_engines  # noqa: PLC0415 - few audits ask
+
+    return with_engines(outcome, snapshot, options)
+
+
+def _examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:
     if not (snapshot.manifest or snapshot.components):
         return examine_model(snapshot, options)
     from auditor.audit.repository import examine_repository  # noqa: PLC0415 - most hold one model

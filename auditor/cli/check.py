@@ -22,6 +22,7 @@ from auditor.cli.console import (
     TargetOption,
     TokenOption,
     VerboseOption,
+    engines_asked,
     exit_code,
     guarded,
     outcomes_of,
@@ -83,7 +84,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         bool,
         typer.Option(
             "--tensors",
-            rich_help_panel="What to print",
+            rich_help_panel=RARE,
             help="List each tensor, stored and expected.",
         ),
     ] = False,
@@ -112,6 +113,16 @@ def check(  # noqa: PLR0913 - one parameter for each option
             metavar="KIND[:GLOB]",
             show_default=False,
             help="Leave findings of this kind out of the verdict.",
+        ),
+    ] = None,
+    engines: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="ENGINES",
+            show_default=False,
+            rich_help_panel="What to check",
+            help="Say whether vllm, mlx, llama.cpp or all load it.",
         ),
     ] = None,
     oracle: Annotated[
@@ -223,6 +234,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             require_known_class(target)
         if oracle:
             require_oracle()
+        asked = engines_asked(engines)
         ignored = tuple(Ignore.parse(text) for text in ignore or ())
         chosen = chosen_format(form, output)
         rows = counted_depth(chosen, depth)
@@ -242,6 +254,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             depth=rows,
             ignore=ignored,
             oracle=oracle,
+            engines=asked,
             torch_copies=torch_copies,
             variant=variant,
             companions=not no_companions,

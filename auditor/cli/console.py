@@ -300,3 +300,12 @@ def guarded() -> Iterator[None]:
 def fail(code: int, message: str) -> NoReturn:
     say(message)
     raise typer.Exit(code)
+
+
+def engines_asked(text: str | None) -> tuple[str, ...]:
+    """Return the engines in the value of `--for`; raise UsageError for an unknown one."""
+    if text is None:
+        return ()
+    from auditor.audit.engine_verdicts import engines_named  # noqa: PLC0415 - few commands ask
+
+    return engines_named(text)

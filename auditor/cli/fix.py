@@ -17,6 +17,7 @@ from auditor.cli.console import (
     QuietOption,
     TargetOption,
     TextFormat,
+    engines_asked,
     exit_code,
     fail,
     guarded,
@@ -62,6 +63,15 @@ def fix(  # noqa: PLR0913 - one parameter for each option
         ),
     ] = False,
     target: TargetOption = None,
+    engines: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="ENGINES",
+            show_default=False,
+            help="Also add config keys that vllm, mlx or llama.cpp read.",
+        ),
+    ] = None,
     allow: Annotated[
         list[Allow] | None,
         typer.Option(
@@ -92,10 +102,11 @@ def fix(  # noqa: PLR0913 - one parameter for each option
             raise typer.Exit(CLEAN)
         if target is not None:
             require_known_class(target)
+        asked = engines_asked(engines)
         place, tell = Path(folder), talk(quiet=quiet)
         _finish_earlier(place, apply=apply)
         try:
-            folder_plan = plan_for_folder(folder, target, allow or (), tell)
+            folder_plan = plan_for_folder(folder, target, allow or (), tell, asked)
         except SourceError as error:
             fail(UNAUDITED, f"{quoted(folder)}: {error.reason}: {error}")
         except OSError as error:

@@ -8,7 +8,7 @@ Law 3: the `explains` of a report's findings add up to stored minus expected par
 
 # ruff: noqa: I001 - one import for each module; `as` exports a name
 
-from auditor.findings import of_files, of_repository, of_tensors, of_values
+from auditor.findings import of_engines, of_files, of_repository, of_tensors, of_values
 from auditor.findings.evidence import (
     MOST_NAMED as MOST_NAMED,
     Finding as Finding,
@@ -21,6 +21,7 @@ from auditor.findings.evidence import (
     Severity as Severity,
     by_name as by_name,
 )
+from auditor.findings.of_engines import EngineRefuses as EngineRefuses
 from auditor.findings.of_files import (
     AdapterBeside as AdapterBeside,
     BadConfig as BadConfig,
@@ -100,7 +101,7 @@ from auditor.findings.of_values import (
 
 FINDING_KINDS: tuple[type[FindingKind], ...] = tuple(
     value
-    for module in (of_tensors, of_files, of_repository, of_values)
+    for module in (of_tensors, of_files, of_repository, of_engines, of_values)
     for value in vars(module).values()
     if isinstance(value, type) and issubclass(value, FindingKind)
     if value.__module__ == module.__name__ and "kind" in vars(value)

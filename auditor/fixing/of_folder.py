@@ -42,9 +42,15 @@ class FolderPlan(Struct, frozen=True, kw_only=True):
 
 
 def plan_for_folder(
-    requested: str, target: str | None, allowed: Collection[Allow], say: Say
+    requested: str,
+    target: str | None,
+    allowed: Collection[Allow],
+    say: Say,
+    engines: tuple[str, ...] = (),
 ) -> FolderPlan:
     """Plan the fix of a folder; `allowed` are the changes that the user allows.
+
+    The plan also adds the config keys that the named engines need.
 
     Raise UsageError if the path is not a folder, FixError if it contains several models, and
     SourceError or OSError if it cannot be read.
@@ -75,6 +81,10 @@ def plan_for_folder(
     if plan.after.verdict != "clean" and (others := _shards_beside(snapshot)):
         wider = planned(_with_shards(requested, snapshot, others))
         plan = wider if wider.changes else plan
+    if engines:
+        from auditor.fixing.for_engines import with_engine_keys  # noqa: PLC0415 - few fixes ask
+
+        plan = with_engine_keys(plan, snapshot, replace(options, engines=engines), entry)
     return FolderPlan(folder=folder, plan=plan, seen=seen, refused=_refused(folder, plan, seen))
 
 

@@ -50,6 +50,7 @@ MODELS: Columns = {
     "formula": str,
     "origin": str,
     "component": str,
+    "engines": str,
 }
 MODULES: Columns = {
     "model": str,
@@ -178,9 +179,14 @@ def model_row(outcome: Outcome) -> Row:
         "fetched_bytes": fetched.get("bytes"),
         "expected_by": expected.get("by"),
         "formula": expected.get("formula"),
+        "engines": "; ".join(
+            f"{engine}: {_LOADS[verdict['loads']]}"
+            for engine, verdict in outcome.get("engines", {}).items()
+        ),
     }
 
 
+_LOADS = {True: "loads", False: "refuses", "unknown": "unknown"}
 _OBSERVED = ("elements", "parameters", "tensors", "files", "bytes", "trainable")
 
 

@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element
 from auditor.findings import Finding, Severity
 from auditor.formats import View, verdict
 from auditor.formats.as_svg import Cell, cells_of_outcome, icicle, legend_of, swatch
+from auditor.formats.engines import engine_rows, engines_heading
 from auditor.formats.markup import (
     Child,
     code,
@@ -92,7 +93,7 @@ def _style() -> str:
 
 def _model(outcome: Report | Unaudited) -> Element:
     causes = (_cause(one, outcome) for one in outcome.diagnosis)
-    article = element("article", {}, *_heading(outcome), *causes)
+    article = element("article", {}, *_heading(outcome), *causes, *_engines(outcome))
     for section in (_modules, _findings, _tensors, _config, _files):
         article.extend(section(outcome))
     article.extend(_sentences("Not checked", outcome.unchecked))
@@ -128,6 +129,14 @@ def _cause(diagnosis: Diagnosis, outcome: Report | Unaudited) -> Element:
         if diagnosis.explains
         else None,
     )
+
+
+def _engines(outcome: Report | Unaudited) -> Iterator[Element]:
+    if outcome.engines:
+        table = SimpleTable("engines", ("engine", "verdict"), tuple(engine_rows(outcome)))
+        yield element("h2", {}, "Engines")
+        yield _scrolled("Engines", outcome, table)
+        yield element("p", {"class": "sub"}, f"{engines_heading(outcome)}.")
 
 
 def _scrolled(title: str, outcome: Report | Unaudited, table: Table) -> Element:

@@ -12,7 +12,7 @@ from auditor.formats.json_values import finite, json_text
 from auditor.reconciler.fold import fold
 from auditor.reconciler.loading.report import LoadReport
 from auditor.reconciler.tensor_values import BaseComparison, ValuesRead
-from auditor.report import Diagnosis, Expected, KVCache, Observed, Report, Unaudited
+from auditor.report import Diagnosis, EngineVerdict, Expected, KVCache, Observed, Report, Unaudited
 from auditor.tensors import natural_key
 
 SCHEMA = 1
@@ -85,12 +85,23 @@ def _as_written(outcome: Report | Unaudited) -> dict[str, Any]:
         "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
         "values": _values(outcome.values),
         "claims": claims_object(outcome.claims),
+        "engines": {one.engine: _engine(one) for one in outcome.engines},
     }
 
 
 def claims_object(claims: Sequence[PublishedCount]) -> list[dict[str, Any]]:
     """Return the JSON value of the key `claims`: an object for each published count."""
     return [_fields(one, _CLAIM) for one in claims]
+
+
+def _engine(verdict: EngineVerdict) -> dict[str, Any]:
+    return {
+        "loads": "unknown" if verdict.loads is None else verdict.loads,
+        "reasons": verdict.reasons,
+        "additions": verdict.additions,
+        "version": verdict.version,
+        "date": verdict.date,
+    }
 
 
 def _fields(of: object, keys: Sequence[str]) -> dict[str, Any]:

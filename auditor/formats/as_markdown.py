@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.findings import Finding, Severity
 from auditor.formats import View, verdict
+from auditor.formats.engines import engine_rows
 from auditor.formats.escapes import code_span, escaped_markdown
 from auditor.formats.module_table import lines, module_table
 from auditor.formats.tables import cut_table, markdown_table
@@ -32,6 +33,10 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
         if diagnosis is not verdict.headline_cause(outcome):
             yield f"> {escaped_markdown(verdict.as_sentence(diagnosis.summary))}  "
         yield f"> **Fix** ({diagnosis.cause}): {escaped_markdown(diagnosis.fix)}\n"
+    for engine, text in engine_rows(outcome):
+        yield f"- **{engine}** {escaped_markdown(text)}"
+    if outcome.engines:
+        yield ""
     if modules := lines(outcome.modules, view.depth):
         table = module_table(modules, "module", "stored", "expected", "share", "status")
         yield markdown_table(cut_table(table, _MOST_ROWS))

@@ -11,6 +11,7 @@ from auditor.findings import Finding, MissingComponent, Severity
 from auditor.reconciler.rows import ModuleRow
 from auditor.report import (
     Diagnosis,
+    EngineVerdict,
     Expected,
     FileTally,
     Observed,
@@ -52,6 +53,7 @@ def outcome_from(stored: _Object) -> Report | Unaudited:
         modules=tuple(_row(ModuleRow, row) for row in stored.get("modules", ())),
         findings=_findings(stored.get("findings", ())),
         ignored=_findings(stored.get("ignored", ())),
+        engines=tuple(_engine(*pair) for pair in stored.get("engines", {}).items()),
         diagnosis=tuple(map(_cause, stored.get("diagnosis", ()))),
         companions=tuple(stored["companions"]) if stored.get("companions") else None,
         unchecked=tuple(stored.get("unchecked", ())),
@@ -102,6 +104,17 @@ def _cause(stored: _Object) -> Diagnosis:
         ),
         findings=tuple(stored["findings"]),
         evidence=tuple(stored.get("evidence", ())),
+    )
+
+
+def _engine(engine: str, stored: _Object) -> EngineVerdict:
+    return EngineVerdict(
+        engine=engine,
+        version=stored["version"],
+        date=stored["date"],
+        loads=stored["loads"] if isinstance(stored["loads"], bool) else None,
+        reasons=tuple(stored["reasons"]),
+        additions=stored["additions"],
     )
 
 

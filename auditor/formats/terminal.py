@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.companions.companion_files import TOKENIZER
 from auditor.findings import (
+    EngineRefuses,
     Finding,
     NewlyInitialized,
     OfValues,
@@ -14,6 +15,7 @@ from auditor.findings import (
     Unused,
 )
 from auditor.formats import View
+from auditor.formats.engines import engine_rows, engines_heading
 from auditor.formats.finding_text import (
     ARROW,
     cause_text,
@@ -93,6 +95,8 @@ def render(outcome: Report | Unaudited, view: View | None = None) -> str:
 def _blocks(outcome: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
     yield _title(outcome, view.width)
     yield _verdict(outcome, view)
+    if outcome.engines:
+        yield _engines(outcome, view.width)
     for part in outcome.every:
         yield from _of_part(part, view)
     if outcome.parts:
@@ -159,6 +163,12 @@ def _verdict(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
     yield from columns(rows, gap=2, width=view.width)
 
 
+def _engines(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
+    yield from wrapped(styled(engines_heading(outcome), "dim"), width)
+    rows = [(label, shown(text)) for label, text in engine_rows(outcome)]
+    yield from columns(rows, gap=2, width=width)
+
+
 def _extent(outcome: Report | Unaudited, cause: Diagnosis) -> str:
     """Return what the headline's cause explains, whether more is wrong, and the cause's name."""
     is_all = is_all_explained(outcome)
@@ -195,6 +205,8 @@ def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[Styled
     ranks = [*Severity]
     ranked = sorted(enumerate(part.findings), key=lambda pair: ranks.index(pair[1].severity))
     for at, finding in ranked:
+        if isinstance(finding, EngineRefuses):  # the list of engines says it
+            continue
         if view.verbose or not (_is_harmless(finding) or at in explained):
             is_said = finding is worst
             yield finding_text(finding, view.width, verbose=view.verbose, reason=not is_said)

@@ -8,6 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from auditor.oracle.transformers_classes import EXTRAS, installed_library
+from auditor.sweep.policy import Policy
 from auditor.sweep.store.reading import Versions
 from auditor.version import VERSION
 
@@ -28,17 +29,18 @@ _BY_NAME = re.compile(r'import_module\(\s*f"(auditor[\w.]*)\.\{')  # may be any 
 
 
 @cache
-def current_versions(*, companions: bool = False) -> Versions:
+def current_versions(*, policy: Policy | None = None) -> Versions:
     """Return the package's version, a digest of its sources, and the oracle's version.
 
     Because of the digest, models are audited again after a change of a family or a rule, even if
-    the package's version is unchanged. `companions` (whether companion files are read) is part of
-    the versions too, because it changes outcomes.
+    the package's version is unchanged. What the policy asks of an
+    audit is part of the versions too: whether companion files are read, and which engines judge.
     """
     # None: the library's models without a closed form stay unaudited
     oracles = [library.name for key in EXTRAS if (library := installed_library(key))]
     rules = (_digest(_PACKAGE), *oracles)
-    parts = (*rules, "companions") if companions else rules
+    asked = (*(("companions",) if policy.companions else ()), *policy.engines) if policy else ()
+    parts = (*rules, *asked)
     return Versions(auditor=VERSION, catalogue=", ".join(parts))
 
 

@@ -16,6 +16,7 @@ from auditor.downloader.waits import Waits
 from auditor.errors import CheckpointError, SourceError
 from auditor.sweep.costs import CompanionLoad, SweepLoad
 from auditor.sweep.outcome_digest import current_versions
+from auditor.sweep.policy import Policy
 from auditor.sweep.progress import Progress
 from auditor.sweep.selection import ModelSelection, Selector
 from auditor.sweep.settings import SweepSettings
@@ -46,27 +47,29 @@ def expected_load(
         budget = Budget(settings.policy.max_requests)
         selector = Selector(settings.policy, usable_token(token), budget, Waits(shown.waiting))
         stack.enter_context(selector)
-        companions = settings.policy.companions
+        policy = settings.policy
         total = SweepLoad(models=0)
         for selection in settings.selections:
             is_narrowed = selection.author or selection.filters or selection.search
             if selection.ids or (selection.top and store is None and not is_narrowed):
-                total += _unlisted_load(selection, store, companions=companions)
+                total += _unlisted_load(selection, store, policy)
                 continue
             total += SweepLoad(models=0, notes=(_LISTED,))
             for page in selector.pages(selection):
                 total += SweepLoad(models=0, listing=1)
                 for model in page:
-                    total += _load_of(model, store, companions=companions)
+                    total += _load_of(model, store, policy)
                 shown.selected(total.models)
         return total
 
 
-def _unlisted_load(
-    selection: ModelSelection, store: Store | None, *, companions: bool
-) -> SweepLoad:
+def _unlisted_load(selection: ModelSelection, store: Store | None, policy: Policy) -> SweepLoad:
     """Estimate the work for the given ids, or the first N of all models, without file lists."""
-    ids, versions = set(selection.ids), current_versions(companions=companions)
+    ids, versions, companions = (
+        set(selection.ids),
+        current_versions(policy=policy),
+        policy.companions,
+    )
     models = len(ids) or selection.top or 0
     known_count = sum(store.has_outcome(model, None, versions) for model in ids) if store else 0
     new = models - known_count
@@ -87,11 +90,9 @@ def _unlisted_load(
     )
 
 
-def _load_of(selected: SelectedModel, store: Store | None, *, companions: bool) -> SweepLoad:
-    key = selected.model, selected.commit_sha
-    is_known = store is not None and store.has_outcome(
-        *key, current_versions(companions=companions)
-    )
+def _load_of(selected: SelectedModel, store: Store | None, policy: Policy) -> SweepLoad:
+    key, companions = (selected.model, selected.commit_sha), policy.companions
+    is_known = store is not None and store.has_outcome(*key, current_versions(policy=policy))
     entry = {"id": selected.model, "sha": selected.commit_sha, "siblings": selected.siblings}
     try:
         listing = listing_of(entry, selected.model)

@@ -1,6 +1,6 @@
 """The policy of a sweep: its limits on requests, bytes, time and processes."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -54,6 +54,9 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     # Whether to read companion files, too: up to three more requests for each model.
     companions: bool = False
+
+    # Serving engines whose verdict on each model is stored, too.
+    engines: tuple[Literal["vllm", "mlx", "llama.cpp"], ...] = ()
 
     # The lowest severity at which the sweep fails; None: the command line's default.
     fail_on: Annotated[str, Meta(pattern="^(error|warning|never)$")] | None = None

@@ -74,7 +74,7 @@ def sweep(
             with Selector(settings.policy, usable, budget, waits) as selector:
                 described = [dict(selection.described) for selection in settings.selections]
                 selections = json.dumps(described, sort_keys=True)
-                versions = current_versions(companions=settings.policy.companions)
+                versions = current_versions(policy=settings.policy)
                 started = ledger.begin(name, selections, versions)
                 current = _planned(ledger, started, settings, selector, progress)
             first = ledger.random_model(current) if started.plan is not None else ""

@@ -17,6 +17,7 @@ from support.hub import Hub, ServerError, Sparse, TooMany
 
 from auditor import audit
 from auditor.downloader import retry
+from auditor.engines import ENGINES
 from auditor.formats import as_json
 from auditor.sweep import runner
 from auditor.sweep.policy import Policy
@@ -137,14 +138,14 @@ def compared(outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 def audited(model: str, commit: str, *, companions: bool) -> dict[str, Any]:
-    outcome = audit(f"{model}@{commit}", companions=companions)
+    outcome = audit(f"{model}@{commit}", companions=companions, engines=ENGINES)
     return compared(json.loads(as_json.render(outcome)))
 
 
 def swept(
     store: Path, selection: ModelSelection, night: str, *, companions: bool
 ) -> dict[str, dict[str, Any]]:
-    policy = Policy(at_once=1, companions=companions)
+    policy = Policy(engines=ENGINES, at_once=1, companions=companions)
     asked = SweepSettings(selections=(selection,), policy=policy, output=Output(store=store))
     runner.sweep(asked, night=night)
     with Store.open(store) as opened:

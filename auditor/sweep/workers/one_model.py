@@ -110,7 +110,7 @@ class Auditor:
         is_locked = self._turn.acquire(timeout=_TURN)  # False: the previous examination takes long
         try:
             shared = self._shared(snapshot)
-            record = audited(snapshot, self._outcomes)
+            record = audited(snapshot, self._outcomes, self._policy.engines)
             own = None if stored else compress_text(dump_own(snapshot))
         finally:
             if is_locked:

@@ -77,7 +77,9 @@ class RememberedOutcome(NamedTuple):
         return Recorded(summary, StoredObject(compress_text(own), self.shared))
 
 
-def audited(snapshot: Snapshot, remembered: Recent[RememberedOutcome]) -> Recorded:
+def audited(
+    snapshot: Snapshot, remembered: Recent[RememberedOutcome], engines: tuple[str, ...] = ()
+) -> Recorded:
     """Return the outcome of a model in its stored form; take it from `remembered` if possible.
 
     An outcome is remembered if no sentence and no finding names the model, and if the expectation
@@ -87,7 +89,7 @@ def audited(snapshot: Snapshot, remembered: Recent[RememberedOutcome]) -> Record
     known_outcome = remembered.get(key) if key else None
     if known_outcome:
         return known_outcome.of_model(snapshot)
-    outcome = examine(snapshot, Options(requested=snapshot.model))
+    outcome = examine(snapshot, Options(requested=snapshot.model, engines=engines))
     by_closed_form = outcome.expected is not None and outcome.expected.by == "closed-form"
     if key is None or isinstance(outcome, Unaudited) or outcome.parts or not by_closed_form:
         return recorded(outcome)

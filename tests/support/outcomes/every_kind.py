@@ -27,6 +27,7 @@ from auditor.findings import (
     DifferingDuplicate,
     DisputedTensor,
     Duplicate,
+    EngineRefuses,
     EosDisagrees,
     EqualDuplicate,
     EqualsBase,
@@ -394,5 +395,10 @@ def of_repository():
             says=(("preprocessor_config.json", "image_processor_type", '"ViTProcessor"'),),
             reason="transformers has no class ViTProcessor",
             fix="set image_processor_type to ViTImageProcessor",
+        ),
+        EngineRefuses(
+            engine="mlx",
+            version="0.32.2",
+            reason="mlx 0.32.2 does not load it: the names lack the prefix model.",
         ),
     )

@@ -119,7 +119,7 @@ def test_all_formats_of_one_report_agree():
     assert tables["models.csv"].splitlines()[1] == (
         "some/folder,some/folder,,folder,BertModel,bert,clean,,,12,,,,,2,0,,0,0,0,0,"
         "shapes and dtypes: no shard of the index is here,0,0,,closed-form,3*D,"
-        "read from a folder of this machine,"
+        "read from a folder of this machine,,"
     )
     assert tables["modules.csv"].splitlines()[1] == (
         "some/folder,,(whole model),0,2,,,12,,unchecked,3*D,,,,"

@@ -1,0 +1,204 @@
+"""The verdicts of serving engines on an audited checkpoint (`--for`)."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from msgspec.structs import replace
+
+from auditor.analytic import Config, Role
+from auditor.audit.expected import NotImplied, expectation_of
+from auditor.audit.model import declaration_of
+from auditor.audit.options import Options
+from auditor.checkpoint.selecting import ADAPTER_CONFIG
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.containers.safetensors import Header
+from auditor.engines import (
+    ENGINES,
+    EngineVerdict,
+    ExpectedShapes,
+    ServedModel,
+    judge,
+    knowledge_of,
+    unknown_verdict,
+)
+from auditor.errors import CheckpointError, SourceError, UsageError
+from auditor.findings import EngineRefuses, Severity, is_of_tensors
+from auditor.layouts.declared import declaration
+from auditor.messages import listed, meant, quoted
+from auditor.report import Report, Unaudited
+from auditor.values.adding import with_more_findings
+
+ALL = "all"
+
+
+def engines_named(text: str) -> tuple[str, ...]:
+    """Return the engines in a list such as `vllm,mlx`, or all of them for `all`.
+
+    Raise UsageError for an engine that nothing is recorded of.
+    """
+    names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",")))
+    if names == (ALL,):
+        return ENGINES
+    for name in names:
+        if name not in ENGINES:
+            known = (*ENGINES, ALL)
+            raise UsageError(
+                f"--for {quoted(name)}: an engine is needed, one of {', '.join(known)}"
+                f"{meant(name, known)}"
+            )
+    return names
+
+
+def with_engines(
+    outcome: Report | Unaudited, snapshot: Snapshot, options: Options
+) -> Report | Unaudited:
+    """Return the outcome with a verdict of each requested engine; a refusal is a finding."""
+    verdicts = tuple(_verdicts(outcome, snapshot, options.engines))
+    refusals = tuple(
+        EngineRefuses(engine=one.engine, version=one.version, reason=_refusal(one))
+        for one in verdicts
+        if one.loads is False
+    )
+    outcome = replace(outcome, engines=verdicts)
+    return with_more_findings(outcome, refusals, options.ignore) if refusals else outcome
+
+
+def _refusal(verdict: EngineVerdict) -> str:
+    why = "; ".join(verdict.reasons)
+    return f"{verdict.engine} {verdict.version} does not load it: {why}"
+
+
+def _verdicts(
+    outcome: Report | Unaudited, snapshot: Snapshot, engines: Sequence[str]
+) -> Iterator[EngineVerdict]:
+    try:
+        subject: ServedModel | str = _subject(outcome, snapshot)
+    except (CheckpointError, SourceError) as error:
+        subject = str(error)
+    for engine in engines:
+        known = knowledge_of(engine)
+        if isinstance(subject, str):
+            yield unknown_verdict(known, subject)
+        else:
+            yield judge(known, subject)
+
+
+def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | str:
+    """Return the checkpoint as an engine finds it, or why no engine was asked.
+
+    Raise CheckpointError or SourceError for a config that cannot be read.
+    """
+    if snapshot.config is None or snapshot.config.name == ADAPTER_CONFIG:
+        return "only a model with config.json in its root folder is compared with engines"
+    formats = {head.name.rpartition(".")[2].lower() for head in snapshot.headers}
+    if "gguf" in formats:
+        return "GGUF files are not compared with engines"
+    declared = declaration_of(snapshot)
+    if declared is None:
+        return "config.json declares no model"
+    config = declared.config
+    quantized = declared.quantization or declaration(
+        config.values, {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
+    )
+    stored = {
+        tensor.name: tensor.shape
+        for head in snapshot.headers
+        if isinstance(head.parsed, Header)
+        for tensor in head.parsed.tensors
+        if tensor.shape is not None
+    }
+    packing = ""
+    if quantized is not None:
+        is_packed = outcome.observed is not None and outcome.observed.layout is not None
+        packing = (
+            f"packed {_flavour(quantized.method, stored)}"
+            if is_packed
+            else f"declared {quantized.method}"
+        )
+
+    @cache
+    def expect(target: str) -> ExpectedShapes | None:
+        return _expected_shapes(config, target, stored)
+
+    return ServedModel(
+        config=config.values,
+        architectures=config.architectures,
+        model_type=config.model_type,
+        has_code="auto_map" in config.values,
+        stored=stored,
+        file_probes=tuple(_file_probes(snapshot, formats, stored)),
+        unread=_unread(snapshot),
+        packing_probe=packing,
+        fits=_fits(outcome),
+        expect=expect,
+    )
+
+
+def _flavour(method: str, stored: dict[str, tuple[int, ...]]) -> str:
+    """Return a packing with the tensors that some packers leave out, as the probes name it."""
+    ends = {name.rpartition(".")[2] for name in stored}
+    lacking = {"gptq": "g_idx", "awq": "qzeros"}.get(method)
+    if lacking and lacking not in ends:
+        return f"{method} without {lacking}"
+    if method == "fp8" and "weight_scale_inv" not in ends:
+        return f"{method} static"
+    return method
+
+
+def _expected_shapes(
+    config: Config, target: str, stored: dict[str, tuple[int, ...]]
+) -> ExpectedShapes | None:
+    implied = expectation_of(config, target, stored=lambda: stored)
+    if isinstance(implied, NotImplied) or implied.expectation.faults:
+        return None
+    by_need: tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]] = ({}, {})
+    for tensor in implied.expectation.tensors:
+        if tensor.role is not Role.TIED:
+            by_need[tensor.role.optional][tensor.name] = tensor.shape
+    return ExpectedShapes(*by_need)
+
+
+def _fits(outcome: Report | Unaudited) -> bool:
+    """Whether every tensor is accounted for, so that the packed ones are the expected ones."""
+    return isinstance(outcome, Report) and not any(
+        finding.severity is not Severity.INFO and is_of_tensors(finding)
+        for finding in outcome.findings
+    )
+
+
+def _file_probes(
+    snapshot: Snapshot, formats: set[str], stored: dict[str, tuple[int, ...]]
+) -> Iterator[str]:
+    """Yield the probes for what is unusual about the names of files and their index."""
+    if "safetensors" not in formats:
+        yield "files torch"
+        return
+    names = {head.name for head in snapshot.headers}
+    if not any(name.startswith("model") for name in names):
+        yield "files pattern"
+    if snapshot.index is None:
+        if len(names) > 1:
+            yield "files unindexed"
+        return
+    placed = snapshot.index.as_index.weight_map
+    if snapshot.unopened:
+        yield "files index absent"
+    elif not placed.keys() <= stored.keys():
+        yield "files index wrong"
+    if not stored.keys() <= placed.keys():
+        yield "files index fewer"
+
+
+def _unread(snapshot: Snapshot) -> str:
+    """Return why the tensors that an engine would read are not all known; "" if they are."""
+    opened = {head.name for head in snapshot.headers}
+    others = tuple(
+        file.name
+        for file in snapshot.files
+        if file.name.endswith(".safetensors") and "/" not in file.name and file.name not in opened
+    )
+    if others:
+        return f"{listed(others)}: not read, and an engine may read it"
+    if any(not isinstance(head.parsed, Header) for head in snapshot.headers):
+        return "a weight file has no header that could be read"
+    return "shards are absent" if snapshot.unopened else ""

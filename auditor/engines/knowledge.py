@@ -1,0 +1,100 @@
+"""The records of engines' own loaders, which `make engines` writes by engine and version.
+
+An entry is an architecture (vLLM, llama.cpp) or a model type (MLX). The engine loads the state dict
+of one class of transformers, as save_pretrained writes it. A probe changes one thing in a small
+save of that class; the entry says whether the engine's loader then still loads the save.
+
+A kind is a tensor's name with each number replaced by a star: `model.layers.*.mlp.up_proj.weight`.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Raw, Struct, field
+from msgspec.json import decode
+
+ENGINES = ("vllm", "mlx", "llama.cpp")
+_DATA = Path(__file__).parents[1] / "data" / "engines"
+
+
+class SoundVariant(Struct, frozen=True):
+    """A set of kinds that a sound save of the class has, for some values of the config's flags."""
+
+    kinds: tuple[int, ...]  # positions in the entry's list
+    loads: bool | str  # a string is the reason why the engine refuses a sound save
+    when: Mapping[str, Any] = {}
+
+
+class KeyReading(Struct, frozen=True):
+    """How an engine reads a value that transformers 5 and transformers 4 write in two places."""
+
+    rope_parameters: Literal["read", "ignored", "unseen"] = "unseen"
+    top: Literal["read", "ignored", "unseen"] = "unseen"
+    default: float | None = None  # the value that the engine takes where it ignores the config's
+
+
+class EngineEntry(Struct, frozen=True):
+    """The record of one architecture or model type."""
+
+    class_: str = field(name="class", default="")
+    model_type: str = ""
+    requires: tuple[str, ...] = ()  # config keys without which a sound save is refused
+    fills: Mapping[str, Any] = {}  # for each of them, the key with its value, or the value itself
+    kinds: tuple[str, ...] = ()
+    variants: tuple[SoundVariant, ...] = ()
+    raises: frozenset[str] = frozenset()  # probes, with `#3` for the kind at position 3
+    loads: frozenset[str] = frozenset()
+    why: Mapping[str, str] = {}  # messages of the loader
+    reads: Mapping[str, KeyReading] = {}
+    ignores: tuple[str, ...] = ()  # config keys that change nothing in the engine
+    needs: str = ""
+    not_tried: str = ""
+
+    def outcome(self, probe: str, kind: str = "") -> bool | None:
+        """Return whether the engine loads a save with this change; None if it was not tried."""
+        names = {f"{probe} {kind}" if kind else probe}
+        if kind in self.kinds:
+            names.add(f"{probe} #{self.kinds.index(kind)}")
+        if not names.isdisjoint(self.raises):
+            return False
+        return None if names.isdisjoint(self.loads) else True
+
+    def tried(self, start: str) -> tuple[str, ...]:
+        """Return the probes that begin with some words, sorted."""
+        return tuple(sorted(one for one in self.raises | self.loads if one.startswith(start)))
+
+
+class Knowledge(Struct, frozen=True):
+    """The records of one version of an engine."""
+
+    engine: str
+    version: str
+    date: str
+    keyed_by: Literal["architectures", "model_type"]
+    registered: frozenset[str]
+    entries: Mapping[str, Raw]  # decoded one by one, because an audit needs one
+    closed: bool = False  # whether it refuses every name that it does not register
+    types: frozenset[str] = frozenset()  # model types of the transformers that it falls back on
+    with_: Mapping[str, str] = field(name="with", default_factory=dict)
+    aliases: Mapping[str, str] = {}
+    general: Mapping[str, str] = {}  # probes whose outcome is the same for all entries
+
+    def entry(self, name: str) -> EngineEntry | None:
+        """Return the entry of an architecture or a model type; None if there is none."""
+        raw = self.entries.get(self.aliases.get(name, name))
+        return None if raw is None else decode(raw, type=EngineEntry)
+
+    def outcome(self, entry: EngineEntry | None, probe: str, kind: str = "") -> bool | None:
+        """Return whether the engine loads such a save, by the entry or for all of them."""
+        own = entry.outcome(probe, kind) if entry else None
+        if own is not None or kind:
+            return own
+        return {"loads": True, "raises": False}.get(self.general.get(probe, ""))
+
+
+@cache
+def knowledge_of(engine: str) -> Knowledge:
+    """Return the records of an engine."""
+    return decode((_DATA / f"{engine}.json").read_bytes(), type=Knowledge)

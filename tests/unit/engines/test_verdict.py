@@ -1,0 +1,134 @@
+"""An engine's verdict is what was recorded of each change."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from auditor.engines import ExpectedShapes, ServedModel, judge
+from auditor.engines.knowledge import Knowledge
+
+_KINDS = ["model.layers.*.q.weight", "model.norm.weight", "lm_head.weight"]
+_SHAPES = {
+    "model.layers.0.q.weight": (4, 8),
+    "model.layers.1.q.weight": (4, 8),
+    "model.norm.weight": (8,),
+    "lm_head.weight": (16, 8),
+}
+_ENTRY = {
+    "class": "TinyForCausalLM",
+    "model_type": "tiny",
+    "requires": ["rotary_base"],
+    "fills": {"rotary_base": "rope_parameters.rope_theta"},
+    "kinds": _KINDS,
+    "variants": [{"kinds": [0, 1, 2], "loads": True}],
+    "raises": ["missing #1", "rows+ #2", "strip model.", "packed awq", "extra unknown.weight"],
+    "loads": ["missing #0", "layer", "packed gptq", "extra model.layers.*.q.bias"],
+    "reads": {"rope_base": {"rope_parameters": "ignored", "top": "read", "default": 10000.0}},
+}
+
+
+def _known(**changes: Any) -> Knowledge:
+    document = {
+        "engine": "toy",
+        "version": "1.0",
+        "date": "2026-11-26",
+        "keyed_by": "architectures",
+        "types": ["tiny"],
+        "registered": ["TinyForCausalLM", "OtherForCausalLM"],
+        "general": {"files torch": "raises"},
+        "entries": {"TinyForCausalLM": _ENTRY},
+    }
+    return msgspec.json.decode(msgspec.json.encode(document | changes), type=Knowledge)
+
+
+def _subject(stored: Mapping[str, tuple[int, ...]] = _SHAPES, **changes: Any) -> ServedModel:
+    subject = ServedModel(
+        config={"rotary_base": 10000.0, "rope_theta": 10000.0},
+        architectures=("TinyForCausalLM",),
+        model_type="tiny",
+        has_code=False,
+        stored=stored,
+        expect=lambda _: ExpectedShapes(_SHAPES, {}),
+    )
+    return replace(subject, **changes)
+
+
+def _without(kind: str) -> dict[str, tuple[int, ...]]:
+    return {name: shape for name, shape in _SHAPES.items() if kind not in name}
+
+
+@pytest.mark.parametrize(
+    ("subject", "loads", "word"),
+    [
+        (_subject(), True, None),
+        (_subject(_without("norm")), False, "model.norm.weight: not stored"),
+        (_subject(_without(".q.")), True, "does not mind"),
+        (_subject(_without("lm_head")), None, "not tried"),
+        (_subject({**_SHAPES, "lm_head.weight": (32, 8)}), False, "more rows"),
+        (_subject({**_SHAPES, "model.layers.2.q.weight": (4, 8)}), True, "beyond the layers"),
+        (_subject({**_SHAPES, "model.layers.1.q.bias": (4,)}), True, "no parameter"),
+        (_subject({**_SHAPES, "value.weight": (4,)}), False, "no parameter"),
+        (_subject(packing_probe="packed gptq", fits=True), True, "packed by gptq"),
+        (_subject(packing_probe="packed gptq"), None, "not the expected ones"),
+        (_subject(packing_probe="packed awq", fits=True), False, "packed by awq"),
+        (_subject(packing_probe="declared fp8"), None, "not tried"),
+        (_subject(file_probes=("files torch",)), False, "torch files"),
+        (_subject(unread="a shard is absent"), None, "a shard is absent"),
+        (_subject(architectures=()), None, "no architectures"),
+        (_subject(architectures=("OtherForCausalLM",)), None, "registered, not tried"),
+        (_subject(architectures=("Wyvern",)), None, "was not tried"),
+        (_subject(architectures=("Wyvern",), model_type="wyvern"), False, "does not know"),
+        (_subject(architectures=("Wyvern",), model_type="wyvern", has_code=True), None, "Wyvern"),
+        (_subject(model_type="other"), None, "model type tiny only"),
+        (_subject(expect=lambda _: None), None, "not known here"),
+        (
+            _subject(expect=lambda _: ExpectedShapes({"model.q_norm.weight": (4,)}, {})),
+            None,
+            "no save with these kinds",
+        ),
+    ],
+)
+def test_the_verdict_is_what_was_recorded(
+    subject: ServedModel,
+    loads: bool | None,  # noqa: FBT001 - a row of the table
+    word: str | None,
+) -> None:
+    verdict = judge(_known(), subject)
+    assert verdict.loads is loads
+    assert (word is None) == (not verdict.reasons)
+    assert word is None or any(word in reason for reason in verdict.reasons)
+
+
+def test_a_refusal_is_certain_although_something_else_was_not_tried() -> None:
+    verdict = judge(_known(), _subject({"model.layers.0.q.weight": (4, 8)}))
+    assert verdict.loads is False
+
+
+def test_a_registry_that_is_closed_refuses_every_other_name() -> None:
+    verdict = judge(_known(closed=True), _subject(architectures=("Wyvern",)))
+    assert verdict.loads is False
+
+
+def test_a_required_key_is_refused_and_its_value_is_named() -> None:
+    config = {"rope_parameters": {"rope_theta": 5000.0}, "rope_theta": 5000.0}
+    verdict = judge(_known(), _subject(config=config))
+    assert verdict.loads is False
+    assert verdict.additions == {"rotary_base": 5000.0}
+
+
+def test_another_rope_base_is_said_with_the_key_that_would_help() -> None:
+    config = {"rotary_base": 1.0, "rope_parameters": {"rope_theta": 512345.0}}
+    verdict = judge(_known(), _subject(config=config))
+    assert verdict.loads is True
+    assert verdict.additions == {"rope_theta": 512345.0}
+    assert "rope base" in verdict.reasons[0]
+
+
+def test_a_refused_class_refuses_all_its_saves() -> None:
+    entry = {**_ENTRY, "variants": [{"kinds": [0, 1, 2], "loads": "no experts"}]}
+    verdict = judge(_known(entries={"TinyForCausalLM": entry}), _subject())
+    assert verdict.loads is False
+    assert "no experts" in verdict.reasons[0]
