@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-_SECONDS = 60
+_SECONDS = 300  # a judge spends 60 on a folder at most, and imports its engine before the first
 
 
 class Judge:

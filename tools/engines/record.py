@@ -104,7 +104,7 @@ class Recorder:
             return {"not_tried": shortened(str(error))}
         model_type = found[0][1].model_type
         entry: Entry = {"class": class_name, "model_type": model_type}
-        fills = self._fills(found[0][1])
+        fills, unclear = self._fills(found[0][1])
         sound = [
             (changes, save._replace(config=config4.with_keys(save.config, fills)))
             for changes, save in found
@@ -134,7 +134,7 @@ class Recorder:
         if not entry["variants"]:
             return {**entry, "kinds": [], "not_tried": f"it expects other sizes: {mismatches[0]}"}
         if fills and loading:
-            entry["requires"] = sorted(fills)
+            entry["unclear" if unclear else "requires"] = sorted(fills)
             sources = {path: fill.source for path, fill in fills.items() if fill.source is not None}
             entry |= {"fills": sources} if sources else {}
         if loading:
@@ -142,15 +142,20 @@ class Recorder:
             entry |= self._readings(loading[0], fills)
         return entry
 
-    def _fills(self, save: Save) -> dict[str, Fill]:
-        """Return the keys that a fresh save lacks and the engine requires, with their values."""
+    def _fills(self, save: Save) -> tuple[dict[str, Fill], bool]:
+        """Return the keys that a fresh save lacks and the engine requires, with their values.
+
+        Also return whether the judge leaves open what the engine does without them.
+        """
         fills: dict[str, Fill] = {}
+        unclear = False
         for _ in range(_ROUNDS):
             config = config4.with_keys(save.config, fills)
             answer = self.outcome(probes.Written(config, save.tensors))
             missing = config4.missing_keys(answer.get("error", ""))
-            if answer["loads"] or not answer["judged"] or not missing:
+            if answer["loads"] or not missing:
                 break
+            unclear = unclear or not answer["judged"]
             before = dict(fills)
             for key in missing:
                 # A key that is missing although it was written belongs to the nested config.
@@ -162,7 +167,7 @@ class Recorder:
                         break
             if fills == before:
                 break
-        return fills
+        return fills, unclear
 
     def _probe(self, entry: Entry, loading: list[Save], fills: Mapping[str, Fill]) -> None:
         """Record the probes of the first save, and those of the others that the first lacks."""
@@ -225,9 +230,10 @@ class Recorder:
             if how != "unseen":
                 reads[key] = {"top": how} | ({} if default is None else {"default": default})
         plain = answers["plain"].get("reads", {})
+        backend = {"backend": plain["backend"]} if "backend" in plain else {}
         seen = {key: answers[key].get("reads") for key in _NUMBERS if key in answers}
         ignored = [key for key, found in seen.items() if "fingerprint" in plain and found == plain]
-        return {"reads": reads} | ({"ignores": ignored} if ignored else {})
+        return backend | {"reads": reads} | ({"ignores": ignored} if ignored else {})
 
 
 def _with_value(save: Save, path: str, value: float) -> probes.Written:

@@ -411,6 +411,8 @@ def reads(config: object, model: object) -> dict[str, object]:
             table, "weight", 0
         )
     found["class"] = type(model).__name__
+    if found["class"].startswith("Transformers"):
+        found["backend"] = "transformers"
     found["runner"] = config.model_config.runner_type
     return found
 
