@@ -66,7 +66,8 @@ def record(
         header = judge.registered()
         every_key = engine in _QUICK
         recorder = Recorder(judge, Path(folder), header["keyed_by"], every_key=every_key)
-        for name in names or header["registered"]:
+        tried = header.pop("tries", header["registered"])
+        for name in names or tried:
             try:
                 entries[name] = recorder.entry(name)
             except Exception as error:  # noqa: BLE001 - an entry must not end the run

@@ -40,6 +40,10 @@ def missing_keys(error: str) -> tuple[str, ...]:
         return tuple(re.findall(r"'(\w+)'", error.partition("missing")[2]))
     if match := re.fullmatch(r"KeyError: '(\w+)'", error.strip()):
         return (match[1],)
+    if match := re.search(r"'\w+Config' object has no attribute '(\w+)'", error):
+        return (match[1],)
+    if "e_score_correction_bias" in error:  # of DeepSeek-V3; vLLM makes it for this method alone
+        return ("topk_method",)
     if match := re.search(r"could not find any of: \[([^\]]*)\]", error):
         return tuple(re.findall(r"'(\w+)'", match[1])[:1])
     return ()
@@ -73,6 +77,8 @@ def fill_of(config: Config, model_type: str, path: str) -> Fill | None:
         value = _DERIVED[key](inside)
         return None if value is None else Fill(value)
     value = _CONSTANTS.get(key, getattr(config_class(), key, None))
+    if isinstance(value, str):
+        return Fill(value)  # `source` would be read as a path
     return Fill(value, value) if isinstance(value, int | float | list) else None
 
 
@@ -97,6 +103,17 @@ _CONSTANTS: Mapping[str, Any] = {
     "post_norm": False,
     "qk_norm": True,
     "group_norm_size": 1,
+    "activation_function": "swiglu",
+    "first_k_dense_replace": 1,
+    "mla_scale_kv_lora": True,
+    "mla_scale_q_lora": True,
+    "n_group": 1,
+    "norm_topk_prob": True,
+    "position_embedding_type": "absolute",
+    "route_norm": True,
+    "score_func": "sigmoid",
+    "topk_group": 1,
+    "topk_method": "noaux_tc",
 }
 
 

@@ -88,9 +88,9 @@ def answers(engine: str, folders: Sequence[Path]) -> list[Any]:
         capture_output=True,
         text=True,
     )
-    reports = json.loads(done.stdout)
-    reports = reports if isinstance(reports, list) else reports.get("reports", [reports])
-    return [report["engines"][engine]["loads"] for report in reports]
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    by_folder = {report["requested"]: report["engines"][engine]["loads"] for report in reports}
+    return [by_folder[str(folder)] for folder in folders]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with judge:
             for one, folder in zip(drawn, folders, strict=True):
                 probes.write(folder, one.written)
-            outcomes = [judge.outcome(folder) for folder in folders]
+            outcomes = judge.outcomes(folders)
         said: list[Any] = []
         for start in range(0, len(folders), _AT_ONCE):
             said += answers(options.engine, folders[start : start + _AT_ONCE])

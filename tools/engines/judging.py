@@ -1,14 +1,16 @@
 """A judge's process: folders in, one line of JSON for each out."""
 
+import contextlib
 import json
+import os
 import selectors
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
-_SECONDS = 60
+_SECONDS = 300  # a judge spends 60 on a folder at most, and imports its engine before the first
 
 
 class Judge:
@@ -17,7 +19,8 @@ class Judge:
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._command = tuple(command)
         self._log = log
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._buffer = b""
 
     def registered(self) -> dict[str, Any]:
         """Return what the engine registers, with its version."""
@@ -26,35 +29,52 @@ class Judge:
         )
         return json.loads(done.stdout.splitlines()[-1])
 
-    def outcome(self, folder: Path) -> dict[str, Any]:
-        """Return the judge's line about a folder."""
-        if self._process is None or self._process.poll() is not None:
+    def outcomes(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
+        """Return the judge's line about each folder.
+
+        All folders are sent before an answer is read, so that the two processes seldom wait for
+        each other; the paths must fit into a pipe. If the judge ends, the folder that it was at is
+        lost and a new judge gets the others.
+        """
+        answers: list[dict[str, Any]] = []
+        while len(answers) < len(folders):
+            process = self._running()
+            assert process.stdin
+            assert process.stdout
+            with contextlib.suppress(BrokenPipeError):
+                lines = "".join(f"{one}\n" for one in folders[len(answers) :])
+                process.stdin.write(lines.encode())
+                process.stdin.flush()
+            while len(answers) < len(folders):
+                line = self._line(process.stdout)
+                if not line:
+                    answers.append({"judged": False, "loads": False, "error": "the judge ended"})
+                    self.close()
+                    break
+                answers.append(json.loads(line))
+        return answers
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
             with self._log.open("a") as log:
                 self._process = subprocess.Popen(  # noqa: S603 - our own program
-                    self._command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    text=True,
+                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
                 )
-        process = self._process
-        assert process.stdin
-        assert process.stdout
-        try:
-            process.stdin.write(f"{folder}\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            return self._lost("the judge ended")
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            if not selector.select(_SECONDS):
-                return self._lost("timeout")
-        line = process.stdout.readline()
-        return json.loads(line) if line else self._lost("the judge ended")
+        return self._process
 
-    def _lost(self, why: str) -> dict[str, Any]:
-        self.close()
-        return {"judged": False, "loads": False, "error": why}
+    def _line(self, stream: IO[bytes]) -> bytes:
+        """Return the next line; an empty one if the judge ended or takes too long."""
+        while b"\n" not in self._buffer:
+            with selectors.DefaultSelector() as selector:
+                selector.register(stream, selectors.EVENT_READ)
+                if not selector.select(_SECONDS):
+                    return b""
+            part = os.read(stream.fileno(), 1 << 16)
+            if not part:
+                return b""
+            self._buffer += part
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
 
     def close(self) -> None:
         """End the process."""
@@ -62,6 +82,7 @@ class Judge:
             self._process.kill()
             self._process.communicate()
             self._process = None
+            self._buffer = b""
 
     def __enter__(self) -> Self:
         return self

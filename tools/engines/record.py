@@ -1,10 +1,12 @@
 """What an engine's loader does with the saves of its entries, folded into a data file."""
 
+import itertools
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ from engines.judging import Judge
 from engines.saves import Config, Outside, Save
 
 Entry = dict[str, Any]
+Change = Callable[[], probes.Written]
 
 _REASON = 160
+_AT_ONCE = 100
 _ROUNDS = 12
 _OF_SIZES = re.compile(r"[Ee]xpected shape|size mismatch|broadcast|[Cc]annot reshape|shape")
 _USELESS = re.compile(r"ValueError: (Received|Missing) \d+ parameters")
@@ -56,30 +60,51 @@ class Recorder:
         self._folder = folder
         self._by_class = keyed_by == "architectures"
         self._every_key = every_key
-        self._number = 0
         self.asked = 0
 
+    def outcomes(self, changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
+        """Yield the judge's answer about each folder; folders are removed afterwards."""
+        changes = iter(changes)
+        while batch := list(itertools.islice(changes, _AT_ONCE)):
+            folders = [self._folder / f"{number:03}" for number in range(len(batch))]
+            for change, folder in zip(batch, folders, strict=True):
+                probes.write(folder, change())
+            self.asked += len(batch)
+            answers = self._judge.outcomes(folders)
+            for folder in folders:
+                shutil.rmtree(folder)
+            yield from answers
+
     def outcome(self, written: probes.Written) -> dict[str, Any]:
-        """Return the judge's answer about a folder, which is then removed."""
-        self._number = (self._number + 1) % 1000
-        folder = self._folder / f"{self._number:03}"
-        probes.write(folder, written)
-        self.asked += 1
-        try:
-            return self._judge.outcome(folder)
-        finally:
-            shutil.rmtree(folder)
+        """Return the judge's answer about one folder."""
+        return next(self.outcomes([lambda: written]))
 
     def entry(self, name: str) -> Entry:
-        """Return the entry of an architecture or a model type."""
+        """Return the entry of an architecture or a model type.
+
+        If an engine takes no save of a type's language model, the base model is tried: GPT-2 was
+        published so.
+        """
+        if self._by_class:
+            return self._entry_of(name)
         try:
-            class_name = name if self._by_class else saves.head_class(name)
+            class_name = saves.head_class(name)
+        except Outside as error:
+            return {"not_tried": shortened(str(error))}
+        entry = self._entry_of(class_name)
+        base = saves.relatives(name).get("base")
+        if base and not entry.get("loads") and (other := self._entry_of(base)).get("loads"):
+            return other
+        return entry
+
+    def _entry_of(self, class_name: str) -> Entry:
+        try:
             found = [*saves.variants(class_name)]
         except Outside as error:
             return {"not_tried": shortened(str(error))}
         model_type = found[0][1].model_type
         entry: Entry = {"class": class_name, "model_type": model_type}
-        fills = self._fills(found[0][1])
+        fills, unclear = self._fills(found[0][1])
         sound = [
             (changes, save._replace(config=config4.with_keys(save.config, fills)))
             for changes, save in found
@@ -89,8 +114,8 @@ class Recorder:
         entry["variants"] = []
         loading: list[Save] = []
         mismatches: list[str] = []
-        for changes, save in sound:
-            answer = self.outcome(probes.Written(save.config, save.tensors))
+        answers = self.outcomes(partial(_plain, save) for _, save in sound)
+        for (changes, save), answer in zip(sound, answers, strict=True):
             if not answer["judged"]:
                 if not entry["variants"]:
                     reason = shortened(answer["error"])
@@ -109,7 +134,7 @@ class Recorder:
         if not entry["variants"]:
             return {**entry, "kinds": [], "not_tried": f"it expects other sizes: {mismatches[0]}"}
         if fills and loading:
-            entry["requires"] = sorted(fills)
+            entry["unclear" if unclear else "requires"] = sorted(fills)
             sources = {path: fill.source for path, fill in fills.items() if fill.source is not None}
             entry |= {"fills": sources} if sources else {}
         if loading:
@@ -117,15 +142,20 @@ class Recorder:
             entry |= self._readings(loading[0], fills)
         return entry
 
-    def _fills(self, save: Save) -> dict[str, Fill]:
-        """Return the keys that a fresh save lacks and the engine requires, with their values."""
+    def _fills(self, save: Save) -> tuple[dict[str, Fill], bool]:
+        """Return the keys that a fresh save lacks and the engine requires, with their values.
+
+        Also return whether the judge leaves open what the engine does without them.
+        """
         fills: dict[str, Fill] = {}
+        unclear = False
         for _ in range(_ROUNDS):
             config = config4.with_keys(save.config, fills)
             answer = self.outcome(probes.Written(config, save.tensors))
             missing = config4.missing_keys(answer.get("error", ""))
-            if answer["loads"] or not answer["judged"] or not missing:
+            if answer["loads"] or not missing:
                 break
+            unclear = unclear or not answer["judged"]
             before = dict(fills)
             for key in missing:
                 # A key that is missing although it was written belongs to the nested config.
@@ -137,28 +167,24 @@ class Recorder:
                         break
             if fills == before:
                 break
-        return fills
+        return fills, unclear
 
     def _probe(self, entry: Entry, loading: list[Save], fills: Mapping[str, Fill]) -> None:
         """Record the probes of the first save, and those of the others that the first lacks."""
         relatives = {} if self._by_class else self._relatives(entry, fills)
-        outcomes: dict[str, bool] = {}
-        why: dict[str, str] = {}
+        changes: dict[str, Change] = {}
         for save in loading:
             for probe, change in self._changes(save, relatives):
-                if probe in outcomes:
-                    continue
-                answer = self.outcome(change())
-                if answer["judged"]:
-                    outcomes[probe] = answer["loads"]
-                    why[probe] = answer.get("error", "")
+                changes.setdefault(probe, change)
             relatives = {}
         for path in _paths(loading[0].config) if self._every_key else ():
-            answer = self.outcome(probes.without_key(loading[0], path))
-            if answer["judged"] and not answer["loads"]:
-                outcomes[f"without {path}"] = False
-                if config4.missing_keys(answer["error"]):
-                    entry["requires"] = sorted({*entry.get("requires", ()), path})
+            changes[f"without {path}"] = partial(probes.without_key, loading[0], path)
+        answers = dict(zip(changes, self.outcomes(changes.values()), strict=True))
+        outcomes = {probe: one["loads"] for probe, one in answers.items() if one["judged"]}
+        why = {probe: answers[probe].get("error", "") for probe in outcomes}
+        needed = {p.removeprefix(_WITHOUT) for p, message in why.items() if _is_needed(p, message)}
+        if needed:
+            entry["requires"] = sorted(needed.union(entry.get("requires", ())))
         entry |= _outcomes(outcomes, entry["kinds"])
         if reasons := dict(_reasons(outcomes, why)):
             entry["why"] = reasons
@@ -180,53 +206,64 @@ class Recorder:
 
     def _readings(self, save: Save, fills: Mapping[str, Fill]) -> Entry:
         """Return how the engine reads the rope base and epsilons, and which numbers it ignores."""
-        reads: dict[str, dict[str, Any]] = {}
-        rope = save.config.get("rope_parameters")
-        if isinstance(rope, dict) and "rope_theta" in rope:
-            inner, default = self._read(save, "rope_base", "rope_parameters.rope_theta", _BASE)
-            older = save._replace(config=config4.as_version_4(save.config))
-            top, _ = self._read(older, "rope_base", "rope_theta", _BASE)
-            if "rope_theta" in fills:
-                default = None
-            reads["rope_base"] = {"rope_parameters": inner, "top": top}
-            if inner == "ignored" and default is not None:
-                reads["rope_base"]["default"] = default
+        older = save._replace(config=config4.as_version_4(save.config))
+        changes: dict[str, Change] = {"plain": partial(_plain, save)}
+        if config4.at(save.config, "rope_parameters.rope_theta") is not None:
+            changes["inner"] = partial(_with_value, save, "rope_parameters.rope_theta", _BASE)
+            changes["top"] = partial(_with_value, older, "rope_theta", _BASE)
         for key in _EPS_KEYS:
             if isinstance(save.config.get(key), float):
-                how, default = self._read(save, "eps", key, _EPS)
-                if how != "unseen":
-                    reads[key] = {"top": how}
-                if how == "ignored":
-                    reads[key]["default"] = default
-        ignored = [key for key in _NUMBERS if self._is_ignored(save, key)]
-        return {"reads": reads} | ({"ignores": ignored} if ignored else {})
+                changes[key] = partial(_with_value, save, key, _EPS)
+        for key in _NUMBERS if self._every_key else ():
+            if type(value := save.config.get(key)) in {int, float}:
+                changes[key] = partial(_with_value, save, key, value * 2 + 1)
+        answers = dict(zip(changes, self.outcomes(changes.values()), strict=True))
+        reads: dict[str, dict[str, Any]] = {}
+        if "inner" in answers:
+            inner, default = _reading(answers["inner"], "rope_base", _BASE)
+            top, _ = _reading(answers["top"], "rope_base", _BASE)
+            reads["rope_base"] = {"rope_parameters": inner, "top": top}
+            if default is not None and "rope_theta" not in fills:
+                reads["rope_base"]["default"] = default
+        for key in _EPS_KEYS:
+            how, default = _reading(answers.get(key, {}), "eps", _EPS)
+            if how != "unseen":
+                reads[key] = {"top": how} | ({} if default is None else {"default": default})
+        plain = answers["plain"].get("reads", {})
+        backend = {"backend": plain["backend"]} if "backend" in plain else {}
+        seen = {key: answers[key].get("reads") for key in _NUMBERS if key in answers}
+        ignored = [key for key, found in seen.items() if "fingerprint" in plain and found == plain]
+        return backend | {"reads": reads} | ({"ignores": ignored} if ignored else {})
 
-    def _read(self, save: Save, what: str, path: str, value: float) -> tuple[str, float | None]:
-        """Return whether the engine uses a value, and otherwise the one that it uses."""
-        config = deepcopy(save.config)
-        *outer, key = path.split(".")
-        (config[outer[0]] if outer else config)[key] = value
-        answer = self.outcome(probes.Written(config, save.tensors))
-        seen = answer.get("reads", {}).get(what, [])
-        if not answer["loads"] or not seen:
-            return "unseen", None
-        if any(abs(one - value) <= 1e-6 * value for one in seen):
-            return "read", None
-        return ("ignored", seen[0]) if len(seen) == 1 else ("unseen", None)
 
-    def _is_ignored(self, save: Save, key: str) -> bool:
-        value = save.config.get(key)
-        if type(value) not in {int, float} or not self._every_key:
-            return False
-        plain = self.outcome(probes.Written(save.config, save.tensors))
-        config = {**save.config, key: value * 2 + 1}
-        other = self.outcome(probes.Written(config, save.tensors))
-        before, after = plain.get("reads", {}), other.get("reads", {})
-        return "fingerprint" in before and before == after
+def _with_value(save: Save, path: str, value: float) -> probes.Written:
+    config = deepcopy(save.config)
+    *outer, key = path.split(".")
+    (config[outer[0]] if outer else config)[key] = value
+    return probes.Written(config, save.tensors)
+
+
+def _reading(answer: Mapping[str, Any], what: str, value: float) -> tuple[str, float | None]:
+    """Return whether the engine uses a value, and otherwise the one that it uses."""
+    seen = answer.get("reads", {}).get(what, [])
+    if any(abs(one - value) <= 1e-6 * value for one in seen):
+        return "read", None
+    return ("ignored", seen[0]) if len(seen) == 1 else ("unseen", None)
+
+
+def _plain(save: Save) -> probes.Written:
+    return probes.Written(save.config, save.tensors)
 
 
 _OUTCOMES = ("raises", "loads")
 _EXPLAINED = frozenset({"declared", "packed", "class", "files", "config4"})
+
+
+_WITHOUT = "without "
+
+
+def _is_needed(probe: str, message: str) -> bool:
+    return probe.startswith(_WITHOUT) and bool(config4.missing_keys(message))
 
 
 def _outcomes(outcomes: Mapping[str, bool], kinds: list[str]) -> dict[str, list[str]]:
@@ -234,7 +271,8 @@ def _outcomes(outcomes: Mapping[str, bool], kinds: list[str]) -> dict[str, list[
     chosen: dict[str, list[str]] = {"raises": [], "loads": []}
     for probe, loads in outcomes.items():
         complete = probe.replace("some ", "missing ", 1)
-        if probe == complete or outcomes.get(complete) != loads:
+        adds_nothing = complete != probe and outcomes.get(complete) == loads
+        if not adds_nothing and not (loads and probe.startswith(_WITHOUT)):
             chosen["loads" if loads else "raises"].append(numbered(probe, kinds))
     return {key: sorted(probes) for key, probes in chosen.items()}
 

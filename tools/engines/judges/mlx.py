@@ -43,6 +43,8 @@ def judge(folder: str) -> dict[str, Any]:
     """Return what the loader does with a folder, and which values the model uses."""
     try:
         model, config = load_model(Path(folder))
+    except SystemExit:  # a model that asks for a package of its own
+        return {"loads": False, "error": "it asks for a package", "judged": False}
     except Exception as error:  # noqa: BLE001 - whatever the loader raises is the answer
         return {"loads": False, "error": f"{type(error).__name__}: {error}", "judged": True}
     return {"loads": True, "judged": True, "reads": reads(model, config)}

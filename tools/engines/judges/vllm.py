@@ -184,14 +184,22 @@ def registered() -> dict[str, object]:
     from transformers.models.auto import modeling_auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
     from vllm.model_executor.models.registry import _VLLM_MODELS
+    from vllm.transformers_utils.config import _CONFIG_REGISTRY
 
-    maps = (
-        modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        modeling_auto.MODEL_MAPPING_NAMES,
-        modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-    )
-    types = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    classes = {names.get(model_type) for names in maps for model_type in types}
+    maps = {
+        name: names
+        for name, names in vars(modeling_auto).items()
+        if name.startswith("MODEL_") and name.endswith("MAPPING_NAMES")
+    }
+    classes = {
+        name
+        for names in maps.values()
+        for one in names.values()
+        for name in ((one,) if isinstance(one, str) else one)
+    }
+    decoders = maps["MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"]
+    wanted = ("FOR_CAUSAL_LM_", "FOR_SEQUENCE_CLASSIFICATION_", "")
+    tried = {maps[f"MODEL_{word}MAPPING_NAMES"].get(one) for word in wanted for one in decoders}
     return {
         "engine": "vllm",
         "version": version("vllm"),
@@ -199,10 +207,11 @@ def registered() -> dict[str, object]:
         "keyed_by": "architectures",
         "closed": False,
         "registered": sorted(_VLLM_MODELS),
-        "types": sorted(CONFIG_MAPPING_NAMES),
+        "classes": sorted(classes),
+        "types": sorted({*CONFIG_MAPPING_NAMES, *_CONFIG_REGISTRY}),
         "tries": sorted(
             {name for name in _VLLM_MODELS if hasattr(transformers, name)}
-            | {name for name in classes if isinstance(name, str)}
+            | {name for name in tried if isinstance(name, str)}
         ),
     }
 
@@ -386,6 +395,11 @@ def reads(config: object, model: object) -> dict[str, object]:
                 value = getattr(module, name, None)
                 if isinstance(value, (int, float)) and not isinstance(value, bool):
                     seen.setdefault(key, set()).add(value)
+        frequencies = getattr(module, "inv_freq", ())
+        if "Rotary" in kind and not hasattr(module, "base") and len(frequencies) > 1:
+            # of the Transformers backend: inv_freq[i] = base ** (-i / len(inv_freq))
+            base = float(frequencies[1].double()) ** -len(frequencies)
+            seen.setdefault("rope_base", set()).add(float(f"{base:.6g}"))
         if hasattr(getattr(module, "impl", None), "scale"):
             seen.setdefault("scale", set()).add(module.impl.scale)
     found = {key: sorted(values) for key, values in seen.items()}
@@ -397,6 +411,8 @@ def reads(config: object, model: object) -> dict[str, object]:
             table, "weight", 0
         )
     found["class"] = type(model).__name__
+    if found["class"].startswith("Transformers"):
+        found["backend"] = "transformers"
     found["runner"] = config.model_config.runner_type
     return found
 
