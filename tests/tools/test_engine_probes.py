@@ -118,3 +118,8 @@ def test_safetensors_reads_what_is_written(probe, change, tmp_path):
         assert set(stored) < set(SHAPES)
     else:
         assert stored == shapes_of(written.tensors)
+
+
+def test_a_missing_layer_is_the_last_one():
+    left = changed("layer missing").tensors
+    assert set(SHAPES) - set(left) == {name for name in LAYERS if ".1." in name}

@@ -87,6 +87,10 @@ def _head_dim(config: Config) -> int | None:
     return config["hidden_size"] // heads if heads and "hidden_size" in config else None
 
 
+def _expanded(config: Config) -> int | None:
+    return int(config["expand"] * config["hidden_size"]) if "expand" in config else None
+
+
 def _sparse_layers(config: Config) -> list[bool] | None:
     types = config.get("mlp_layer_types")
     return None if types is None else [kind == "sparse" for kind in types]
@@ -96,6 +100,7 @@ def _sparse_layers(config: Config) -> list[bool] | None:
 _DERIVED: Mapping[str, Callable[[Config], Any]] = {
     "head_dim": _head_dim,
     "is_moe_layer": _sparse_layers,
+    "intermediate_size": _expanded,
 }
 # Values that the class of transformers has in its code, not in its config.
 _CONSTANTS: Mapping[str, Any] = {

@@ -129,6 +129,11 @@ def layers_and_names(save: Save) -> Iterator[Probe]:
     """Yield the probes with a layer too many, other prefixes, and fused or split projections."""
     if _layers(save.tensors):
         yield "layer", lambda: Written(save.config, one_layer_more(save.tensors))
+        last = f"{_layers(save.tensors)[-1]}."
+        yield (
+            "layer missing",
+            lambda: _without(save, [n for n in save.tensors if n.startswith(last)]),
+        )
     if prefix := save.base_prefix:
         yield (
             f"strip {prefix}",

@@ -23,7 +23,11 @@ Change = Callable[[], probes.Written]
 _REASON = 160
 _AT_ONCE = 100
 _ROUNDS = 12
-_OF_SIZES = re.compile(r"[Ee]xpected shape|size mismatch|broadcast|[Cc]annot reshape|shape")
+# Which tensors the engine takes, and not a value of the config, decides with this message.
+_OF_NAMES = re.compile(
+    r"ValueError: (Received|Missing) \d+ parameters|ValueError: Can not map"
+    r"|.*(no module or parameter named|not initialized from checkpoint)"
+)
 _USELESS = re.compile(r"ValueError: (Received|Missing) \d+ parameters")
 _BASE = 512345.0
 _EPS = 0.00037
@@ -109,30 +113,13 @@ class Recorder:
             (changes, save._replace(config=config4.with_keys(save.config, fills)))
             for changes, save in found
         ]
-        kinds = sorted({kind for _, save in sound for kind in saves.kinds(save.tensors)})
-        entry["kinds"] = kinds
+        entry["kinds"] = sorted({kind for _, save in sound for kind in saves.kinds(save.tensors)})
         entry["variants"] = []
-        loading: list[Save] = []
-        mismatches: list[str] = []
-        answers = self.outcomes(partial(_plain, save) for _, save in sound)
-        for (changes, save), answer in zip(sound, answers, strict=True):
-            if not answer["judged"]:
-                if not entry["variants"]:
-                    reason = shortened(answer["error"])
-                    return {**entry, "kinds": [], "not_tried": f"not judged here: {reason}"}
-                continue
-            numbers = [kinds.index(kind) for kind in saves.kinds(save.tensors)]
-            loads = answer["loads"] or shortened(answer["error"])
-            if not answer["loads"] and _OF_SIZES.search(answer["error"]):
-                # The engine takes a size from elsewhere; with other sizes it may load.
-                mismatches.append(loads)
-                continue
-            variant = {"kinds": numbers, "loads": loads}
-            entry["variants"].append({**variant, "when": changes} if changes else variant)
-            if loads is True:
-                loading.append(save)
+        loading, failures = self._sound(entry, sound)
         if not entry["variants"]:
-            return {**entry, "kinds": [], "not_tried": f"it expects other sizes: {mismatches[0]}"}
+            if without_value := self._without_value(found[0][1], fills):
+                return {**entry, "kinds": [], "requires": sorted({*fills, *without_value})}
+            return {**entry, "kinds": [], "not_tried": failures[0]}
         if fills and loading:
             entry["unclear" if unclear else "requires"] = sorted(fills)
             sources = {path: fill.source for path, fill in fills.items() if fill.source is not None}
@@ -141,6 +128,30 @@ class Recorder:
             self._probe(entry, loading, fills)
             entry |= self._readings(loading[0], fills)
         return entry
+
+    def _sound(
+        self, entry: Entry, sound: list[tuple[Config, Save]]
+    ) -> tuple[list[Save], list[str]]:
+        """Record the variants; return the saves that load, and why others say nothing.
+
+        A refusal is recorded if it is over names. Another error follows from a value of the config,
+        and with other sizes or flags the engine may load such a save.
+        """
+        loading: list[Save] = []
+        failures: list[str] = []
+        answers = self.outcomes(partial(_plain, save) for _, save in sound)
+        for (changes, save), answer in zip(sound, answers, strict=True):
+            reason = shortened(answer.get("error", ""))
+            if not answer["judged"]:
+                failures.append(f"not judged here: {reason}")
+            elif not answer["loads"] and not _OF_NAMES.match(answer["error"]):
+                failures.append(f"no small save fits: {reason}")
+            else:
+                numbers = [entry["kinds"].index(kind) for kind in saves.kinds(save.tensors)]
+                variant = {"kinds": numbers, "loads": answer["loads"] or reason}
+                entry["variants"].append({**variant, "when": changes} if changes else variant)
+                loading += [save] if answer["loads"] else []
+        return loading, failures
 
     def _fills(self, save: Save) -> tuple[dict[str, Fill], bool]:
         """Return the keys that a fresh save lacks and the engine requires, with their values.
@@ -168,6 +179,13 @@ class Recorder:
             if fills == before:
                 break
         return fills, unclear
+
+    def _without_value(self, save: Save, fills: Mapping[str, Fill]) -> tuple[str, ...]:
+        """Return the keys that the engine requires and for which nothing has a value."""
+        config = config4.with_keys(save.config, fills)
+        answer = self.outcome(probes.Written(config, save.tensors))
+        missing = config4.missing_keys(answer.get("error", ""))
+        return tuple(key for key in missing if key not in config) if answer["judged"] else ()
 
     def _probe(self, entry: Entry, loading: list[Save], fills: Mapping[str, Fill]) -> None:
         """Record the probes of the first save, and those of the others that the first lacks."""
