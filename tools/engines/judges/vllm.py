@@ -81,6 +81,7 @@ OF_THE_MACHINE = (
     "Supported backends",
     "libcudart",
     "dummy base class",
+    "Unknown quantization method",
     "okenizer",
     "rocessor",
     "sparse MLA backend",
