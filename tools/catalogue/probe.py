@@ -54,6 +54,7 @@ class Probe:
 
             self.model_class = getattr(transformers, target)
             self.config_class = self.model_class.config_class
+            transformers.PreTrainedConfig.__repr__ = object.__repr__  # from_dict logs it: 2 ms
 
     @property
     def model_type(self) -> str:
@@ -120,7 +121,7 @@ class Probe:
         """Return strings that the class's source compares a key with."""
         last = re.escape(key.rpartition(".")[2])
         source = inspect.getsource(inspect.getmodule(self.model_class))
-        found: list[str] = []
+        found = re.findall(rf"[\"']([\w.-]+)[\"'] in (?:\w+\.)*{last}\b", source)
         for match in re.finditer(rf"\b{last}\s*(?:==|!=|in|not in)\s*([^\n:]+)", source):
             found += re.findall(r"[\"']([\w.-]+)[\"']", match[1])
         return list(dict.fromkeys(found))[:6]

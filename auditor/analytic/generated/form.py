@@ -132,13 +132,17 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def tensors(self, config: Mapping[str, Any]) -> tuple[ExpectedTensor, ...]:
         """Return the class's tensors, module by module; raise Outside for an uncovered config."""
+        return _in_order(self.by_name(config))
+
+    def by_name(self, config: Mapping[str, Any]) -> dict[str, ExpectedTensor]:
+        """Return the class's tensors row by row; raise Outside for an uncovered config."""
         values = self.values(config)
         tensors: dict[str, ExpectedTensor] = {}
         for row in self.rows:
-            tensors.update(_of_row(row, values))
+            tensors.update(of_row(row, values))
             if len(tensors) > _MOST_TENSORS:
                 raise Outside(next(keys_of(["+", *(bound for bound, _ in row.levels)]), "config"))
-        return _in_order(tensors)
+        return tensors
 
     def loading(self, config: Mapping[str, Any]) -> Any:
         """Return the class's loading rules as JSON; raise Outside for an uncovered config."""
@@ -152,7 +156,7 @@ def kind_of(value: Any) -> str:
     return "null" if value is None else type(value).__name__
 
 
-def _of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedTensor]]:
+def of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedTensor]]:
     indices: list[tuple[int, ...]] = [()]
     for bound, test in row.levels:
         count, is_there = evaluator(bound), evaluator(test)
@@ -166,6 +170,7 @@ def _of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, Expected
     present = evaluator(row.present)
     shape = [evaluator(size) for size in row.shape]
     fixed = not any('["i"' in str(size).replace("'", '"') for size in row.shape)
+    roles = [(tag, evaluator(test)) for tag, test in row.roles]
     sizes: tuple[int, ...] | None = None
     for index in indices:
         if not present(values, index):
@@ -177,7 +182,7 @@ def _of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, Expected
             sizes = tuple(size(values, index) for size in shape)
             if any(type(size) is not int or size < 0 for size in sizes):
                 raise Outside(next(keys_of(["+", *row.shape]), "config"))
-        role, tied_to = next(tag for tag, test in row.roles if evaluator(test)(values, index))
+        role, tied_to = next(tag for tag, test in roles if test(values, index))
         name = _filled(row.template, index)
         source = _filled(tied_to, index) if tied_to else None
         yield name, ExpectedTensor(name, sizes, prod(sizes), Role(role), source)
@@ -192,16 +197,14 @@ def _filled(template: str, index: tuple[int, ...]) -> str:
 
 def _in_order(tensors: Mapping[str, ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
     """Sort tensors by module, in order of first appearance, then by number; tied ones come last."""
-    ranks: dict[str, int] = {}
+    ranks: dict[tuple[int, str], int] = {}  # by the module's rank and the next part of the name
     keys: dict[str, tuple[int, ...]] = {}
     for name in tensors:
-        parts = name.split(".")
-        places = []
-        for end in range(1, len(parts) + 1):
-            last = parts[end - 1]
-            prefix = ".".join("*" if one.isdecimal() else one for one in parts[:end])
-            places.append(ranks.setdefault(prefix, len(ranks)))
-            places.append(int(last) if last.isdecimal() else -1)
+        rank, places = -1, []
+        for part in name.split("."):
+            number = int(part) if part.isdecimal() else -1
+            rank = ranks.setdefault((rank, part if number < 0 else "*"), len(ranks))
+            places += (rank, number)
         keys[name] = tuple(places)
     ordered = sorted(tensors.values(), key=lambda one: keys[one.name])
     return (
