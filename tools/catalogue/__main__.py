@@ -15,7 +15,6 @@ import sys
 import time
 from contextlib import suppress
 from importlib.util import find_spec
-from operator import itemgetter
 from pathlib import Path
 
 import msgspec
@@ -25,7 +24,10 @@ from catalogue.pack import installed, pack, pairs, work_file
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("types", nargs="*", help="model types, the first ones first; default: all")
+    parser.add_argument(
+        "types", nargs="*", help="model types, or classes of diffusers, in this order; default: all"
+    )
+    parser.add_argument("--library", default="transformers", choices=("transformers", "diffusers"))
     parser.add_argument("--work", type=Path, default=Path("reports/catalogue"))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=int, default=60, help="seconds of CPU for one class")
@@ -41,7 +43,7 @@ def main() -> None:
 
 def learn_all(arguments: argparse.Namespace) -> None:
     import torch  # noqa: PLC0415 - only to learn
-    import transformers.conversion_mapping  # noqa: F401, PLC0415 - before the processes part
+    import transformers.conversion_mapping  # noqa: PLC0415 - before the processes part
     from support.libraries import with_timm  # noqa: PLC0415 - imports torch
     from transformers.utils import import_utils  # noqa: PLC0415 - likewise
 
@@ -56,9 +58,11 @@ def learn_all(arguments: argparse.Namespace) -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     end = time.monotonic() + arguments.seconds
     running: set[int] = set()
-    for model_type, listed in itertools.groupby(pairs(arguments.types), key=itemgetter(0)):
-        names = [name for _, name in listed if _is_open(arguments, model_type, name)]
-        if not names:
+    for _, listed in itertools.groupby(
+        pairs(arguments.library, arguments.types), key=_of_one_process
+    ):
+        open_pairs = [pair for pair in listed if _is_open(arguments, *pair)]
+        if not open_pairs:
             continue
         if time.monotonic() > end:
             break
@@ -67,7 +71,7 @@ def learn_all(arguments: argparse.Namespace) -> None:
         process = os.fork()
         if not process:
             try:
-                learn_type(arguments, model_type, names)
+                learn_type(arguments, open_pairs)
             finally:
                 os._exit(0)
         running.add(process)
@@ -75,29 +79,34 @@ def learn_all(arguments: argparse.Namespace) -> None:
         running.discard(os.wait()[0])
 
 
+def _of_one_process(pair: tuple[str, str]) -> str:
+    model_type, name = pair
+    return model_type if model_type != "diffusers" else name
+
+
 def _is_open(arguments: argparse.Namespace, model_type: str, name: str) -> bool:
     path = work_file(arguments.work, model_type, name)
     return not path.exists() or (arguments.again and "form" not in json.loads(path.read_text()))
 
 
-def learn_type(arguments: argparse.Namespace, model_type: str, names: list[str]) -> None:
+def learn_type(arguments: argparse.Namespace, open_pairs: list[tuple[str, str]]) -> None:
     """Learn a type's classes and write the form of each, or why it has none."""
     from catalogue.learner import Learner, UnfitError  # noqa: PLC0415 - needs torch
     from catalogue.probe import Probe  # noqa: PLC0415 - likewise
 
-    limit = arguments.limit * (1 + len(names)) // 2
+    limit = arguments.limit * (1 + len(open_pairs)) // 2
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     signal.alarm(limit * 6)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
     sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - the libraries' warnings
     known: Learner | None = None
-    for name in names:
+    for model_type, name in open_pairs:
         path = work_file(arguments.work, model_type, name)
         path.write_text(json.dumps({"failed": "the time is up, or the process was killed"}))
         try:
-            learner = Learner(Probe("transformers", name), arguments.limit * 0.5, known)
-            form = msgspec.structs.replace(learner.learn(), library=installed())
+            learner = Learner(Probe(arguments.library, name), arguments.limit * 0.5, known)
+            form = msgspec.structs.replace(learner.learn(), library=installed(arguments.library))
             result = {"report": learner.report, "form": msgspec.to_builtins(form)}
             known = known or (learner if learner.rows else None)
         except UnfitError as error:

@@ -23,6 +23,11 @@ _NOISE = re.compile(
     r"(attn_implementation|initializer|init_std|init_range|rope_|token_id|token_index|_token$|"
     r"dropout|drop_path|eps$|epsilon$|output_|loss|pruned|temperature|_coef$|range$|momentum$)"
 )
+# What acts rarely, and is moved together first.
+_QUIET = re.compile(
+    r"mask_|_prob$|scale|alpha|beta|threshold|weight$|_tokens?$|_ids?$|rate$|theta|factor|"
+    r"sampl|norm_topk|clip|coef|use_cache|seconds|_start|_end|normalize|momentum|window|chunk"
+)
 _ACTIVATION = re.compile(r"act$|activation|act_fn|_function$|nonlinearity$")
 _COUNTS = re.compile(
     r"layers?$|depth$|n_layer|experts$|num_blocks|num_labels|num_queries|num_local_experts"
@@ -78,17 +83,7 @@ class Learner:
         self.default = default
         self.prefix = self.probe.built.prefix
         try:
-            form, frozen = self._learned()
-            for _ in range(4):
-                wrong = self._wrong_when_held(form)
-                if wrong is None:
-                    break
-                self.samples.append(wrong)
-                form, frozen = self._fitted()
-                if any(key in self.base for key in frozen):
-                    raise UnfitError(f"fits only {sorted(frozen)} as reduced")
-            else:
-                raise UnfitError(f"wrong when held: {_said(form, wrong)}"[:300])
+            form = self._right_when_held()
         except UnfitError as error:
             self.why = str(error)
             form = self._for_default()
@@ -96,6 +91,25 @@ class Learner:
                 said = f"{self.why}; wrong when held: {_said(form, wrong)}"
                 raise UnfitError(said[:600]) from None
         return msgspec.structs.replace(form, held=self.report["exact"])
+
+    def _right_when_held(self) -> Form:
+        """Return a form that is fitted again to each config for which it was wrong."""
+        try:
+            form, frozen = self._learned()
+        except UnfitError:
+            if self.known is None:
+                raise
+            self.known = None  # what acts on other classes was not enough
+            form, frozen = self._learned()
+        for _ in range(4):
+            wrong = self._wrong_when_held(form)
+            if wrong is None:
+                return form
+            self.samples.append(wrong)
+            form, frozen = self._fitted()
+            if any(key in self.base for key in frozen):
+                raise UnfitError(f"fits only {sorted(frozen)} as reduced")
+        raise UnfitError(f"wrong when held: {_said(form, wrong)}"[:300])
 
     def _learned(self) -> tuple[Form, dict[str, Any]]:
         keep: set[str] = set()
@@ -160,12 +174,12 @@ class Learner:
         self.samples = [origin]
         leaves = origin.leaves
         noise = {
-            key: value * 2 if type(value) in (int, float) else value
+            key: _another(value)
             for key, value in leaves.items()
-            if _NOISE.search(key.rpartition(".")[2]) and type(value) in (int, float)
+            if type(value) in (int, float, bool) and value != -1
+            if _NOISE.search(last := key.rpartition(".")[2]) or _QUIET.search(last)
         }
-        together = self.probe({**self.base, **noise}) if noise else None
-        quiet = set(noise) if _is_like(together, origin) else set()
+        quiet = set(noise) - set(self._acting(noise, {}, origin))
         for key, value in leaves.items():
             last = key.rpartition(".")[2]
             if key in quiet or last in IGNORED or last == "stage_names":  # its class computes it
@@ -191,7 +205,7 @@ class Learner:
                 continue
             taken.append(candidate)
             changed |= self._note({key}, sample, origin)
-            if len(taken) >= 3 or (len(taken) >= 2 and not changed):
+            if len(taken) >= 3 or (taken and not changed):
                 break
         if changed and not isinstance(value, float):
             self.menu[key] = [value, *taken]
@@ -250,7 +264,7 @@ class Learner:
                 continue
             if last.startswith("tie_"):  # one may undo another: not in a group
                 continue
-            moved[key] = not value if type(value) is bool else value * 2 or 1
+            moved[key] = _another(value)
         return moved
 
     def _taken_over(self) -> bool:
@@ -883,6 +897,12 @@ def _is_outside(form: Form, config: dict[str, Any]) -> bool:
     except Outside:
         return True
     return False
+
+
+def _another(value: float) -> float:
+    if type(value) is bool:
+        return not value
+    return value / 2 or 0.1 if type(value) is float else value * 2 or 1
 
 
 def _related(one: int, other: int) -> bool:
