@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from auditor.analytic import catalogue
-from auditor.oracle.transformers_classes import installed_library
+from auditor.oracle.transformers_classes import EXTRAS, installed_library
 
 _Chunks = dict[str, dict[str, dict[str, Any]]]  # model type -> class -> form
 _DATA = Path(__file__).parents[2] / "auditor/data/generated"
@@ -53,11 +53,13 @@ def pack(work: Path) -> str:
     library = installed_library()
     if library is None:
         raise SystemExit("transformers is not installed")
-    libraries = [library.name, installed("diffusers")]
+    current = {one.key: one.name for key in EXTRAS if (one := installed_library(key))}
     chunks: _Chunks = {}
     for path in sorted(work.glob("*--*.json")):
         form = json.loads(path.read_text()).get("form")
-        if form and form["library"] in libraries:
+        if form and form["library"] == current.get(
+            form["library"].partition(" ")[0], form["library"]
+        ):
             model_type, name = path.stem.split("--", 1)
             place = f"diffusers.{name}" if model_type == "diffusers" else model_type
             chunks.setdefault(place, {})[name] = form
@@ -78,7 +80,7 @@ def pack(work: Path) -> str:
         for auto, table in sorted(library.autos.items())
     }
     index = {
-        "libraries": libraries,
+        "libraries": sorted({f["library"] for forms in chunks.values() for f in forms.values()}),
         "types": types,
         "bases": {place: library.listed.get(place, names)[0] for place, names in types.items()},
         "autos": {auto: table for auto, table in autos.items() if table},
