@@ -554,6 +554,9 @@ class Learner:
             if row is None or not self._is_right(row, found, samples):
                 row = self._known_row(title, found, samples)
             row = row or self._row(title, found, samples, order, live)
+            if row is None and len(order) < len(live) < 30 and self.used() < 0.8:
+                wider = [*order, *sorted(live - set(order))]
+                row = self._row(title, found, samples, wider, live)
             if row is None:
                 failed.append(title)
             else:
@@ -592,8 +595,8 @@ class Learner:
     def _around(self, title: str, ranked: Any) -> set[str]:
         """Return what acts on the neighbours of a tensor that not every sample has."""
         parts = title.split(".")
-        for length in range(len(parts) - 1, 0, -1):
-            prefix = ".".join(parts[:length]) + "."
+        for length in range(len(parts) - 1, -1, -1):
+            prefix = "".join(f"{part}." for part in parts[:length])
             more: set[str] = set()
             for other, _ in ranked:
                 if other.startswith(prefix) and other != title:
@@ -713,6 +716,8 @@ class Learner:
                 }
             )
         lists = {k for k in self.moves if isinstance(self.origin.leaves.get(k), list)}
+        if not self.menu:  # a form for the default alone: they are guards
+            lists = set()
         live = {*(set(self.menu) - set(frozen)), *lists}
         guards = {**self.guards, **{key: [value] for key, value in frozen.items()}}
         guards = {key: allowed for key, allowed in guards.items() if key not in live}
@@ -869,7 +874,7 @@ class Learner:
 
     def _fresh(self, rng: random.Random, place: int) -> dict[str, Any]:
         """Draw a config that learning did not: other factors, and keys that do not act."""
-        drawn = dict(self.base) if place % 2 or len(self.default.tensors) > 1200 else {}
+        drawn = dict(self.base) if place % 4 or len(self.default.tensors) > 1200 else {}
         share = rng.choice((0.15, 0.3, 0.5))
         for key, value in self.origin.leaves.items():
             last = key.rpartition(".")[2]
