@@ -68,6 +68,7 @@ class Learner:
         self.acts: dict[str, set[str]] = defaultdict(set)  # template -> keys
         self.moves: dict[str, set[str]] = defaultdict(set)  # key -> the keys that change it
         self.menu: dict[str, list[Any]] = {}
+        self.tried: dict[str, Any] = {}  # another value of a key that does not act
         self.choices = self.menu  # what held configs are drawn from
         self.naming: set[str] = set()  # keys that change names
         self.guards: dict[str, list[Any]] = {}
@@ -113,12 +114,18 @@ class Learner:
 
     def _learned(self) -> tuple[Form, dict[str, Any]]:
         keep: set[str] = set()
-        for _ in range(3):
+        frozen: dict[str, Any] = {}
+        for _ in range(4):
             self._shrink(keep)
             if not self._taken_over():
                 self._move_each()
                 self._move_joint()
                 self._move_under_switches()
+            reduced = {k for k in self.guards if k in self.base and k not in keep}
+            if reduced:  # a guard holds for the default, never for the reduced number
+                keep |= reduced
+                self.known = None
+                continue
             self._move_together()
             form, frozen = self._fitted()
             again = {key for key in frozen if key in self.base}
@@ -133,7 +140,8 @@ class Learner:
     def _shrink(self, keep: set[str]) -> None:
         """Reduce the numbers of layers and experts, together if that builds, else one by one."""
         self.base, self.samples = {}, []
-        for table in (self.acts, self.moves, self.menu, self.naming, self.guards, self.free):
+        tables = self.acts, self.moves, self.menu, self.naming, self.guards, self.free, self.tried
+        for table in tables:
             table.clear()
         self.joint.clear()
         self.rows.clear()
@@ -210,6 +218,7 @@ class Learner:
         if changed and not isinstance(value, float):
             self.menu[key] = [value, *taken]
         elif taken and not changed:
+            self.tried[key] = taken[0]
             is_string = isinstance(value, str)
             if is_string and _ACTIVATION.search(key):
                 self.guards[key] = sorted({value, *taken, *_plain_activations()})
@@ -260,11 +269,12 @@ class Learner:
         moved = {}
         for key in sorted(self.free):
             value, last = self.origin.leaves.get(key), key.rpartition(".")[2]
-            if last in IGNORED or type(value) not in (bool, int) or value == -1:
+            if last in IGNORED or last.startswith("tie_"):  # one may undo another: not in a group
                 continue
-            if last.startswith("tie_"):  # one may undo another: not in a group
-                continue
-            moved[key] = _another(value)
+            if key in self.tried:
+                moved[key] = self.tried[key]
+            elif type(value) in (bool, int) and value != -1:
+                moved[key] = _another(value)
         return moved
 
     def _taken_over(self) -> bool:
@@ -277,6 +287,7 @@ class Learner:
         self.origin, self.samples = origin, [origin]
         self.guards.update(known.guards)
         self.free |= known.free
+        self.tried.update(known.tried)
         for key, values in known.menu.items():
             taken = []
             for value in values[1:2]:
@@ -724,9 +735,14 @@ class Learner:
         acting = {*live, *guards}
         order = sorted(self.moves, key=lambda key: (len(self.moves[key]), key))
         derived = [[key, *self._derivation(key)] for key in order if key in live]
-        kinds, lengths = {}, {}
+        kinds, lengths, items = {}, {}, {}
         for key in live:
             values = [s.leaves.get(key) for s in self.samples]
+            strings = {i for v in values if isinstance(v, list) for i in v if isinstance(i, str)}
+            if strings and (key in self.moves or len({len(v) for v in values if v}) > 1):
+                items[key] = sorted(strings)
+            elif strings or any(isinstance(value, str) for value in values):
+                guards[key] = [json.loads(t) for t in sorted({json.dumps(v) for v in values})]
             kinds[key] = sorted({kind_of(value) for value in values})
             sizes = {len(v) for v in values if isinstance(v, list)}
             if len(sizes) == 1 and all(isinstance(v, list) for v in values):
@@ -749,7 +765,9 @@ class Learner:
                 "implied": sorted(set(guards) & set(self.moves)),
                 "kinds": kinds,
                 "lengths": lengths,
+                "items": items,
                 "base_key": getattr(self.probe.config_class, "base_config_key", "") or "",
+                "split": [key for key in live if self._is_split(key)],
                 "rows": rows,
                 "loadings": loadings,
             },
@@ -787,6 +805,16 @@ class Learner:
         if len(rows) > _MOST_ROWS:
             raise UnfitError(f"{self.why}; {len(rows)} rows")
         return self._form(rows, {})
+
+    def _is_split(self, key: str) -> bool:
+        """Return whether the config class makes a list of "one|other"."""
+        items = next(
+            (v for v in self.menu.get(key, ()) if isinstance(v, list) and len(v) > 1), None
+        )
+        if items is None or not all(isinstance(item, str) for item in items):
+            return False
+        sample = self.probe({key: "|".join(items)})
+        return sample is not None and sample.leaves.get(key) == items
 
     def _loadings(self) -> list[Any]:
         """Return the loading rules, each with a test of the keys that change them."""
@@ -885,6 +913,8 @@ class Learner:
                 if type(value) is int and value > 1:
                     choices += [value + 3, value * 4, value * 3 // 2, value * 6]
                 drawn[key] = rng.choice(choices)
+            elif key in self.free and key in self.tried:
+                drawn[key] = self.tried[key]
             elif key in self.free and type(value) in (int, bool, float):
                 drawn[key] = not value if type(value) is bool else value * rng.choice((2, 3))
             elif len(self.guards.get(key, ())) > 1:

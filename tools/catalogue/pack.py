@@ -8,6 +8,7 @@ from typing import Any
 
 from auditor.analytic import catalogue
 from auditor.oracle.transformers_classes import EXTRAS, installed_library
+from catalogue.probe import keys_read
 
 _Chunks = dict[str, dict[str, dict[str, Any]]]  # model type -> class -> form
 _DATA = Path(__file__).parents[2] / "auditor/data/generated"
@@ -61,6 +62,7 @@ def pack(work: Path) -> str:
             form["library"].partition(" ")[0], form["library"]
         ):
             model_type, name = path.stem.split("--", 1)
+            form["hidden"] = _hidden(form)
             place = f"diffusers.{name}" if model_type == "diffusers" else model_type
             chunks.setdefault(place, {})[name] = form
     _DATA.mkdir(parents=True, exist_ok=True)
@@ -100,6 +102,16 @@ def pack(work: Path) -> str:
             f"types without torch: {len(alone)} of {len(library.listed)}",
         )
     )
+
+
+def _hidden(form: dict[str, Any]) -> list[str] | None:
+    """Return the names of the keys that the class reads; None if that is not known."""
+    if form["library"].startswith("diffusers"):  # its constructor takes no others
+        return []
+    try:
+        return keys_read(form["target"], [form["model_type"], *form.get("part_types", {}).values()])
+    except KeyError:  # a type that is not in the auto mappings
+        return None
 
 
 def _changes(before: _Chunks, after: _Chunks) -> Iterator[str]:
