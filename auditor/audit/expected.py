@@ -188,15 +188,15 @@ def _of_library(config: Config, of: LibraryClass) -> Implied | NotImplied:
 
 
 def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
-    reason = f"no closed form is known for {quoted(of.name)}, a class of diffusers"
-    if of.library != "diffusers":
+    try:
+        if of.library == "diffusers":
+            return generated.expect(config, of.name)
         from auditor.analytic import timm_table  # noqa: PLC0415 - few are of timm
 
         expect = timm_table.expect_timm if of.library == "timm" else timm_table.expect_wrapped
-        try:
-            return expect(config, of.name)
-        except SourceError as error:
-            reason = str(error)
+        return expect(config, of.name)
+    except SourceError as error:
+        reason = str(error)
     oracle = _oracle(of.library)
     if oracle is None:
         extra = {"transformers": "oracle,timm"}.get(of.library, of.library)

@@ -119,10 +119,18 @@ def checked_config(config: Mapping[str, Any]) -> dict[str, Any]:
 def _build(model_class: Any, config: dict[str, Any]) -> Any:
     """Build the model as from_pretrained does before loading: without weights and ties."""
     import torch  # noqa: PLC0415 - see the module's docstring
-    from transformers.initialization import no_tie_weights  # noqa: PLC0415 - likewise
+    from transformers.initialization import (  # noqa: PLC0415 - likewise
+        no_init_weights,
+        no_tie_weights,
+    )
 
     config_class = model_class.config_class
-    with building("transformers", model_class.__name__), torch.device("meta"), no_tie_weights():
+    with (
+        building("transformers", model_class.__name__),
+        torch.device("meta"),
+        no_init_weights(),
+        no_tie_weights(),
+    ):
         return model_class(config_class.from_dict(own_config(config_class, config)))
 
 
@@ -171,7 +179,8 @@ def _tensors(model: Any) -> Iterator[ExpectedTensor]:
     state = {name: value for name, value in model.state_dict().items() if name not in ignored}
     stored = remove_tied_weights_from_state_dict(dict(state), model)
     learned = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    buffers = _on_disk(model, {name: stored[name] for name in stored if name not in learned})
+    unlearned = {name: stored[name] for name in stored if name not in learned}
+    buffers = _on_disk(model, unlearned) if unlearned else {}
     ignored_missing = model._keys_to_ignore_on_load_missing or ()  # noqa: SLF001 - as loading does
     unmissed = (*ignored_missing, _FREQUENCIES)
     for name, value in _on_disk(model, stored).items():
@@ -179,8 +188,11 @@ def _tensors(model: Any) -> Iterator[ExpectedTensor]:
         if role is Role.BUFFER and any(re.search(pattern, name) for pattern in unmissed):
             role = Role.LEGACY
         yield tensor_of(name, value, role)
+    all_tied = [name for name in state if name not in stored]
+    if not all_tied:
+        return
     stored_name_by_id = {id(model.get_parameter_or_buffer(name)): name for name in stored}
-    for tied in (name for name in state if name not in stored):
+    for tied in all_tied:
         source = stored_name_by_id[id(model.get_parameter_or_buffer(tied))]
         (name, value), (tied_to, _) = (
             next(iter(_on_disk(model, {key: state[key]}).items())) for key in (tied, source)

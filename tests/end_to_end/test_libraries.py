@@ -13,6 +13,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 FILES = (
+    "laws/test_law_9_generated_components.py",
     "laws/test_law_9_timm.py",
     "unit/audit/test_diffusers_components.py",
     "unit/oracle/test_inventory.py",

@@ -1,10 +1,13 @@
 """Learn the classes of transformers or diffusers that have no closed form, and pack the forms.
 
-A class is learned in a process of its own, and its result is kept in `--work`, so that a run that
-was stopped goes on where it was. `--pack` writes what was learned to auditor/data/generated.
+The classes of a type are learned in a process of their own, the later ones with what the first one
+showed. Results are kept in `--work`, so that a run that was stopped goes on where it was.
+`--pack` writes what was learned to auditor/data/generated.
 """
 
 import argparse
+import gc
+import itertools
 import json
 import os
 import resource
@@ -12,20 +15,31 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from catalogue.pack import installed, pack, pairs, work_file
 
+_WARM: dict[str, tuple[str, dict[str, Any]]] = {
+    "transformers": ("BertModel", {"num_hidden_layers": 1}),
+    "diffusers": ("DiTTransformer2DModel", {"num_layers": 1}),
+}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("types", nargs="*", help="model types, the first ones first; default: all")
+    parser.add_argument(
+        "types", nargs="*", help="model types, or classes of diffusers, in this order; default: all"
+    )
+    parser.add_argument("--library", default="transformers", choices=("transformers", "diffusers"))
     parser.add_argument("--work", type=Path, default=Path("reports/catalogue"))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=int, default=60, help="seconds of CPU for one class")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many")
+    parser.add_argument("--again", action="store_true", help="learn again what has no form")
     parser.add_argument("--pack", action="store_true", help="only pack what was learned")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
@@ -36,16 +50,30 @@ def main() -> None:
 
 def learn_all(arguments: argparse.Namespace) -> None:
     import torch  # noqa: PLC0415 - only to learn
-    import transformers.conversion_mapping  # noqa: F401, PLC0415 - before the processes part
+    import transformers.conversion_mapping  # noqa: PLC0415 - before the processes part
+    from support.libraries import with_timm  # noqa: PLC0415 - imports torch
+    from transformers.utils import import_utils  # noqa: PLC0415 - likewise
 
     import catalogue.learner  # noqa: F401, PLC0415 - what the processes share
+    from auditor.oracle.inventory import inventory  # noqa: PLC0415 - likewise
 
+    with_timm()
+    # transformers asks for torchvision, too, which builds nothing of timm
+    is_there = find_spec("timm") is not None
+    transformers.utils.is_timm_available = lambda: is_there
+    import_utils.BACKENDS_MAPPING["timm"] = (transformers.utils.is_timm_available, "timm")
     torch.set_num_threads(1)
     os.environ["HF_HUB_OFFLINE"] = "1"
+    inventory(arguments.library, *_WARM[arguments.library])  # what it imports and caches is shared
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
     end = time.monotonic() + arguments.seconds
     running: set[int] = set()
-    for model_type, name in pairs(arguments.types):
-        if work_file(arguments.work, model_type, name).exists():
+    for _, listed in itertools.groupby(
+        pairs(arguments.library, arguments.types), key=_of_one_process
+    ):
+        open_pairs = [pair for pair in listed if _is_open(arguments, *pair)]
+        if not open_pairs:
             continue
         if time.monotonic() > end:
             break
@@ -54,7 +82,7 @@ def learn_all(arguments: argparse.Namespace) -> None:
         process = os.fork()
         if not process:
             try:
-                learn_one(arguments, model_type, name)
+                learn_type(arguments, open_pairs)
             finally:
                 os._exit(0)
         running.add(process)
@@ -62,29 +90,42 @@ def learn_all(arguments: argparse.Namespace) -> None:
         running.discard(os.wait()[0])
 
 
-def learn_one(arguments: argparse.Namespace, model_type: str, name: str) -> None:
-    """Learn a class and write its form, or why it has none."""
+def _of_one_process(pair: tuple[str, str]) -> str:
+    model_type, name = pair
+    return model_type if model_type != "diffusers" else name
+
+
+def _is_open(arguments: argparse.Namespace, model_type: str, name: str) -> bool:
+    path = work_file(arguments.work, model_type, name)
+    return not path.exists() or (arguments.again and "form" not in json.loads(path.read_text()))
+
+
+def learn_type(arguments: argparse.Namespace, open_pairs: list[tuple[str, str]]) -> None:
+    """Learn a type's classes and write the form of each, or why it has none."""
     from catalogue.learner import Learner, UnfitError  # noqa: PLC0415 - needs torch
     from catalogue.probe import Probe  # noqa: PLC0415 - likewise
 
-    path = work_file(arguments.work, model_type, name)
-    path.write_text(json.dumps({"failed": "the time is up, or the process was killed"}))
-    resource.setrlimit(resource.RLIMIT_CPU, (arguments.limit, arguments.limit + 5))
-    signal.alarm(arguments.limit * 6)
+    limit = arguments.limit * (1 + len(open_pairs)) // 2
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+    signal.alarm(limit * 6)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
     sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - the libraries' warnings
-    try:
-        learner = Learner(Probe("transformers", name), arguments.limit * 0.5)
-        form = learner.learn()
-        form = msgspec.structs.replace(form, library=installed())
-        result = {"report": learner.report, "form": msgspec.to_builtins(form)}
-    except UnfitError as error:
-        result = {"failed": str(error)}
-    except Exception as error:  # noqa: BLE001 - a library may raise anything
-        result = {"failed": f"{type(error).__name__}: {error}"[:300]}
-    path.write_text(json.dumps(result))
-    print(f"{model_type} {name}: {result.get('report') or result['failed']}", flush=True)
+    known: Learner | None = None
+    for model_type, name in open_pairs:
+        path = work_file(arguments.work, model_type, name)
+        path.write_text(json.dumps({"failed": "the time is up, or the process was killed"}))
+        try:
+            learner = Learner(Probe(arguments.library, name), arguments.limit * 0.5, known)
+            form = msgspec.structs.replace(learner.learn(), library=installed(arguments.library))
+            result = {"report": learner.report, "form": msgspec.to_builtins(form)}
+            known = known or (learner if learner.rows else None)
+        except UnfitError as error:
+            result = {"failed": str(error)}
+        except Exception as error:  # noqa: BLE001 - a library may raise anything
+            result = {"failed": f"{type(error).__name__}: {error}"[:300]}
+        path.write_text(json.dumps(result))
+        print(f"{model_type} {name}: {result.get('report') or result['failed']}", flush=True)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,17 @@ class Observation(NamedTuple):
     index: tuple[int, ...] = ()
 
 
+TEXTS: dict[tuple[int, str], str] = {}  # by the id of a sample's leaves, which live on
+
+
+def text_of(leaves: dict[str, Any], name: str) -> str:
+    """Return a key's value as JSON."""
+    place = id(leaves), name
+    if place not in TEXTS:
+        TEXTS[place] = json.dumps(leaves.get(name))
+    return TEXTS[place]
+
+
 def key(name: str) -> Expression:
     return ["k", name]
 
@@ -169,7 +180,7 @@ def _candidates(seen: Sequence[Observation], keys: Sequence[str]) -> Iterator[Ex
         yield ["==", ["%", ["i", level], 2], 0]
     for name in keys:
         values = [one.leaves.get(name) for one in seen]
-        texts = sorted({json.dumps(value) for value in values})
+        texts = sorted({text_of(one.leaves, name) for one in seen})
         is_list = any(isinstance(value, list) for value in values)
         if not is_list and (len(texts) <= 3 or not any(type(v) is int for v in values)):
             for text in texts[:8]:

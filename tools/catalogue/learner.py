@@ -6,19 +6,27 @@ import random
 import re
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 import msgspec
 
 from auditor.analytic.expectation import ExpectedTensor
 from auditor.analytic.generated.expressions import Outside
-from auditor.analytic.generated.form import IGNORED, Form, kind_of
-from catalogue.fitting import Observation, columns, fit_any, fit_test, fit_value
+from auditor.analytic.generated.form import IGNORED, Form, Row, kind_of, of_row
+from catalogue.fitting import TEXTS, Observation, columns, fit_any, fit_test, fit_value
 from catalogue.probe import Probe, Sample
 
 _NOISE = re.compile(
     r"(attn_implementation|initializer|init_std|init_range|rope_|token_id|token_index|_token$|"
     r"dropout|drop_path|eps$|epsilon$|output_|loss|pruned|temperature|_coef$|range$|momentum$)"
+)
+# What acts rarely, and is moved together first.
+_QUIET = re.compile(
+    r"mask_|_prob$|scale|alpha|beta|threshold|weight$|_tokens?$|_ids?$|rate$|theta|factor|"
+    r"sampl|norm_topk|clip|coef|use_cache|seconds|_start|_end|normalize|momentum|window|chunk"
 )
 _ACTIVATION = re.compile(r"act$|activation|act_fn|_function$|nonlinearity$")
 _COUNTS = re.compile(
@@ -29,6 +37,7 @@ _SMALL = re.compile(
     r"first_k|interval|freq|step|groups?$|per_tok|topk|top_k|window|heads?$"
 )
 _HELD = 20
+_MOST_ROWS = 700  # of a form for the default alone
 _LOADING = "loading rules"  # among the templates, which have no spaces
 
 
@@ -36,6 +45,7 @@ class UnfitError(Exception):
     """The class is not learned, and why."""
 
 
+@lru_cache(maxsize=2**17)
 def template(name: str) -> tuple[str, tuple[int, ...]]:
     parts = name.split(".")
     indices = tuple(int(part) for part in parts if part.isdecimal())
@@ -45,16 +55,21 @@ def template(name: str) -> tuple[str, tuple[int, ...]]:
 class Learner:
     """The learning of one class; `form` is the result."""
 
-    def __init__(self, probe: Probe, seconds: float, seed: int = 0) -> None:
-        self.probe, self.seconds = probe, seconds
-        self.rng = random.Random(seed)
+    def __init__(self, probe: Probe, seconds: float, known: "Learner | None" = None) -> None:
+        self.probe, self.seconds, self.known = probe, seconds, known
+        self.rng = random.Random(0)
         self.start = time.process_time()
-        self.literal = False
+        self.rows: dict[str, Any] = {}  # template -> the row that was fitted
+        TEXTS.clear()
+        self.why, self.held, self.promoted = "", 0, []
+        self.joint: list[dict[str, Any]] = []  # keys that move together only
         self.base: dict[str, Any] = {}
         self.samples: list[Sample] = []
         self.acts: dict[str, set[str]] = defaultdict(set)  # template -> keys
         self.moves: dict[str, set[str]] = defaultdict(set)  # key -> the keys that change it
         self.menu: dict[str, list[Any]] = {}
+        self.tried: dict[str, Any] = {}  # another value of a key that does not act
+        self.choices = self.menu  # what held configs are drawn from
         self.naming: set[str] = set()  # keys that change names
         self.guards: dict[str, list[Any]] = {}
         self.free: set[str] = set()
@@ -68,25 +83,72 @@ class Learner:
             raise UnfitError(f"the default does not build: {self.probe.error}")
         self.default = default
         self.prefix = self.probe.built.prefix
+        try:
+            form = self._right_when_held()
+        except UnfitError as error:
+            self.why = str(error)
+            form = self._for_default()
+            if (wrong := self._wrong_when_held(form)) is not None:
+                said = f"{self.why}; wrong when held: {_said(form, wrong)}"
+                raise UnfitError(said[:600]) from None
+        return msgspec.structs.replace(form, held=self.report["exact"])
+
+    def _right_when_held(self) -> Form:
+        """Return a form that is fitted again to each config for which it was wrong."""
+        try:
+            form, frozen = self._learned()
+        except UnfitError:
+            if self.known is None:
+                raise
+            self.known = None  # what acts on other classes was not enough
+            form, frozen = self._learned()
+        for _ in range(4):
+            wrong = self._wrong_when_held(form)
+            if wrong is None:
+                return form
+            self.samples.append(wrong)
+            form, frozen = self._fitted()
+            if any(key in self.base for key in frozen):
+                raise UnfitError(f"fits only {sorted(frozen)} as reduced")
+        raise UnfitError(f"wrong when held: {_said(form, wrong)}"[:300])
+
+    def _learned(self) -> tuple[Form, dict[str, Any]]:
         keep: set[str] = set()
-        for _ in range(3):
+        frozen: dict[str, Any] = {}
+        for _ in range(4):
             self._shrink(keep)
-            self._move_each()
+            if not self._taken_over():
+                self._move_each()
+                self._move_joint()
+                self._move_under_switches()
+            reduced = {k for k in self.guards if k in self.base and k not in keep}
+            if reduced:  # a guard holds for the default, never for the reduced number
+                keep |= reduced
+                self.known = None
+                continue
             self._move_together()
             form, frozen = self._fitted()
             again = {key for key in frozen if key in self.base}
-            if not again or self.used() > 0.5:
-                break
+            if not again:
+                return form, frozen
             keep |= again
-        return self._held(form)
+            self.known = None
+        raise UnfitError(f"fits only {sorted(frozen)} as reduced")
 
     # --- samples ---------------------------------------------------------------------------------
 
     def _shrink(self, keep: set[str]) -> None:
         """Reduce the numbers of layers and experts, together if that builds, else one by one."""
         self.base, self.samples = {}, []
-        for table in (self.acts, self.moves, self.menu, self.naming, self.guards, self.free):
+        tables = self.acts, self.moves, self.menu, self.naming, self.guards, self.free, self.tried
+        for table in tables:
             table.clear()
+        self.joint.clear()
+        self.rows.clear()
+        known = self.known
+        if known is not None and known.base and self._ok(known.base):
+            self.base = dict(known.base)
+            return
         leaves = self.default.leaves
         many = [
             key
@@ -120,17 +182,17 @@ class Learner:
         self.samples = [origin]
         leaves = origin.leaves
         noise = {
-            key: value * 2 if type(value) in (int, float) else value
+            key: _another(value)
             for key, value in leaves.items()
-            if _NOISE.search(key.rpartition(".")[2]) and type(value) in (int, float)
+            if type(value) in (int, float, bool) and value != -1
+            if _NOISE.search(last := key.rpartition(".")[2]) or _QUIET.search(last)
         }
-        together = self.probe({**self.base, **noise}) if noise else None
-        quiet = set(noise) if _is_like(together, origin) else set()
+        quiet = set(noise) - set(self._acting(noise, {}, origin))
         for key, value in leaves.items():
             last = key.rpartition(".")[2]
             if key in quiet or last in IGNORED or last == "stage_names":  # its class computes it
                 self.free.add(key)
-            elif isinstance(value, dict) or (isinstance(value, list) and not value):
+            elif isinstance(value, dict) or (value == [] and not self.probe.words(key)):
                 if last.startswith("rope_"):
                     self.free.add(key)
                 else:
@@ -150,24 +212,13 @@ class Learner:
                 overwritten |= sample.tensors == origin.tensors
                 continue
             taken.append(candidate)
-            self.samples.append(sample)
-            for other, now in sample.leaves.items():
-                if other != key and now != origin.leaves.get(other):
-                    self.moves[other].add(key)
-            if sample.loading != origin.loading:
-                changed = True
-                self.acts[_LOADING].add(key)
-            if set(sample.tensors) != set(origin.tensors):
-                self.naming.add(key)
-            for name in {*sample.tensors, *origin.tensors}:
-                if sample.tensors.get(name) != origin.tensors.get(name):
-                    changed = True
-                    self.acts[template(name)[0]].add(key)
-            if len(taken) >= 3 or (len(taken) >= 2 and not changed):
+            changed |= self._note({key}, sample, origin)
+            if len(taken) >= 3 or (taken and not changed):
                 break
         if changed and not isinstance(value, float):
             self.menu[key] = [value, *taken]
         elif taken and not changed:
+            self.tried[key] = taken[0]
             is_string = isinstance(value, str)
             if is_string and _ACTIVATION.search(key):
                 self.guards[key] = sorted({value, *taken, *_plain_activations()})
@@ -180,13 +231,178 @@ class Learner:
         else:
             self.guards[key] = [value]
 
+    def _note(self, keys: set[str], sample: Sample, origin: Sample) -> bool:
+        """Keep a sample, and what the keys changed in it; return whether they changed anything."""
+        self.samples.append(sample)
+        for other, now in sample.leaves.items():
+            if other not in keys and now != origin.leaves.get(other):
+                self.moves[other] |= keys
+        changed = sample.loading != origin.loading
+        if changed:
+            self.acts[_LOADING] |= keys
+        if set(sample.tensors) != set(origin.tensors):
+            self.naming |= keys
+        for name in {*sample.tensors, *origin.tensors}:
+            if sample.tensors.get(name) != origin.tensors.get(name):
+                changed = True
+                self.acts[template(name)[0]] |= keys
+        return changed
+
+    def _acting(
+        self, moved: dict[str, Any], under: dict[str, Any], origin: Sample
+    ) -> Iterator[str]:
+        """Yield the keys that change something, or build alone never, by halving the group."""
+        if not moved or self.used() > 0.6:
+            return
+        sample = self.probe({**self.base, **under, **moved})
+        if _is_like(sample, origin):
+            return
+        if len(moved) == 1:
+            yield from moved
+            return
+        keys = list(moved)
+        for half in (keys[: len(keys) // 2], keys[len(keys) // 2 :]):
+            yield from self._acting({key: moved[key] for key in half}, under, origin)
+
+    def _others(self) -> dict[str, Any]:
+        """Return another value for each key that does not act."""
+        moved = {}
+        for key in sorted(self.free):
+            value, last = self.origin.leaves.get(key), key.rpartition(".")[2]
+            if last in IGNORED or last.startswith("tie_"):  # one may undo another: not in a group
+                continue
+            if key in self.tried:
+                moved[key] = self.tried[key]
+            elif type(value) in (bool, int) and value != -1:
+                moved[key] = _another(value)
+        return moved
+
+    def _taken_over(self) -> bool:
+        """Move what acts on a class of the same type; return whether there is such a class."""
+        known, origin = self.known, self.probe(self.base)
+        if known is None or origin is None or origin.leaves.keys() != known.origin.leaves.keys():
+            return False
+        if known.base != self.base:
+            return False
+        self.origin, self.samples = origin, [origin]
+        self.guards.update(known.guards)
+        self.free |= known.free
+        self.tried.update(known.tried)
+        for key, values in known.menu.items():
+            taken = []
+            for value in values[1:2]:
+                sample = self.probe({**self.base, key: value})
+                if sample is not None and sample.leaves.get(key) == value:
+                    self._note({key}, sample, origin)
+                    taken.append(value)
+            if taken:
+                self.menu[key] = [values[0], *taken]
+            else:
+                self.guards[key] = [values[0]]
+        for moved in known.joint:
+            sample = self.probe({**self.base, **moved})
+            if sample is not None:
+                self._note(set(moved), sample, origin)
+                self.joint.append(moved)
+                for key in moved:
+                    self.guards.pop(key, None)
+                    self.menu.setdefault(key, [origin.leaves[key]])
+        ties = [key for key in self.free if key.rpartition(".")[2].startswith("tie_")]
+        for key in [*self._acting(self._others(), {}, origin), *ties]:
+            self.free.discard(key)
+            self._move(key, origin.leaves[key])
+        for moved in known.promoted:
+            self._promote(*moved)
+        self._move_under_switches()
+        return True
+
+    def _move_under_switches(self) -> None:
+        """Look for keys that act only under another value of a flag or a string."""
+        switches = [
+            {key: value}
+            for key in self.menu
+            if type(self.origin.leaves[key]) not in (int, list)
+            for value in self.menu[key][1:]
+        ]
+        for under in switches[:10]:
+            origin = self.probe({**self.base, **under})
+            if origin is None:
+                continue
+            others = {k: v for k, v in self._others().items() if not _NOISE.search(k)}
+            others |= {
+                k: not v
+                for k, v in self.origin.leaves.items()
+                if k in self.free and k.rpartition(".")[2].startswith("tie_")
+            }
+            for key in list(self._acting(others, under, origin)):
+                self._promote(key, others[key], under)
+
+    def _promote(self, key: str, value: Any, under: dict[str, Any]) -> None:
+        """Let a key act that acts only under other values of others."""
+        origin = self.probe({**self.base, **under})
+        sample = self.probe({**self.base, **under, key: value})
+        if origin is None or sample is None or _is_like(sample, origin):
+            return
+        self._note({key}, sample, origin)
+        for switch in under:
+            for title in [t for t, keys in self.acts.items() if key in keys]:
+                self.acts[title].add(switch)
+        self.free.discard(key)
+        self.menu.setdefault(key, [self.origin.leaves[key], value])
+        self.promoted.append((key, value, under))
+
+    def _move_joint(self) -> None:
+        """Move numbers that cannot move alone with others, and the lengths of lists together."""
+        leaves = self.origin.leaves
+        numbers = {
+            k: v for k, v in leaves.items() if type(v) is int and v > 1 and k not in self.free
+        }
+        stuck = [key for key in numbers if key in self.guards]
+        for key in stuck:
+            if self.used() > 0.5:
+                break
+            value = numbers[key]
+            kin = [k for k in numbers if k != key and _related(numbers[k], value)]
+            kin.sort(key=lambda k: (_shared(k, key), numbers[k] == value), reverse=True)
+            for others in [*([k] for k in kin[:5]), kin[:2], kin[:3]]:
+                moved = {k: numbers[k] * 2 for k in [key, *others]}
+                if self._joined(moved):
+                    self._joined({k: v * 3 // 2 for k, v in moved.items()})
+                    break
+        lists = [k for k, v in leaves.items() if isinstance(v, list) and len(v) > 1]
+        for length in sorted({len(leaves[k]) for k in lists if k in self.menu or k in self.guards}):
+            same = [k for k in lists if len(leaves[k]) == length]
+            counts = [
+                k for k, v in numbers.items() if v == length and k in {*self.guards, *self.menu}
+            ]
+            shorter = {k: leaves[k][:-1] for k in same}
+            for also in ({}, dict.fromkeys(counts, length - 1)):
+                if self.used() < 0.5 and self._joined(shorter | also):
+                    longer = {k: [*leaves[k], leaves[k][-1]] for k in same}
+                    self._joined(longer | dict.fromkeys(also, length + 1))
+                    break
+
+    def _joined(self, moved: dict[str, Any]) -> bool:
+        """Try to move several keys at once; return whether that builds."""
+        sample = self.probe({**self.base, **moved})
+        if sample is None or any(sample.leaves.get(k) != v for k, v in moved.items()):
+            return False
+        if not self._note(set(moved), sample, self.origin):
+            return False
+        self.joint.append(moved)
+        for key in moved:
+            self.guards.pop(key, None)
+            self.free.discard(key)
+            self.menu.setdefault(key, [self.origin.leaves[key]])
+        return True
+
     def _candidates(self, key: str, value: Any) -> list[Any]:
         last = key.rpartition(".")[2]
         match value:
             case bool():
                 return [not value]
             case -1:
-                return []
+                return [16, 32]
             case int() if _SMALL.search(last) or value < 8:
                 return [value + 1, value + 2, max(value - 1, 0), value * 2]
             case int():
@@ -211,6 +427,10 @@ class Learner:
                     [item + 1 for item in value],
                     [*value[:-1], value[-1] * 2],
                 ]
+            case [] | None if words := self.probe.words(key):
+                return [words, words[:1], words[0]]
+            case None:
+                return [32, 2, True]
             case list() if last == "out_features":
                 return [[one] for one in self.origin.leaves.get(key[:-12] + "stage_names", [])[1:3]]
             case list() if all(isinstance(item, str) for item in value):
@@ -222,10 +442,13 @@ class Learner:
         for key, values in self.menu.items():
             if rng.random() < share:
                 drawn[key] = rng.choice(values)
+        for moved in self.joint:
+            if rng.random() < share / 2:
+                drawn.update(moved)
         return drawn
 
     def _move_together(self) -> None:
-        wanted, tries = len(self.samples) + 26, 0
+        wanted, tries = len(self.samples) + (10 if self.known else 20), 0
         while len(self.samples) < wanted and tries < 90 and self.used() < 0.6:
             tries += 1
             sample = self.probe(self._draw(self.rng, self.rng.choice((0.25, 0.5, 0.8))))
@@ -234,7 +457,8 @@ class Learner:
         seen = defaultdict(list)
         for place, sample in enumerate(self.samples):
             for name in {template(one)[0] for one in sample.tensors}:
-                seen[name].append(place)
+                if self.known is None or name not in self.known.rows:
+                    seen[name].append(place)
         for places in {tuple(where) for where in seen.values() if len(where) < 14}:
             if self.used() > 0.7:
                 break
@@ -244,7 +468,7 @@ class Learner:
                 if key in self.naming
                 and any(self.samples[n].leaves.get(key) != self.origin.leaves[key] for n in places)
             ]
-            for _ in range(10):
+            for _ in range(7):
                 source = self.samples[self.rng.choice(places)].leaves
                 drawn = {
                     **{key: source.get(key) for key in flags},
@@ -264,7 +488,10 @@ class Learner:
         """Return a form that is right on five further draws, and the keys that it freezes."""
         frozen: dict[str, Any] = {}
         rng = random.Random(7)
-        checks = [s for n in range(10) if (s := self.probe(self._larger(rng, n % 2))) is not None]
+        count = 4
+        checks = [
+            s for n in range(count) if (s := self.probe(self._larger(rng, n % 2))) is not None
+        ]
         failed: list[str] = []
         for attempt in range(16):
             if self.used() > 1.2:
@@ -318,7 +545,9 @@ class Learner:
         for place, sample in enumerate(samples):
             for name, what in sample.tensors.items():
                 title, index = template(name)
-                found = ranked.setdefault((title, len(what[0])), [{} for _ in samples])
+                found = ranked.get((title, len(what[0])))
+                if found is None:
+                    found = ranked[title, len(what[0])] = [{} for _ in samples]
                 found[place][index] = what
         rows, failed, self.memo = [], [], {}
         for (title, _), found in ranked.items():
@@ -332,18 +561,53 @@ class Learner:
             order = sorted(
                 near & (live | lists), key=lambda key: (key not in self.acts[title], key)
             )
-            row = self._row(title, found, samples, order, live)
+            row = self.rows.get(title)
+            if row is None or not self._is_right(row, found, samples):
+                row = self._known_row(title, found, samples)
+            row = row or self._row(title, found, samples, order, live)
+            if row is None and len(order) < len(live) < 30 and self.used() < 0.8:
+                wider = [*order, *sorted(live - set(order))]
+                row = self._row(title, found, samples, wider, live)
             if row is None:
                 failed.append(title)
             else:
                 rows.append(row)
+                self.rows[title] = row
         return rows, failed
+
+    def _known_row(self, title: str, found: Any, samples: list[Sample]) -> Any:
+        """Return the row of a class of the same type if it is right for every sample."""
+        known = self.known.rows if self.known else {}
+        parts = title.split(".")
+        for cut in range(min(3, len(parts))):
+            row, prefix = known.get(".".join(parts[cut:])), "".join(p + "." for p in parts[:cut])
+            if row is None or "*" in prefix:
+                continue
+            roles = [[[r, t and prefix + t], test] for (r, t), test in row[4]]
+            mine = [title, *row[1:4], roles, row[5]]
+            if self._is_right(mine, found, samples):
+                return mine
+        return None
+
+    def _is_right(self, row: Any, found: Any, samples: list[Sample]) -> bool:
+        typed = msgspec.convert(row, Row)
+        for one, sample in zip(found, samples, strict=True):
+            try:
+                made = {name: (t.shape, (t.role.value, t.tied_to))
+                        for name, t in of_row(typed, sample.leaves)}  # fmt: skip
+            except Outside:
+                return False
+            if len(made) != len(one):
+                return False
+            if any(one.get(template(name)[1]) != what for name, what in made.items()):
+                return False
+        return True
 
     def _around(self, title: str, ranked: Any) -> set[str]:
         """Return what acts on the neighbours of a tensor that not every sample has."""
         parts = title.split(".")
-        for length in range(len(parts) - 1, 0, -1):
-            prefix = ".".join(parts[:length]) + "."
+        for length in range(len(parts) - 1, -1, -1):
+            prefix = "".join(f"{part}." for part in parts[:length])
             more: set[str] = set()
             for other, _ in ranked:
                 if other.startswith(prefix) and other != title:
@@ -463,15 +727,22 @@ class Learner:
                 }
             )
         lists = {k for k in self.moves if isinstance(self.origin.leaves.get(k), list)}
+        if not self.menu:  # a form for the default alone: they are guards
+            lists = set()
         live = {*(set(self.menu) - set(frozen)), *lists}
         guards = {**self.guards, **{key: [value] for key, value in frozen.items()}}
         guards = {key: allowed for key, allowed in guards.items() if key not in live}
         acting = {*live, *guards}
         order = sorted(self.moves, key=lambda key: (len(self.moves[key]), key))
         derived = [[key, *self._derivation(key)] for key in order if key in live]
-        kinds, lengths = {}, {}
+        kinds, lengths, items = {}, {}, {}
         for key in live:
             values = [s.leaves.get(key) for s in self.samples]
+            strings = {i for v in values if isinstance(v, list) for i in v if isinstance(i, str)}
+            if strings and (key in self.moves or len({len(v) for v in values if v}) > 1):
+                items[key] = sorted(strings)
+            elif strings or any(isinstance(value, str) for value in values):
+                guards[key] = [json.loads(t) for t in sorted({json.dumps(v) for v in values})]
             kinds[key] = sorted({kind_of(value) for value in values})
             sizes = {len(v) for v in values if isinstance(v, list)}
             if len(sizes) == 1 and all(isinstance(v, list) for v in values):
@@ -494,12 +765,56 @@ class Learner:
                 "implied": sorted(set(guards) & set(self.moves)),
                 "kinds": kinds,
                 "lengths": lengths,
+                "items": items,
                 "base_key": getattr(self.probe.config_class, "base_config_key", "") or "",
+                "split": [key for key in live if self._is_split(key)],
                 "rows": rows,
                 "loadings": loadings,
             },
             Form,
         )
+
+    def _for_default(self) -> Form:
+        """Return a form for the default alone: every key that acts is a guard."""
+        default = self.default
+        if not self.menu and not self.guards:
+            raise UnfitError(self.why)
+        guards = {key: [v] for key, v in default.leaves.items() if key not in self.free}
+        self.guards = guards | {k: v for k, v in self.guards.items() if guards.get(k, [0])[0] in v}
+        self.choices = dict(self.menu)
+        self.menu.clear()
+        self.samples = [default]
+        found: dict[tuple[str, Any], list[tuple[int, ...]]] = defaultdict(list)
+        for name, (shape, tag) in default.tensors.items():
+            title, index = template(name)
+            found[title, (shape, _tag(tag, index))].append(index)
+        rows = []
+        for (title, (shape, tag)), indices in found.items():
+            levels = [sorted(set(level)) for level in zip(*indices, strict=True)]
+            if len(indices) == prod(map(len, levels)):
+                loops = [[level[-1] + 1, level == [*range(level[-1] + 1)]
+                          or ["in", ["i", n], ["q", level]]]
+                         for n, level in enumerate(levels)]  # fmt: skip
+                rows.append([title, loops, True, shape, [[tag, True]], {}])
+                continue
+            for index in indices:
+                parts = iter(index)
+                name = ".".join(str(next(parts)) if p == "*" else p for p in title.split("."))
+                tied = default.tensors[name][1]
+                rows.append([name, [], True, shape, [[tied, True]], {}])
+        if len(rows) > _MOST_ROWS:
+            raise UnfitError(f"{self.why}; {len(rows)} rows")
+        return self._form(rows, {})
+
+    def _is_split(self, key: str) -> bool:
+        """Return whether the config class makes a list of "one|other"."""
+        items = next(
+            (v for v in self.menu.get(key, ()) if isinstance(v, list) and len(v) > 1), None
+        )
+        if items is None or not all(isinstance(item, str) for item in items):
+            return False
+        sample = self.probe({key: "|".join(items)})
+        return sample is not None and sample.leaves.get(key) == items
 
     def _loadings(self) -> list[Any]:
         """Return the loading rules, each with a test of the keys that change them."""
@@ -528,61 +843,78 @@ class Learner:
         seen = [Observation(one.leaves) for one in absent]
         near = sorted(self.moves[key])
         found = fit_any([one.leaves.get(key) for one in absent], seen, near)
-        return [None, None] if found is None else list(found)
+        if found is not None:
+            return list(found)
+        # where nothing fits: the default, if everything that changes it has its default
+        known = self.default.leaves
+        if not near or len(near) > 60 or key not in known:
+            return [None, None]
+        tests = [["==", ["k", one], ["q", known.get(one)]] for one in near]
+        while len(tests) > 1:
+            tests = [["and", *t] if len(t := tests[n : n + 2]) == 2 else t[0]
+                     for n in range(0, len(tests), 2)]  # fmt: skip
+        return [None, ["if", tests[0], ["q", known[key]], ["at", ["q", []], 0]]]
 
     # --- held ------------------------------------------------------------------------------------
 
-    def _held(self, form: Form) -> Form:
-        """Return the form if the default and fresh random configs are exact or outside."""
-        rng = random.Random(int.from_bytes(self.probe.target.encode()[:6]))
-        draws: list[dict[str, Any]] = [{}]
-        tried = exact = outside = 0
+    def _wrong_when_held(self, form: Form) -> Sample | None:
+        """Return a config for which the form is wrong: the default, or a fresh random one.
+
+        A config is fresh if learning did not build it.
+        """
+        self.held += 1
+        rng = random.Random(f"{self.probe.target} {self.held}")
         default_outcome = _outcome(form, self.default)
         if default_outcome == "wrong":
-            raise UnfitError(f"wrong for the default: {_said(form, self.default)}")
-        if len(self.default.tensors) > 3000:
-            draws = []
-        written = _as_saved(self.default.leaves) if draws else None
-        todo = [written] if written else []
-        while tried < 90 and (exact + outside) < _HELD + 2:
-            tried += 1
+            return self.default
+        exact = outside = 0
+        large = len(self.default.tensors) > 3000
+        todo = [] if large else [_as_saved(self.default.leaves)]
+        for tried in range(90):
+            if exact >= _HELD or (exact + outside >= _HELD and tried > 45) or self.used() > 2:
+                break
             overrides = todo.pop() if todo else self._fresh(rng, tried)
-            was_known = json.dumps(overrides, sort_keys=True) in self.probe.known
-            sample = self.probe(overrides) if not was_known else None
+            if json.dumps(overrides, sort_keys=True) in self.probe.known:
+                continue
+            if _is_outside(form, self.probe.full(overrides)):  # no build is needed
+                outside += 1
+                continue
+            sample = self.probe(overrides)
             if sample is None:
-                if self.used() > 2:
-                    break
                 continue
             outcome = _outcome(form, sample)
             if outcome == "wrong":
-                raise UnfitError(f"wrong when held: {_said(form, sample)} for {overrides}"[:600])
+                return sample
             exact, outside = exact + (outcome == "exact"), outside + (outcome != "exact")
             if tried % 3 == 0 and len(sample.leaves) < 400:
                 todo.append(_as_saved(sample.leaves))
         if exact + outside < _HELD:
-            raise UnfitError(f"only {exact + outside} configs to hold it to")
+            raise UnfitError(f"only {exact + outside} configs to hold it to {self.why}")
+        exact += default_outcome == "exact"
         if not exact:
-            raise UnfitError(f"always outside: {_said(form, sample)}")
+            raise UnfitError(f"always outside: {_said(form, self.default)}")
         self.report = {
             "default": default_outcome, "exact": exact, "outside": outside,
             "builds": self.probe.builds, "rows": len(form.rows),
-            "seconds": round(time.process_time() - self.start, 1),
+            "seconds": round(time.process_time() - self.start, 1), "why": self.why,
         }  # fmt: skip
-        return msgspec.structs.replace(form, held=exact)
+        return None
 
     def _fresh(self, rng: random.Random, place: int) -> dict[str, Any]:
         """Draw a config that learning did not: other factors, and keys that do not act."""
-        drawn = dict(self.base) if place % 2 or len(self.default.tensors) > 1200 else {}
+        drawn = dict(self.base) if place % 4 or len(self.default.tensors) > 1200 else {}
         share = rng.choice((0.15, 0.3, 0.5))
         for key, value in self.origin.leaves.items():
             last = key.rpartition(".")[2]
             if rng.random() > share or last in IGNORED:
                 continue
-            if key in self.menu:
-                choices = list(self.menu[key])
+            if key in self.choices:
+                choices = list(self.choices[key])
                 if type(value) is int and value > 1:
                     choices += [value + 3, value * 4, value * 3 // 2, value * 6]
                 drawn[key] = rng.choice(choices)
+            elif key in self.free and key in self.tried:
+                drawn[key] = self.tried[key]
             elif key in self.free and type(value) in (int, bool, float):
                 drawn[key] = not value if type(value) is bool else value * rng.choice((2, 3))
             elif len(self.guards.get(key, ())) > 1:
@@ -592,6 +924,29 @@ class Learner:
 
 def _is_like(one: Sample | None, other: Sample) -> bool:
     return one is not None and (one.tensors, one.loading) == (other.tensors, other.loading)
+
+
+def _is_outside(form: Form, config: dict[str, Any]) -> bool:
+    try:
+        form.values(config)
+    except Outside:
+        return True
+    return False
+
+
+def _another(value: float) -> float:
+    if type(value) is bool:
+        return not value
+    return value / 2 or 0.1 if type(value) is float else value * 2 or 1
+
+
+def _related(one: int, other: int) -> bool:
+    return one == other or max(one, other) % min(one, other) == 0
+
+
+def _shared(one: str, other: str) -> int:
+    """Return how many parts of two keys are equal: the path and the words of the name."""
+    return len(set(re.split(r"[._]", one)) & set(re.split(r"[._]", other)))
 
 
 def _as_saved(leaves: dict[str, Any]) -> dict[str, Any]:
@@ -610,9 +965,13 @@ def _tag(tag: tuple[str, str | None], index: tuple[int, ...]) -> tuple[str, str 
     return (role, title) if indices == index else tag
 
 
+@lru_cache(maxsize=2)
+def _shipped(text: bytes) -> Form:
+    return msgspec.json.decode(text, type=Form)
+
+
 def _tensors(form: Form, sample: Sample) -> dict[str, ExpectedTensor]:
-    again = msgspec.json.decode(msgspec.json.encode(form), type=Form)
-    return {one.name: one for one in again.tensors(sample.written)}
+    return _shipped(msgspec.json.encode(form)).by_name(sample.written)
 
 
 def _differing(form: Form, sample: Sample) -> set[str]:

@@ -4,28 +4,45 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from auditor.analytic import catalogue
-from auditor.oracle.transformers_classes import installed_library
+from auditor.oracle.transformers_classes import EXTRAS, installed_library
+from catalogue.probe import keys_read
 
+_Chunks = dict[str, dict[str, dict[str, Any]]]  # model type -> class -> form
 _DATA = Path(__file__).parents[2] / "auditor/data/generated"
 
 
-def installed() -> str:
-    library = installed_library()
-    if library is None:
-        raise SystemExit("transformers is not installed")
-    return library.name
+def installed(library: str = "transformers") -> str:
+    found = installed_library(library)
+    if found is None:
+        raise SystemExit(f"{library} is not installed")
+    return found.name
 
 
-def pairs(types: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield (model type, class) without a closed form, the given types first or alone."""
-    library = installed_library()
-    listed = library.listed if library else {}
-    for model_type in types or listed:
+def pairs(library: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield (model type, class) without a closed form, for these types or all.
+
+    The model type of a class of diffusers is "diffusers".
+    """
+    if library == "diffusers":
+        import diffusers  # noqa: PLC0415 - seconds
+
+        models = (name for name in dir(diffusers) if _is_model(diffusers, name))
+        yield from (("diffusers", name) for name in names or models)
+        return
+    found = installed_library()
+    listed = found.listed if found else {}
+    for model_type in names or listed:
         for name in listed.get(model_type, ()):
             if name not in catalogue.siblings(model_type):
                 yield model_type, name
+
+
+def _is_model(diffusers: Any, name: str) -> bool:
+    found = getattr(diffusers, name, None)
+    return isinstance(found, type) and issubclass(found, diffusers.ModelMixin)
 
 
 def work_file(work: Path, model_type: str, name: str) -> Path:
@@ -37,33 +54,72 @@ def pack(work: Path) -> str:
     library = installed_library()
     if library is None:
         raise SystemExit("transformers is not installed")
-    chunks: dict[str, dict[str, object]] = {}
+    current = {one.key: one.name for key in EXTRAS if (one := installed_library(key))}
+    chunks: _Chunks = {}
     for path in sorted(work.glob("*--*.json")):
-        result = json.loads(path.read_text())
-        form = result.get("form")
-        if form and form["library"] == library.name:
+        form = json.loads(path.read_text()).get("form")
+        if form and form["library"] == current.get(
+            form["library"].partition(" ")[0], form["library"]
+        ):
             model_type, name = path.stem.split("--", 1)
-            chunks.setdefault(model_type, {})[name] = form
+            form["hidden"] = _hidden(form)
+            place = f"diffusers.{name}" if model_type == "diffusers" else model_type
+            chunks.setdefault(place, {})[name] = form
     _DATA.mkdir(parents=True, exist_ok=True)
+    before = {}
     for old in _DATA.glob("*.z"):
+        before[old.stem] = json.loads(zlib.decompress(old.read_bytes()))
         old.unlink()
-    for model_type, forms in chunks.items():
+    for place, forms in chunks.items():
         text = json.dumps(forms, separators=(",", ":"), sort_keys=True)
-        (_DATA / f"{model_type}.z").write_bytes(zlib.compress(text.encode(), 9))
+        (_DATA / f"{place}.z").write_bytes(zlib.compress(text.encode(), 9))
     types = {
-        model_type: [name for name in library.listed[model_type] if name in chunks[model_type]]
-        for model_type in sorted(chunks)
+        place: [name for name in library.listed.get(place, forms) if name in forms]
+        for place, forms in sorted(chunks.items())
     }
     autos = {
         auto: {t: name for t, name in sorted(table.items()) if name in types.get(t, ())}
         for auto, table in sorted(library.autos.items())
     }
     index = {
-        "library": library.name,
+        "libraries": sorted({f["library"] for forms in chunks.values() for f in forms.values()}),
         "types": types,
-        "bases": {model_type: library.listed[model_type][0] for model_type in types},
+        "bases": {place: library.listed.get(place, names)[0] for place, names in types.items()},
         "autos": {auto: table for auto, table in autos.items() if table},
     }
     (_DATA / "index.json").write_text(json.dumps(index, indent=0) + "\n")
     size = sum(path.stat().st_size for path in _DATA.iterdir())
-    return f"{sum(map(len, types.values()))} forms of {len(types)} types, {size:,} bytes"
+    listed = [(each, name) for each, names in library.listed.items() for name in names]
+    by_hand = {pair for pair in listed if pair[1] in catalogue.siblings(pair[0])}
+    by_data = {pair for pair in listed if pair[1] in types.get(pair[0], ())}
+    alone = {model_type for model_type, _ in by_hand | by_data}
+    counts = f"{len(by_hand)} by hand, {len(by_data)} by data, of {len(listed)} in auto mappings"
+    return "\n".join(
+        (
+            *_changes(before, chunks),
+            f"{sum(map(len, types.values()))} forms of {len(types)} types, {size:,} bytes",
+            f"classes without torch: {counts}",
+            f"types without torch: {len(alone)} of {len(library.listed)}",
+        )
+    )
+
+
+def _hidden(form: dict[str, Any]) -> list[str] | None:
+    """Return the names of the keys that the class reads; None if that is not known."""
+    if form["library"].startswith("diffusers"):  # its constructor takes no others
+        return []
+    try:
+        return keys_read(form["target"], [form["model_type"], *form.get("part_types", {}).values()])
+    except KeyError:  # a type that is not in the auto mappings
+        return None
+
+
+def _changes(before: _Chunks, after: _Chunks) -> Iterator[str]:
+    """Yield a line for each class that was added, removed or changed."""
+    for place in sorted({*before, *after}):
+        old, new = before.get(place, {}), after.get(place, {})
+        for name in sorted({*old, *new}):
+            sides = [{**one.get(name, {}), "held": 0, "library": ""} for one in (old, new)]
+            if sides[0] != sides[1]:
+                what = "changed" if name in old and name in new else "added"
+                yield f"{what if name in new else 'removed'}: {place} {name}"

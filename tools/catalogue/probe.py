@@ -4,8 +4,11 @@ import inspect
 import json
 import re
 import warnings
-from collections.abc import Iterator
+from ast import literal_eval
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec import to_builtins
@@ -13,9 +16,11 @@ from msgspec.structs import replace
 
 from auditor.analytic.conversions import class_memory
 from auditor.analytic.expectation import Expectation
+from auditor.analytic.generated.form import IGNORED
 from auditor.oracle.build import checked_config, own_config
 from auditor.oracle.inventory import inventory
 
+_READ = re.compile(r'(?:config\.|config, "|kwargs\.(?:pop|get)\(")((?!rope_)\w+)')
 Tensors = dict[str, tuple[tuple[int, ...], tuple[str, str | None]]]
 
 
@@ -54,6 +59,7 @@ class Probe:
 
             self.model_class = getattr(transformers, target)
             self.config_class = self.model_class.config_class
+            transformers.PreTrainedConfig.__repr__ = object.__repr__  # from_dict logs it: 2 ms
 
     @property
     def model_type(self) -> str:
@@ -67,9 +73,9 @@ class Probe:
             found |= {k: v for k, v in config.items() if k in found}
             return json.loads(json.dumps(found, default=str))
         own = own_config(self.config_class, checked_config(config))
-        return dict(self._flat(self.config_class.from_dict(own), ""))
+        return dict(self._flat(self.config_class.from_dict(own), "", config))
 
-    def _flat(self, config: Any, path: str) -> Iterator[tuple[str, Any]]:
+    def _flat(self, config: Any, path: str, written: Any) -> Iterator[tuple[str, Any]]:
         from transformers import PreTrainedConfig  # noqa: PLC0415 - seconds
 
         table = config.to_dict()
@@ -78,9 +84,12 @@ class Probe:
             inner = getattr(config, name, None)
             if isinstance(inner, PreTrainedConfig):
                 self.parts.setdefault(path + name, inner.model_type or None)
-                yield from self._flat(inner, f"{path}{name}.")
+                yield from self._flat(inner, f"{path}{name}.", written.get(name) or {})
             elif name not in ("model_type", "id2label", "label2id", "num_labels"):
                 yield path + name, json.loads(json.dumps(value, default=str))
+        for name, value in _taken(type(config)).items():
+            if name not in table:
+                yield path + name, written.get(name, value)
 
     def full(self, overrides: dict[str, Any]) -> dict[str, Any]:
         """Return a written config with these keys, and the model types that it needs."""
@@ -120,10 +129,34 @@ class Probe:
         """Return strings that the class's source compares a key with."""
         last = re.escape(key.rpartition(".")[2])
         source = inspect.getsource(inspect.getmodule(self.model_class))
-        found: list[str] = []
+        found = re.findall(rf"[\"']([\w.-]+)[\"'] in (?:\w+\.)*{last}\b", source)
         for match in re.finditer(rf"\b{last}\s*(?:==|!=|in|not in)\s*([^\n:]+)", source):
             found += re.findall(r"[\"']([\w.-]+)[\"']", match[1])
         return list(dict.fromkeys(found))[:6]
+
+
+@lru_cache(maxsize=64)
+def _taken(config_class: Any) -> dict[str, Any]:
+    """Return the keys that a config class takes and does not keep, with their defaults."""
+    source = Path(inspect.getfile(config_class)).read_text(encoding="utf-8")
+    found = re.findall(r'kwargs\.(?:pop|get)\("(\w+)", (\d+|True|False)\)', source)
+    return {name: literal_eval(default) for name, default in found if name not in IGNORED}
+
+
+def keys_read(target: str, model_types: Iterable[str]) -> list[str]:
+    """Return the config keys that the source of a class of transformers reads, without their paths.
+
+    They are those of its own folder and of the folders of its nested configs' types.
+    """
+    import transformers  # noqa: PLC0415 - seconds
+
+    classes = [getattr(transformers, target)]
+    classes += [transformers.CONFIG_MAPPING[each] for each in model_types]
+    files = [Path(inspect.getfile(transformers.PreTrainedConfig))]
+    for each in classes:
+        files += sorted(Path(inspect.getfile(each)).parent.glob("[mc]o*_*.py"))
+    texts = (file.read_text(encoding="utf-8") for file in dict.fromkeys(files))
+    return sorted({name for text in texts for name in _READ.findall(text)} - IGNORED)
 
 
 def loading_text(built: Expectation) -> str:

@@ -27,13 +27,13 @@ from auditor.messages import quoted
 
 unknown = "neither a closed form nor a generated form is known for"
 _FILES = Path(__file__).parents[2] / "data" / "generated"
-_MODEL_TYPE = re.compile(r"[\w-]{1,64}", re.ASCII)
+_MODEL_TYPE = re.compile(r"[\w-]{1,64}(\.\w{1,64})?", re.ASCII)
 _MOST_BYTES = 2**24  # of one model type, decompressed
 
 
 class _Index(Struct, frozen=True):
-    library: str
-    types: Mapping[str, tuple[str, ...]]  # model type -> its classes
+    libraries: tuple[str, ...]
+    types: Mapping[str, tuple[str, ...]]  # model type, or "diffusers.Class" -> its classes
     bases: Mapping[str, str]
     autos: Mapping[str, Mapping[str, str]]
 
@@ -111,7 +111,7 @@ def expect(config: Config, target: str) -> Expectation:
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail) from None
     return summed_expectation(
         target,
-        model_type=model_type,
+        model_type=form.model_type,
         prefix=form.prefix,
         tensors=tensors,
         loading=convert(loading, examined(Loading)),

@@ -1,5 +1,6 @@
 """A generated form: data from which a config's tensors of one class are listed."""
 
+import re
 from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
@@ -16,7 +17,8 @@ _commit_hash _diffusers_version _name_or_path architectures attn_implementation 
 bos_token_id chunk_size_feed_forward decoder_start_token_id do_sample dtype early_stopping
 eos_token_id finetuning_task forced_bos_token_id forced_eos_token_id gradient_checkpointing
 label2id length_penalty max_length min_length no_repeat_ngram_size num_beams
-output_attentions output_hidden_states prefix problem_type quantization_config
+model_max_length output_attentions output_hidden_states output_past padding_idx prefix problem_type
+quantization_config use_bfloat16 xla_device
 repetition_penalty return_dict sep_token_id task_specific_params temperature tokenizer_class
 top_k top_p torch_dtype torchscript transformers_version use_cache
 """
@@ -46,6 +48,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     held: int  # the number of random configs over which the form was exact
     defaults: Mapping[str, Any]  # of each key that acts or is guarded; nested keys have dots
     free: tuple[str, ...] = ()  # keys that do not act
+    hidden: tuple[str, ...] | None = None  # the keys that its source reads; None: any may act
     parts: Mapping[str, Mapping[str, Any]] = {}  # nested configs: what a given one changes
     part_types: Mapping[str, str] = {}  # the model types of nested configs
     aliases: Mapping[str, str] = {}
@@ -54,6 +57,8 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     implied: tuple[str, ...] = ()  # keys that the class derives: guarded only if written
     kinds: Mapping[str, tuple[str, ...]] = {}  # the types of values that were varied
     lengths: Mapping[str, int] = {}
+    items: Mapping[str, tuple[Any, ...]] = {}  # what lists of strings may have
+    split: tuple[str, ...] = ()  # lists that a config may state as "one|other"
     base_key: str = ""  # the key of a composite config under which the class's own config is
     rows: tuple[Row, ...] = ()
     loadings: tuple[tuple[Any, Any], ...] = ()  # loading rules, and the test of when they apply
@@ -71,9 +76,18 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
         for key, value in self._flat(config, "", _DEEPEST):
             if key in self.parts:
                 values.update(self.parts[key])
+            elif key not in self.defaults:
+                if self._may_act(key, config):
+                    raise Outside(key)
             elif written.setdefault(key, value) != value:
                 raise Outside(key)
         values.update(written)
+        self._derive(values, written)
+        self._require_covered(values, written)
+        return values
+
+    def _derive(self, values: dict[str, Any], written: Mapping[str, Any]) -> None:
+        """Set the keys that the config class derives from others and the config does not state."""
         for key, length, element in self.derived:
             if written.get(key) is not None:
                 continue
@@ -86,8 +100,6 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 if type(count) is not int or count > _MOST_TENSORS:
                     raise Outside(key)
                 values[key] = [make(values, (i,)) for i in range(count)]
-        self._require_covered(values, written)
-        return values
 
     def _flat(  # noqa: C901 - one branch for each kind of key
         self, config: Mapping[str, Any], path: str, depth: int
@@ -112,10 +124,24 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
                     raise Outside(f"{key}.model_type", self.part_types.get(key) or "null")
                 yield key, None
                 yield from self._flat(value, f"{key}.", depth - 1)
-            elif key in self.defaults:
+            elif key in self.split and isinstance(value, str):
+                yield key, value.split("|")
+            else:
                 yield key, value
-            elif not (key in self.free or name in IGNORED or name == "model_type"):
-                raise Outside(key)
+
+    def _may_act(self, key: str, config: Mapping[str, Any]) -> bool:
+        """Return whether a key without a default may change tensors.
+
+        A key that the source of the class does not read does not, if no newer version wrote it.
+        """
+        name = key.rpartition(".")[2]
+        if key in self.free or name in IGNORED or name == "model_type":
+            return False
+        if self.hidden is None or name in self.hidden:
+            return True
+        library, _, own = self.library.partition(" ")
+        stated = config.get(f"{'_' * (library == 'diffusers')}{library}_version")
+        return stated is not None and _release(stated) > _release(own)
 
     def _require_covered(self, values: Mapping[str, Any], written: Mapping[str, Any]) -> None:
         for key, allowed in self.guards.items():
@@ -126,24 +152,37 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
         for key, kinds in self.kinds.items():
             if kind_of(values[key]) not in kinds:
                 raise Outside(key, ", ".join(kinds))
+        for key, items in self.items.items():
+            if not all(item in items for item in values[key] or ()):
+                raise Outside(key, ", ".join(map(str, items))[:80])
         for key, length in self.lengths.items():
             if not isinstance(values[key], list) or len(values[key]) != length:
                 raise Outside(key, f"{length} items")
 
     def tensors(self, config: Mapping[str, Any]) -> tuple[ExpectedTensor, ...]:
         """Return the class's tensors, module by module; raise Outside for an uncovered config."""
+        return _in_order(self.by_name(config))
+
+    def by_name(self, config: Mapping[str, Any]) -> dict[str, ExpectedTensor]:
+        """Return the class's tensors row by row; raise Outside for an uncovered config."""
         values = self.values(config)
         tensors: dict[str, ExpectedTensor] = {}
         for row in self.rows:
-            tensors.update(_of_row(row, values))
+            tensors.update(of_row(row, values))
             if len(tensors) > _MOST_TENSORS:
                 raise Outside(next(keys_of(["+", *(bound for bound, _ in row.levels)]), "config"))
-        return _in_order(tensors)
+        return tensors
 
     def loading(self, config: Mapping[str, Any]) -> Any:
         """Return the class's loading rules as JSON; raise Outside for an uncovered config."""
         values = self.values(config)
         return next(rules for rules, test in self.loadings if evaluator(test)(values, ()))
+
+
+def _release(version: object) -> tuple[int, ...]:
+    """Return the first two numbers of a version; of anything else, a number above all."""
+    numbers = re.match(r"(\d{1,6})\.(\d{1,6})", version) if isinstance(version, str) else None
+    return tuple(map(int, numbers.groups())) if numbers else (10**6,)
 
 
 def kind_of(value: Any) -> str:
@@ -152,7 +191,7 @@ def kind_of(value: Any) -> str:
     return "null" if value is None else type(value).__name__
 
 
-def _of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedTensor]]:
+def of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedTensor]]:
     indices: list[tuple[int, ...]] = [()]
     for bound, test in row.levels:
         count, is_there = evaluator(bound), evaluator(test)
@@ -166,6 +205,7 @@ def _of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, Expected
     present = evaluator(row.present)
     shape = [evaluator(size) for size in row.shape]
     fixed = not any('["i"' in str(size).replace("'", '"') for size in row.shape)
+    roles = [(tag, evaluator(test)) for tag, test in row.roles]
     sizes: tuple[int, ...] | None = None
     for index in indices:
         if not present(values, index):
@@ -177,7 +217,7 @@ def _of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, Expected
             sizes = tuple(size(values, index) for size in shape)
             if any(type(size) is not int or size < 0 for size in sizes):
                 raise Outside(next(keys_of(["+", *row.shape]), "config"))
-        role, tied_to = next(tag for tag, test in row.roles if evaluator(test)(values, index))
+        role, tied_to = next(tag for tag, test in roles if test(values, index))
         name = _filled(row.template, index)
         source = _filled(tied_to, index) if tied_to else None
         yield name, ExpectedTensor(name, sizes, prod(sizes), Role(role), source)
@@ -192,16 +232,14 @@ def _filled(template: str, index: tuple[int, ...]) -> str:
 
 def _in_order(tensors: Mapping[str, ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
     """Sort tensors by module, in order of first appearance, then by number; tied ones come last."""
-    ranks: dict[str, int] = {}
+    ranks: dict[tuple[int, str], int] = {}  # by the module's rank and the next part of the name
     keys: dict[str, tuple[int, ...]] = {}
     for name in tensors:
-        parts = name.split(".")
-        places = []
-        for end in range(1, len(parts) + 1):
-            last = parts[end - 1]
-            prefix = ".".join("*" if one.isdecimal() else one for one in parts[:end])
-            places.append(ranks.setdefault(prefix, len(ranks)))
-            places.append(int(last) if last.isdecimal() else -1)
+        rank, places = -1, []
+        for part in name.split("."):
+            number = int(part) if part.isdecimal() else -1
+            rank = ranks.setdefault((rank, part if number < 0 else "*"), len(ranks))
+            places += (rank, number)
         keys[name] = tuple(places)
     ordered = sorted(tensors.values(), key=lambda one: keys[one.name])
     return (

@@ -24,6 +24,9 @@ FORM = {
         "gated": False,
     },
     "free": ["dropout"],
+    "hidden": ["read"],
+    "items": {"text.kinds": ["a", "b"]},
+    "split": ["text.kinds"],
     "parts": {"text": {"text.layers": 3}},
     "part_types": {"text": "toy_text"},
     "aliases": {"hidden_size": "width"},
@@ -61,6 +64,8 @@ def shapes(config, **changed):
         ({"width": 4, "dropout": 0.5, "architectures": ["ToyModel"]}, [0], 4),
         ({"hidden_size": 4}, [0], 4),
         ({"text": None}, [0], 8),
+        ({"unheard_of": 1, "transformers_version": "4.57.0.dev0"}, [0], 8),  # no class reads it
+        ({"text": {"model_type": "toy_text", "layers": 2, "kinds": "b|a"}}, [1], 8),
         ({"text": {"model_type": "toy_text"}}, [0, 2], 8),  # a given part has other defaults
         ({"text": {"model_type": "toy_text", "layers": 5}}, [0, 2, 4], 8),
         ({"text": {"model_type": "toy_text", "layers": 2, "kinds": ["b", "a"]}}, [1], 8),
@@ -80,7 +85,11 @@ def test_a_tied_tensor_is_last_and_names_its_source():
 @pytest.mark.parametrize(
     ("config", "key"),
     [
-        ({"unheard_of": 1}, "unheard_of"),
+        ({"unheard_of": 1, "transformers_version": "5.25.0"}, "unheard_of"),
+        ({"unheard_of": 1, "transformers_version": "main"}, "unheard_of"),
+        ({"read": 1}, "read"),
+        ({"text": {"model_type": "toy_text", "read": 1}}, "text.read"),
+        ({"text": {"model_type": "toy_text", "kinds": ["a", "c", "a"]}}, "text.kinds"),
         ({"act": "relu"}, "act"),
         ({"width": "8"}, "width"),
         ({"width": True}, "width"),

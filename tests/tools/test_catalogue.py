@@ -1,0 +1,122 @@
+"""The learner, on a class that is a function: the form that it ships equals the function."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+from catalogue.learner import Learner, UnfitError
+from catalogue.probe import Sample
+
+LOADING = '{"renames": [], "legacy": [], "not_renamed": []}'
+DEFAULTS = {
+    "hidden_size": 48,
+    "num_heads": 4,
+    "num_hidden_layers": 8,
+    "first_dense": 1,
+    "num_experts": 2,
+    "gate_bias": True,
+    "tie_word_embeddings": False,
+    "kind": "plain",
+    "dropout": 0.1,
+    "vocab_size": 100,
+}
+
+
+def resolved(written):
+    values = DEFAULTS | written
+    layers = range(values["num_hidden_layers"])
+    types = ["dense" if n < values["first_dense"] else "sparse" for n in layers]
+    return {"layer_types": types} | values
+
+
+def tensors(values):
+    """The function: names, shapes and ties; ValueError for a config that it refuses."""
+    D, H = values["hidden_size"], values["num_heads"]
+    if D % H or len(values["layer_types"]) != values["num_hidden_layers"]:
+        raise ValueError
+    plain = ("parameter", None)
+    found = {"embed.weight": ((values["vocab_size"], D), plain)}
+    for n, kind in enumerate(values["layer_types"]):
+        found[f"layers.{n}.q.weight"] = ((D, D // H * H), plain)
+        found[f"layers.{n}.norm.weight"] = ((D // H,), plain)
+        for expert in range(values["num_experts"] if kind == "sparse" else 0):
+            found[f"layers.{n}.experts.{expert}.up.weight"] = ((4 * D, D), plain)
+        if kind == "dense":
+            found[f"layers.{n}.up.weight"] = ((3 * D + 8, D), plain)
+        if kind == "sparse" and values["gate_bias"]:
+            found[f"layers.{n}.gate.bias"] = ((values["num_experts"],), plain)
+    if values["kind"] == "gated":
+        found["gate.weight"] = ((D,), plain)
+    tied = ("tied", "embed.weight") if values["tie_word_embeddings"] else plain
+    found["head.weight"] = ((values["vocab_size"], D), tied)
+    return found
+
+
+class Toy:
+    """The part of `Probe` that the learner uses."""
+
+    def __init__(self, function):
+        self.function = function
+        self.target, self.model_type, self.config_class = "ToyModel", "toy", None
+        self.parts, self.known, self.builds, self.error = {}, {}, 0, ""
+        self.built = SimpleNamespace(prefix="model")
+
+    def words(self, key):
+        return ["gated"] if key == "kind" else []
+
+    def full(self, overrides):
+        return {"model_type": "toy", **overrides}
+
+    def __call__(self, overrides):
+        key = str(sorted(overrides.items()))
+        if key not in self.known:
+            self.builds += 1
+            try:
+                leaves = resolved(overrides)
+                made = self.function(leaves)
+                self.known[key] = Sample(
+                    self.full(overrides), frozenset(overrides), leaves, made, LOADING
+                )
+            except (ValueError, ZeroDivisionError) as error:
+                self.known[key], self.error = None, str(error)
+        return self.known[key]
+
+
+def test_a_learned_form_equals_the_class_on_configs_that_learning_did_not_draw():
+    form = Learner(Toy(tensors), 60).learn()
+    rng = random.Random(5)  # noqa: S311 - the same configs each time
+    for _ in range(60):
+        written = {
+            "hidden_size": rng.choice((16, 80, 144)),
+            "num_heads": rng.choice((1, 2, 8)),
+            "num_hidden_layers": rng.choice((1, 5, 12)),
+            "first_dense": rng.choice((0, 2)),
+            "num_experts": rng.choice((1, 3, 9)),
+            "gate_bias": rng.choice((True, False)),
+            "tie_word_embeddings": rng.choice((True, False)),
+            "kind": rng.choice(("plain", "gated")),
+        }
+        made = form.by_name({"model_type": "toy", **written})
+        observed = {name: (one.shape, (one.role.value, one.tied_to)) for name, one in made.items()}
+        assert observed == tensors(resolved(written))
+
+
+def test_a_class_that_follows_no_rule_is_learned_for_its_default_alone():
+    def hashed(values):
+        width = hash((values["hidden_size"], values["num_hidden_layers"])) % 997 + 1
+        return {f"blocks.{n}.weight": ((width + n * n * n,), ("parameter", None)) for n in range(3)}
+
+    form = Learner(Toy(hashed), 60).learn()
+    made = form.by_name({"model_type": "toy", "dropout": 0.3})
+    assert {name: one.shape for name, one in made.items()} == {
+        name: shape for name, (shape, _) in hashed(resolved({})).items()
+    }
+    assert form.guards.keys() >= {"hidden_size", "num_hidden_layers"}
+
+
+def test_a_class_whose_default_cannot_be_built_is_not_learned():
+    def broken(values):
+        raise ValueError(values["kind"])
+
+    with pytest.raises(UnfitError, match="does not build"):
+        Learner(Toy(broken), 60).learn()
