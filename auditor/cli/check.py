@@ -1,7 +1,6 @@
 """The `audit check` command; plain `audit MODEL` is short for it."""
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +15,6 @@ from auditor.audit.pipeline import audit
 from auditor.cli.console import (
     CLEAN,
     FailOn,
-    QuietOption,
     SourceChoice,
     SourceOption,
     TargetOption,
@@ -27,7 +25,6 @@ from auditor.cli.console import (
     guarded,
     outcomes_of,
     print_log,
-    put,
     talk,
 )
 from auditor.cli.help import RARE
@@ -36,8 +33,7 @@ from auditor.cli.printing import (
     chosen_format,
     counted_depth,
     known_format,
-    print_closing_table,
-    print_outcome,
+    print_outcomes,
     require_format_of_tensors,
     write_reports,
 )
@@ -226,7 +222,10 @@ def check(  # noqa: PLR0913 - one parameter for each option
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
     verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Print errors only; for many models, the table."),
+    ] = False,
 ) -> None:
     """Audit checkpoints: what is stored against what is expected."""
     with guarded():
@@ -237,10 +236,19 @@ def check(  # noqa: PLR0913 - one parameter for each option
         asked = engines_asked(engines)
         ignored = tuple(Ignore.parse(text) for text in ignore or ())
         chosen = chosen_format(form, output)
-        rows = counted_depth(chosen, depth)
         if tensors:
             require_format_of_tensors(chosen)
-        show = Shown(depth=depth, verbose=verbose > 0, tensors=tensors, target=target)
+        printed_form = chosen if output is None else TERMINAL
+        has_table = printed_form == TERMINAL and (len(models) > 1 or models == ["-"])
+        has_reports = not has_table or verbose or tensors or depth is not None
+        show = Shown(
+            depth=depth,
+            verbose=verbose > 0,
+            tensors=tensors,
+            name_columns=None if has_reports else max(map(len, models)),
+            quiet=quiet and printed_form == TERMINAL,
+            target=target,
+        )
         is_table_shown = not quiet and (chosen == TERMINAL or output is not None)
         if is_table_shown and not all(map(os.path.lexists, models)):
             _import_meanwhile("auditor.formats.terminal")
@@ -251,7 +259,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             target=target,
             source=source.value,
             token=token,
-            depth=rows,
+            depth=counted_depth(chosen, depth),
             ignore=ignored,
             oracle=oracle,
             engines=asked,
@@ -268,32 +276,17 @@ def check(  # noqa: PLR0913 - one parameter for each option
             config=config,
         )
         tell = talk(quiet=quiet)
-        printed_form = chosen if output is None else TERMINAL
         outcomes: list[Report | Unaudited] = []
         code = CLEAN
         audited = outcomes_of(models, lambda model: audit(replace(request, model=model), say=tell))
-        has_table = printed_form == TERMINAL and (len(models) > 1 or models == ["-"])
-        for outcome in _printed(audited, printed_form, show, is_table=has_table, quiet=quiet):
+        for outcome in print_outcomes(audited, printed_form, show, has_table=has_table):
             code = max(code, exit_code(outcome, fail_on))
-            if output is not None or has_table:  # else models from a pipe may be too many to keep
+            if output is not None:  # else models from a pipe may be too many to keep
                 outcomes.append(outcome)
-        if has_table and len(outcomes) > 1:
-            put("" if quiet else "\n")
-            print_closing_table(outcomes)
         if output is not None:
             written = write_reports(outcomes, chosen, output, show)
             code = max(exit_code(outcome, fail_on) for outcome in written)
     raise typer.Exit(code)
-
-
-def _printed(
-    outcomes: Iterator[Report | Unaudited], form: str, show: Shown, *, is_table: bool, quiet: bool
-) -> Iterator[Report | Unaudited]:
-    """Print each report as soon as its audit ends, and yield it; an empty line separates tables."""
-    for at, outcome in enumerate(outcomes):
-        if at and is_table and not quiet:
-            put("\n")
-        yield print_outcome(outcome, form, show, quiet=quiet and form == TERMINAL)
 
 
 def _import_meanwhile(name: str) -> None:

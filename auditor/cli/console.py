@@ -96,7 +96,7 @@ VerboseOption = Annotated[
         "-v",
         count=True,
         show_default=False,
-        help="All names and rows; -vv: also each request.",
+        help="Complete reports, all names; -vv: each request.",
     ),
 ]
 

@@ -1,10 +1,10 @@
 """Write reports to standard output or to files, in the requested format."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import typer
 from msgspec import Struct
@@ -19,6 +19,10 @@ from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 from auditor.tensors import Depth
 
+if TYPE_CHECKING:
+    from auditor.formats.terminal import ClosingRow
+    from auditor.formats.text import StyledLine
+
 _TABLE_DEPTH = 2
 CSV = "csv"
 _TENSORS_CSV = "tensors.csv"
@@ -32,6 +36,9 @@ class Shown(Struct, frozen=True, kw_only=True):
     depth: int | None = None  # levels of the module rows; None: the default of the format
     verbose: bool = False
     tensors: bool = False  # whether each tensor is listed
+    # Columns for a model's name, if the terminal shows one line of each model, not its report.
+    name_columns: int | None = None
+    quiet: bool = False  # whether no report is printed, only the closing table
     target: str | None = None  # the class that the user named
 
 
@@ -72,13 +79,35 @@ def require_format_of_tensors(form: str) -> None:
         raise UsageError(f"--tensors needs --format {TERMINAL} or {CSV}, not {form}")
 
 
-def print_outcome(
-    outcome: Report | Unaudited, form: str, shown: Shown, *, quiet: bool
-) -> Report | Unaudited:
+def print_outcomes(
+    outcomes: Iterable[Report | Unaudited],
+    form: str,
+    shown: Shown,
+    *,
+    has_table: bool,
+) -> Iterator[Report | Unaudited]:
+    """Print each outcome as soon as its audit ends, and yield it; then the closing table, if any.
+
+    An empty line separates reports from each other, and the table from what is above it.
+    """
+    rows = []
+    for at, outcome in enumerate(outcomes):
+        if at and has_table and not (shown.quiet or shown.name_columns is not None):
+            put("\n")
+        printed = print_outcome(outcome, form, shown)
+        if has_table:
+            rows.append(_closing_row(printed, shown.target))
+        yield printed
+    if len(rows) > 1:
+        _print_closing_table(rows, shown)
+
+
+def print_outcome(outcome: Report | Unaudited, form: str, shown: Shown) -> Report | Unaudited:
     """Print an outcome, and on stderr why it is Unaudited; return the outcome that was printed."""
     parts = (outcome.observed, outcome.expected, outcome.findings)
-    has_content, is_printed = isinstance(outcome, Report) or any(parts), False
-    if not quiet and (has_content or form != TERMINAL):
+    is_line, is_printed = shown.name_columns is not None, False
+    has_content = isinstance(outcome, Report) or any(parts) or is_line
+    if not shown.quiet and (has_content or form != TERMINAL):
         outcome, text = outcome_of(
             lambda: (outcome, _text(outcome, form, shown)),
             lambda detail: _crashed_text(outcome, detail, form, shown),
@@ -88,20 +117,39 @@ def print_outcome(
         if shown.tensors:
             outcome = _print_tensors(outcome, form)
         sys.stdout.flush()
-        is_printed = form == TERMINAL and bool(text)  # the text includes the reason
+        # A report includes the reason and its details, a line only the reason.
+        is_printed = form == TERMINAL and bool(text) and not is_line
     if isinstance(outcome, Unaudited) and not is_printed:
         say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
     return outcome
 
 
-def print_closing_table(outcomes: Sequence[Report | Unaudited]) -> None:
-    """Print the verdicts of several models, the worst last."""
+def _closing_row(outcome: Report | Unaudited, target: str | None) -> "ClosingRow":
+    from auditor.formats.terminal import closing_row  # noqa: PLC0415 - only for several models
+
+    command, _ = fix_command(outcome, target) or (None, "")
+    return closing_row(outcome, command)
+
+
+def _print_closing_table(rows: Sequence["ClosingRow"], shown: Shown) -> None:
     from auditor.formats.terminal import closing_table  # noqa: PLC0415 - only for several models
-    from auditor.formats.text import as_ascii, lines_text  # noqa: PLC0415 - likewise
+
+    table = _lines_text(lambda width: closing_table(rows, width))
+    if shown.quiet:
+        put(table)
+    elif shown.name_columns is None:
+        put(f"\n{table}")
+    else:
+        put(f"\n{table}\n-v prints the complete reports.\n")
+
+
+def _lines_text(lines: Callable[[int], Iterable["StyledLine"]]) -> str:
+    """Return lines for the terminal, from a function of its width."""
+    from auditor.formats.text import as_ascii, lines_text  # noqa: PLC0415 - only for several models
 
     width, color = terminal()
-    text = lines_text(closing_table(outcomes, width), color=color)
-    put(as_ascii(text) if only_ascii(sys.stdout) else text)
+    text = lines_text(lines(width), color=color)
+    return as_ascii(text) if only_ascii(sys.stdout) else text
 
 
 def _print_tensors(outcome: Report | Unaudited, form: str) -> Report | Unaudited:
@@ -121,6 +169,10 @@ def _print_tensors(outcome: Report | Unaudited, form: str) -> Report | Unaudited
 
 
 def _text(outcome: Report | Unaudited, form: str, shown: Shown) -> str:
+    if (name_columns := shown.name_columns) is not None:
+        from auditor.formats.terminal import one_line  # noqa: PLC0415 - only for several models
+
+        return _lines_text(lambda width: [one_line(outcome, width, name_columns)])
     [text] = rendered([outcome], form, shown, printed=True).values()
     return text
 

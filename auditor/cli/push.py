@@ -117,8 +117,8 @@ def push(  # noqa: PLR0913 - one parameter for each option
         files = files_of(folder)
         look = partial(_look, target=target, token=token, fail_on=fail_on, tell=tell)
         outcome, code = look(str(folder))
-        shown = Shown(verbose=verbose > 0, target=target)
-        print_outcome(outcome, TERMINAL, shown, quiet=quiet)
+        shown = Shown(verbose=verbose > 0, quiet=quiet, target=target)
+        print_outcome(outcome, TERMINAL, shown)
         if code != CLEAN:
             fail(code, "nothing was sent")
         require_unchanged(folder, files)
@@ -134,7 +134,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
         lost = _lost(folder, files, to, pushed, tell)
         outcome, code = look(f"{to.repository}@{pushed.revision}")
         if code != CLEAN:
-            print_outcome(outcome, TERMINAL, shown, quiet=quiet)
+            print_outcome(outcome, TERMINAL, shown)
     raise typer.Exit(FINDINGS if lost else code)
 
 

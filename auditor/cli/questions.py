@@ -98,9 +98,8 @@ def explain(  # noqa: PLR0913 - one parameter for each option
             put(explanation.as_json(outcome, depth=depth), output)
             raise typer.Exit(CLEAN if outcome.expected else exit_code(outcome, FailOn.WARNING))
         if outcome.expected is None:
-            print_outcome(
-                outcome, TERMINAL, Shown(depth=depth), quiet=isinstance(outcome, Unaudited)
-            )
+            shown = Shown(depth=depth, quiet=isinstance(outcome, Unaudited))
+            print_outcome(outcome, TERMINAL, shown)
             if outcome.observed is None and model not in FILES and (hint := meant(model, FILES)):
                 say(f"{quoted(model)} is not a model type{hint}")
             raise typer.Exit(exit_code(outcome, FailOn.WARNING))

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from auditor.companions.companion_files import TOKENIZER
 from auditor.findings import (
@@ -72,6 +73,7 @@ _SOURCES = {
 }
 _SAMPLED = "values: sampled "
 _OPTIONS = {"values": "--values"}  # topic that was not checked -> the option that checks it
+_CLAUSE = re.compile(r"[;,:.] ")  # what ends the first clause of an advice
 _LABEL = 9  # cells of a label
 _INDENT = 4  # indentation of the line of counts, if the verdict is one word
 
@@ -271,8 +273,7 @@ def _unchecked(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
 
 _BAR = 20  # cells of a bar of 100 %
 _LONGEST_FOLDER = 24  # most cells of a folder
-_WIDE = 100  # least width of a terminal in which the closing table has the first step of a fix
-_STEP = 48  # most cells of that step
+_VERDICT = 11  # cells of the longest verdict, NOT AUDITED
 _CLASS_ROOM = 12  # least cells of a class, where numbers would fill a narrow terminal
 _VERDICT_STYLES: Mapping[str, Style] = {
     "clean": "green",
@@ -356,28 +357,56 @@ def component_table(outcome: Report | Unaudited, width: int) -> Iterator[StyledL
     return columns(fitted_rows(table, width, cut=1, least=_CLASS_ROOM), right={2, 3})
 
 
-def closing_table(outcomes: Sequence[Report | Unaudited], width: int) -> Iterator[StyledLine]:
-    """Yield a row for each of several models, the worst last: verdict, cause, start of the fix."""
+class ClosingRow(NamedTuple):
+    """The row of one of several models in the closing table."""
+
+    model: str
+    verdict: Styled
+    cause: str  # and what to do about it; "" if nothing is wrong
+
+
+def one_line(outcome: Report | Unaudited, width: int, name_columns: int) -> StyledLine:
+    """Return the verdict, the model, and as much of the headline as fits into one line."""
+    text, style = word(outcome)
+    longest = width * 2 // 5
+    name = (
+        f"{cut_middle(outcome.model or outcome.requested, longest):<{min(name_columns, longest)}}"
+    )
+    room = width - _VERDICT - len("  ") - cells_of(name) - len("  ")
+    said = outcome.reason if isinstance(outcome, Unaudited) else sentence(outcome)
+    [(_, (start, _)), *rest] = wrapped(shown(said), room - len(" ~"))
+    headline = cut_middle(f"{start} \N{HORIZONTAL ELLIPSIS}" if rest else start, room)
+    return (f"{text:<{_VERDICT}}", style), (f"  {name}  ", "bold"), (headline, "")
+
+
+def closing_row(outcome: Report | Unaudited, fix: str | None) -> ClosingRow:
+    """Return a model's row; `fix` is the command that corrects it, None if there is none."""
+    name, verdict = outcome.model or outcome.requested, word(outcome)
+    if isinstance(outcome, Unaudited):
+        return ClosingRow(name, verdict, outcome.reason)
+    why, to_do = "", fix or ""
+    if (cause := headline_cause(outcome)) is not None:
+        why, to_do = cause.cause, fix or _CLAUSE.split(cause.fix, maxsplit=1)[0]
+    elif (worst := worst_finding(outcome)) is not None:
+        from auditor.formats.meanings import advice_on  # noqa: PLC0415 - a cause has its own fix
+
+        why, to_do = worst.kind, fix or _CLAUSE.split(advice_on(worst), maxsplit=1)[0]
+    elif bad_parts := [part for part in outcome.parts if part.verdict != "clean"]:
+        why = f"{bad_parts[0].component}: {closing_row(bad_parts[0], None).cause}"
+    elif outcome.verdict != "clean":
+        why = next((one.kind for one in outcome.findings if one.severity is not Severity.INFO), "")
+    return ClosingRow(name, verdict, f"{why} {ARROW} {to_do}" if to_do else why)
+
+
+def closing_table(rows: Sequence[ClosingRow], width: int) -> Iterator[StyledLine]:
+    """Yield a row for each of several models, the worst last: verdict, cause, what to do."""
     ranks = ["OK", "WARNING", "NOT AUDITED", "ERROR"]
-    rows: list[tuple[object, ...]] = []
-    for outcome in sorted(outcomes, key=lambda one: ranks.index(word(one)[0])):
-        cause, first = headline_cause(outcome), outcome.findings[:1]
-        why = [cause.cause] if cause else [one.kind for one in first]
-        if outcome.verdict == "clean":
-            why = []
-        elif isinstance(outcome, Unaudited):
-            why = [outcome.reason]
-        name = cut_middle(outcome.model or outcome.requested, width // 3)
-        rows.append((name, word(outcome), "".join(why), _first_step(cause)))
-    shown_columns = 4 if width >= _WIDE else 3
-    headings = ("model", "verdict", "cause", "what to do")[:shown_columns]
-    table = SimpleTable("models", headings, tuple(row[:shown_columns] for row in rows))
-    return columns(styled_rows(table), gap=2)
-
-
-def _first_step(cause: Diagnosis | None) -> str:
-    """Return the start of a cause's fix, up to its first comma, semicolon or colon; "" for None."""
-    return cut_middle(re.split(r"[;,:] ", cause.fix, maxsplit=1)[0], _STEP) if cause else ""
+    cells = [
+        (cut_middle(row.model, width * 2 // 5), row.verdict, shown(row.cause))
+        for row in sorted(rows, key=lambda row: ranks.index(row.verdict[0]))
+    ]
+    headings = [(text, "bold") for text in ("model", "verdict", f"cause {ARROW} what to do")]
+    return columns([headings, *cells], gap=2, width=width)
 
 
 def _parameters(part: Report | Unaudited) -> tuple[int | None, int | None]:

@@ -106,7 +106,8 @@ def test_a_finding_as_well_does_not_make_it_1(models):
 @pytest.mark.parametrize(
     ("options", "name", "function"),
     [
-        ([], "terminal", "render"),
+        ([], "terminal", "one_line"),
+        (["--depth", "1"], "terminal", "render"),
         (["--format", "json"], "as_json", "render"),
         (["--format", "csv"], "as_csv", "files"),
         (["-o", "out.json"], "as_json", "render"),

@@ -194,7 +194,7 @@ WALKS: Mapping[str, Walk] = {
     "practitioner": Walk(
         _six,
         (
-            "audit compiled no-tensor lost-shard truncated other-size nan --values --quiet",
+            "audit compiled no-tensor lost-shard truncated other-size nan --values",
             "audit compiled",
             "audit fix compiled",
             "audit fix compiled --apply",

@@ -14,8 +14,8 @@ from support.outcomes.making import row, stored
 from auditor.analytic import ExpectedTensor
 from auditor.findings import BadHeader, Duplicate, Missing, Unexpected
 from auditor.formats import View, terminal
-from auditor.formats.text import cut_name, lines_text
-from auditor.formats.verdict import account
+from auditor.formats.text import cells_of, cut_name, lines_text
+from auditor.formats.verdict import account, word
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 EXPECTED = ExpectedTensor("a", (2, 3), 6)
@@ -220,15 +220,33 @@ def test_a_finding_without_a_cause_is_said_in_its_own_words_and_once():
     assert text.count("the header is not JSON") == 1
 
 
-def test_the_closing_table_has_the_worst_last():
+def test_the_closing_table_has_the_worst_last_and_says_what_to_do():
     outcomes = [EXAMPLES["diagnosed"](), gated(), bert_base_chinese()]
-    rows = [lines_text([line]) for line in terminal.closing_table(outcomes, 120)]
-    assert [row.split("  ")[0] for row in rows[1:]] == [
+    rows = [terminal.closing_row(one, None) for one in outcomes]
+    shown = lines_text(terminal.closing_table(rows, 120)).splitlines()
+    assert [row.split("  ")[0] for row in shown[1:]] == [
         "google-bert/bert-base-chinese",
         gated().requested,
         "org/short",
     ]
-    assert rows[-1].rstrip().split("  ")[-1] == "set num_hidden_layers to 3 in config.json"
+    assert shown[-1].endswith("set num_hidden_layers to 3 in config.json")
+    row = terminal.closing_row(outcomes[0], "audit fix short --apply")
+    assert row.cause.endswith("\N{RIGHTWARDS ARROW} audit fix short --apply")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_line_of_a_model_fits_the_terminal_and_begins_with_the_verdict(name, width):
+    outcome = EXAMPLES[name]()
+    [line] = lines_text([terminal.one_line(outcome, width, 500)]).splitlines()
+    assert cells_of(line) <= width
+    assert line.startswith(word(outcome)[0])
+
+
+def test_the_row_of_a_repository_names_the_first_component_that_is_not_clean():
+    whole = EXAMPLES["pipeline"]()
+    bad = next(part for part in whole.parts if part.verdict != "clean")
+    assert terminal.closing_row(whole, None).cause.startswith(f"{bad.component}: ")
 
 
 def test_errors_come_before_warnings_before_infos():
