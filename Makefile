@@ -37,8 +37,9 @@ test: $(VENV)/.test ## install what the tests need and run tests/unit, tests/law
 test-tools: $(VENV)/.test | $(VENV)/browser ## run tests/tools: the programs of tools/ and the tests' own Hub; each night
 	@$(BIN)/python -m pytest $(WORKERS) tests/tools $(ARGS)
 
-laws: $(VENV)/.test ## run tests/laws with 400 examples a law, make test with 25; each night
-	@$(BIN)/python -m pytest $(WORKERS) --hypothesis-profile thorough tests/laws $(ARGS)
+laws: $(VENV)/.test ## run tests/laws, and what make test draws from, with 400 examples a law; each night
+	@$(BIN)/python -m pytest $(WORKERS) --hypothesis-profile thorough tests/laws \
+	  $$(grep -rlE "import.*(each_night|one_in)" tests/unit) $(ARGS)
 
 quick: $(VENV)/.test ## tests/unit and tests/laws in a minute: nothing slow, no torch, 5 examples a law
 	@$(BIN)/python -m pytest $(WORKERS) --quick tests/unit tests/laws $(ARGS)

@@ -17,6 +17,9 @@ from support.hub import Hub
 
 from auditor.downloader import retry
 
+# Two workers on two cores: a second thread of torch in each only waits for the other worker.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 LEAKS = ("HF_", "HUGGING", "HTTP_", "HTTPS_", "ALL_PROXY", "NO_PROXY", "FORCE_COLOR")
 
 

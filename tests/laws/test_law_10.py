@@ -44,7 +44,7 @@ def test_what_transformers_writes_has_no_diagnosis(name, place):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_single_fault_has_its_one_cause(name, place):
     pytest.importorskip("transformers")
-    for fault in faults(name, written(name, place)):
+    for fault in one_in(2, faults(name, written(name, place)), list(FAMILIES).index(name)):
         report = examined(fault.snapshot)
         if report.verdict == "clean":  # a length that no shape follows from
             assert "max_position_embeddings" in fault.fields, fault.name
@@ -65,7 +65,7 @@ def test_a_single_fault_has_its_one_cause(name, place):
 @pytest.mark.oracle
 def test_two_faults_at_once_are_both_named(place):
     pytest.importorskip("transformers")
-    planted = one_in(6, pairs(place))
+    planted = one_in(12, pairs(place))
     unnamed = [
         pair.name for pair in planted if not pair.is_named(examined(pair.snapshot).diagnosis)
     ]

@@ -33,14 +33,14 @@ def judged(fault):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_fault_of_names_has_its_one_cause(name, place):
-    for fault in one_in(5, name_faults(name, written(name, place)), EVERY.index(name)):
+    for fault in one_in(10, name_faults(name, written(name, place)), EVERY.index(name)):
         judged(fault)
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_fault_of_files_has_its_one_cause(name, place):
     written(name, place)
-    for fault in one_in(2, file_faults(name, place), EVERY.index(name)):
+    for fault in one_in(4, file_faults(name, place), EVERY.index(name)):
         judged(fault)
 
 

@@ -71,7 +71,7 @@ def test_what_transformers_writes_has_no_diagnosis(name, place):
 
 @pytest.mark.parametrize("name", SWEPT)
 def test_every_shaping_key_is_solved_for(name, place):
-    planted = one_in(2, faults(name, written(name, place)), SWEPT.index(name))
+    planted = one_in(4, faults(name, written(name, place)), SWEPT.index(name))
     flagged = [assert_named(fault) for fault in planted]
     assert sum(flagged) >= max(2, 0.8 * len(flagged))
 

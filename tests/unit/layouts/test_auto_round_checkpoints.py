@@ -5,9 +5,11 @@ others are packed by the tests of GPTQ and AWQ.
 """
 
 import json
+from itertools import product
 from math import ceil
 
 import pytest
+from support.examples import each_night, one_in
 from support.layouts.awq_words import gemm_words
 from support.layouts.gptq_words import packed_words
 from support.layouts.indexed import its_total_is_told
@@ -95,22 +97,22 @@ WAYS = {
         "data_type": "int",
     },
 }
-MODELS = pytest.mark.parametrize(
-    ("family", "more"), [("Llama", {}), ("Qwen2", {}), ("Mixtral", {"num_local_experts": 2})]
-)
+MODELS = {"Llama": {}, "Qwen2": {}, "Mixtral": {"num_local_experts": 2}}
 
 
 @pytest.mark.oracle
-@MODELS
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, family, more, way):
+@pytest.mark.parametrize(("way", "family"), one_in(2, product(WAYS, MODELS)))
+def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path, way, family):
     transformers = pytest.importorskip("transformers")
+    way = WAYS[way]
     if family == "Mixtral" and "extra_config" in way:
         extra = {
             f"model.layers.0.block_sparse_moe.experts.{expert}.w1": {"bits": 8} for expert in (0, 1)
         } | {f"model.layers.{layer}.block_sparse_moe.gate": {"bits": 16} for layer in (0, 1)}
         way = way | {"extra_config": extra}
-    config = getattr(transformers, f"{family}Config")(**SMALL, tie_word_embeddings=False, **more)
+    config = getattr(transformers, f"{family}Config")(
+        **SMALL, tie_word_embeddings=False, **MODELS[family]
+    )
     folder = quantised(tmp_path, f"{family}ForCausalLM", config, **way)
     expected, packed = shapes(on_disk(tmp_path / "plain")), on_disk(folder)
     said = says("auto-round", **way)
@@ -174,6 +176,7 @@ EXPORTED = {  # what it says of each, and whether each input's group is stored
 }
 
 
+@each_night
 @pytest.mark.oracle
 def test_what_auto_round_exports_is_the_checkpoint_that_went_in(tmp_path):
     write(EXPORT, tmp_path, "auto_round")

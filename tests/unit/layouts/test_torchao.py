@@ -5,6 +5,7 @@ from math import ceil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import each_night
 from support.layouts.packed import (
     faults,
     holds_the_plain_checkpoint,
@@ -180,6 +181,7 @@ def written(tmp_path_factory):
     return folder
 
 
+@each_night
 @pytest.mark.oracle
 @pytest.mark.parametrize("way", WAYS)
 def test_what_the_library_packs_is_the_unpacked_checkpoint(written, way):

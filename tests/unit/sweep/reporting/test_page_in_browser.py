@@ -283,7 +283,7 @@ def test_axe_finds_no_fault_at_any_width(page, tmp_path, dark):
         pytest.skip("axe-core is not installed: npm")
     models = [outcome_of(example()) for example in (every_kind, diagnosed, pipeline)]
     path = written_page(tmp_path, {THIRD: [*models, plain("o/clean"), unaudited("o/gated")]})
-    for width in (390, 1280, 1920):
+    for width in (1280,) if dark else (390, 1280, 1920):
         page.open(path, dark=dark, width=width)
         page.do("document.querySelectorAll('.row button').forEach((one) => one.click())")
         page.do("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
@@ -329,7 +329,7 @@ def test_the_page_is_drawn_in_the_dark_too(page, tmp_path):
 
 @pytest.mark.slow
 @needs_chromium
-def test_two_thousand_models_are_loaded_sorted_and_filtered(page, tmp_path):
+def test_five_hundred_models_are_loaded_sorted_and_filtered(page, tmp_path):
     known = outcome_of(bert_base_chinese())
     sizes = known["observed"]
 
@@ -341,11 +341,11 @@ def test_two_thousand_models_are_loaded_sorted_and_filtered(page, tmp_path):
         more = {"requested": name, "model": name, "modules": modules, "observed": observed}
         return {**known, **more}
 
-    page.open(written_page(tmp_path, {THIRD: map(model, range(2_000))}, depth=1))
-    assert page.do(COUNT) == "1\u2013100 of 2,000"
+    page.open(written_page(tmp_path, {THIRD: map(model, range(500))}, depth=1))
+    assert page.do(COUNT) == "1\u2013100 of 500"
     click(page, "thead button", "Parameters")
-    type_in(page, "org6/ 0194")
+    type_in(page, "org6/ 0039")
     click(page, ".row button")
     assert page.do(COUNT) == "1\u20131 of 1"
-    assert page.do(NAMES) == ["org6/model-01946"]
+    assert page.do(NAMES) == ["org6/model-00394"]
     assert page.do("document.querySelectorAll('.icicle .cell').length") > 10
