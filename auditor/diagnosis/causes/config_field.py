@@ -110,7 +110,7 @@ def _solved_config(case: Case) -> SolvedConfig | None:
     )
     changes = tuple(change for change in _changes_of(case, best) if change.key.path not in unread)
     beyond = ids_beyond(case.config, best.values)
-    values = {**best.values, **dict.fromkeys(beyond, NULL)}
+    values = {**best.values, **dict.fromkeys(beyond, 0)}
     return SolvedConfig(values, changes, (*unread.items(), *beyond.items()), best.remains.differ)
 
 

@@ -322,6 +322,7 @@ class _Search:
                 for word in other_words(self._trees, best.values, key.path):
                     if word != key.value:
                         yield KeyChange(key, word)
+        yield from (KeyChange(key, value=True) for key in keys if key.value is None)
 
     def _lists_fitted(
         self, config: Mapping[str, Any], best: JointSolution

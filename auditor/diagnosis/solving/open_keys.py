@@ -11,7 +11,7 @@ from typing import Any
 from auditor.analytic.blocks import symbols
 from auditor.analytic.config_classes import library
 from auditor.analytic.dims import dim
-from auditor.diagnosis.changes import value_at
+from auditor.diagnosis.changes import NULL, value_at
 from auditor.diagnosis.solving.candidates import (
     HEAD_DIM,
     WIDEST,
@@ -31,7 +31,8 @@ from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
 from auditor.errors import CheckpointError
 
 _SIZES = ("size", "dim", "rank", "inner")  # ends of keys that are widths
-_MOST_CHANGES = 32  # further changes that are tried after a flag is changed
+_MOST_CHANGES = 48  # further changes that are tried after a flag is changed
+_FEW = 2  # keys that one slip in a config may change
 _MOST_FURTHER = 2  # the most further keys that change with a flag
 
 
@@ -90,7 +91,9 @@ def open_keys(
     found.update(_factors_beside(found & values.keys(), now, tree, known))
     found.update(path for path in values if _has_another_word(values, path, trees, trials))
     for path in values:
-        found.update(_heads_beside(keys, path, known, several=len(values) > 1))
+        within = path.rpartition(".")[0]
+        changes = sum(other.rpartition(".")[0] == within for other in values)
+        found.update(_heads_beside(keys, path, known, changes=changes))
         found.update(_repeated(keys, path, declared.get(path), {*values, *shown}))
     stated = (key.path for key in keys if not key.default and key.path not in values)
     found.update(path for path in stated if key_at(config, path, None).path in values)
@@ -168,7 +171,9 @@ def _with_another_flag(
     for flag in flags(every_key(changed(config, values))):
         flipped = {**values, flag.key.path: flag.value}
         remains = _remains(flipped, trees, trials)
-        if remains is not None and remains.differ and (remains.lengths or not remains.numbers):
+        if remains is None or not remains.differ:
+            continue
+        if remains.lengths or not remains.numbers or flag.key.path in values:
             with_others = _completed(config, flipped, flag.key.path, trees, trials)
             if with_others is not None:
                 yield from (flag.key.path, *with_others)
@@ -191,6 +196,7 @@ def _completed(  # noqa: PLR0913 - what is changed, and how often
     changes = [*flags(keys := every_key(now))]
     if remains.numbers:  # names differ: only a key that adds or removes modules helps
         changes += [KeyChange(key, 1) for key in keys if key.value is None]
+        changes += [KeyChange(key, NULL) for key in keys if type(key.value) is int]
     else:
         changes += solved(now, remains)
         changes += [KeyChange(key, 1) for key in keys if key.default and type(key.value) is int]
@@ -240,14 +246,16 @@ def _has_other_heads(
 
 
 def _heads_beside(
-    keys: tuple[Key, ...], path: str, known: set[str], *, several: bool
+    keys: tuple[Key, ...], path: str, known: set[str], *, changes: int
 ) -> Iterator[str]:
     """Yield the keys of a changed width's heads: their number, and their width if it is stated.
 
-    If `several` keys changed, the config is another model's, and a changed depth counts too.
+    `changes` is the number of keys that changed in the path's config object. That config is another
+    model's if a depth and another key changed, or more than two keys.
     """
     within, _, name = path.rpartition(".")
-    if not (is_heads(name) or name in WIDTHS or (several and DEPTH.search(name))):
+    is_of_another = changes > _FEW or (changes == _FEW and DEPTH.search(name))
+    if not (is_heads(name) or name in WIDTHS or is_of_another):
         return
     for key in beside(keys, within):
         other = key.path.rpartition(".")[2]

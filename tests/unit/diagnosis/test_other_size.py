@@ -251,6 +251,31 @@ PUBLISHED = (
             "num_key_value_heads": (8, 6),
         },
     ),
+    Pair(  # null is false
+        "esm",
+        "EsmForMaskedLM",
+        {
+            "emb_layer_norm_before": (None, True),
+            "num_hidden_layers": (4, 3),
+            "vocab_size": (90, 50),
+        },
+    ),
+    Pair(  # without adapters, no shape shows where the norms are
+        "wav2vec2",
+        "Wav2Vec2ForCTC",
+        {"hidden_size": (768, 384), "num_hidden_layers": (4, 3), "vocab_size": (90, 50)},
+        {
+            "adapter_attn_dim": (16, None),
+            "do_stable_layer_norm": (True, True),
+            "num_attention_heads": (12, 6),
+        },
+    ),
+    Pair(  # width and depth are equal, and yet it is another model's config
+        "llama",
+        "LlamaForCausalLM",
+        {"attention_bias": (True, False), "intermediate_size": (256, 128), "vocab_size": (90, 50)},
+        {"num_attention_heads": (8, 4), "num_key_value_heads": (8, 4)},
+    ),
     Pair(  # the stored vocabulary has no row for the declared token
         "llama",
         "LlamaForCausalLM",
@@ -278,7 +303,9 @@ PUBLISHED = (
 )
 
 
-@pytest.mark.parametrize("pair", PUBLISHED, ids=lambda pair: f"{pair.model_type}-{len(pair.keys)}")
+@pytest.mark.parametrize(
+    "pair", PUBLISHED, ids=lambda pair: f"{pair.model_type}-{len(pair.keys)}-{len(pair.open_keys)}"
+)
 def test_each_key_that_shapes_determine_is_named_with_both_values(pair):
     report = audited(pair)
     [found] = report.diagnosis
