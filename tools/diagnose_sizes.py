@@ -27,9 +27,11 @@ from auditor.audit.expected import Implied, expectation_of
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.diagnosis.case import Undoing
 from auditor.diagnosis.changes import NULL, value_at
 from auditor.diagnosis.solving.candidates import is_heads
 from auditor.diagnosis.solving.keys import changed, every_key
+from auditor.diagnosis.solving.open_keys import other_activations
 from auditor.report import Report, Unaudited
 from auditor.tensors import Span, StoredTensor
 
@@ -125,20 +127,28 @@ def is_determined(
 
     A choice may go with another value of one of the `unread` keys: a flag is tried with both
     values, a number with its declared value, 1, every stored length, and 3/2 of it: gated layers
-    may have two thirds of a width.
+    may have two thirds of a width. Two numbers are also tried with one doubled, the other halved.
     """
-    true = value_at(pair.true, path)
-    others = [{path: one} for one in (declared_value(pair, path), *_near(true))]
+    true = {key.path: key.value for key in every_key(pair.true)}
+    true_value = true.get(path, value_at(pair.true, path))
+    others = [{path: one} for one in (declared_value(pair, path), *_near(true_value))]
     stored_lengths = {length for shape in shapes.values() for length in shape}
     lengths = sorted({1} | stored_lengths | {3 * length // 2 for length in stored_lengths})
     for key in sorted(unread - {path}):
         value = declared_value(pair, key)
         more = lengths if type(value) is int else (not value,) if type(value) is bool else ()
         others += [{**others[0], key: one} for one in (declared_value(pair, key), *more)]
+        others += (
+            [{path: 2 * true_value, key: true[key] // 2}] if _are_even(true, path, key) else []
+        )
     alone = [shapes_of(changed(pair.true, one)) for one in others]
     if shapes in alone or any(shapes_of(one) == shapes for one in _of_other_heads(pair, path)):
         return False
     return None if alone == [None] * len(alone) else True
+
+
+def _are_even(values: Values, *keys: str) -> bool:
+    return all(type(values.get(key)) is int and not values[key] % 2 for key in keys)
 
 
 def declared_value(pair: Pair, path: str) -> Any:
@@ -161,7 +171,9 @@ def acts_on_no_shape(pair: Pair, path: str) -> bool:
 
 
 def _near(true: Any) -> Iterator[Any]:
-    """Yield other values of a number or list that are near the true one."""
+    """Yield other values of a number, list or activation that are near the true one."""
+    if isinstance(true, str):
+        yield from (word for word in other_activations(true) if word != true)
     if type(true) is int:
         yield from (true + 1, true - 1, 2 * true, true // 2)
     for at, item in enumerate(true) if isinstance(true, list) else ():
@@ -196,8 +208,8 @@ def verdict(pair: Pair) -> tuple[str, str, float]:
     options = Options(requested=pair.name)
     if examine(snapshot_of(stored(shapes), **pair.true), options).diagnosis:
         return "cause on healthy", "", 0.0
-    report, spent = timed(snapshot_of(stored(shapes), **pair.declared), options)
-    return *judged(pair, shapes, report), spent
+    report, solved, spent = timed(snapshot_of(stored(shapes), **pair.declared), options)
+    return *judged(pair, shapes, report, solved), spent
 
 
 def _stands_for_null(pair: Pair, key: str, held: Any, shapes: Shapes) -> bool:
@@ -206,26 +218,33 @@ def _stands_for_null(pair: Pair, key: str, held: Any, shapes: Shapes) -> bool:
     return is_omitted and shapes_of(changed(pair.true, {key: held})) == shapes
 
 
-def timed(snapshot: Snapshot, options: Options) -> tuple[Report | Unaudited, float]:
-    """Return the report, and the seconds of processor time that its diagnosis took."""
-    spent = [0.0]
+def timed(snapshot: Snapshot, options: Options) -> tuple[Report | Unaudited, Values, float]:
+    """Return the report, the config after all changes, and the processor time of the diagnosis."""
+    spent, undoings = [0.0], list[Undoing]()
     plain = diagnosis.diagnose
 
     def diagnose(*args: Any, **more: Any) -> Any:
         since = time.process_time()
-        found = plain(*args, **more)
+        found = plain(*args, **{**more, "keep": undoings.append})
         spent[0] += time.process_time() - since
         return found
 
     diagnosis.diagnose = diagnose
     try:
         report = examine(snapshot, options)
-        return report, spent[0]
+        config = undoings[-1].snapshot.config if undoings else None
+        return report, json.loads(config.content) if config else {}, spent[0]
     finally:
         diagnosis.diagnose = plain
 
 
-def judged(pair: Pair, shapes: Shapes, report: Report | Unaudited) -> tuple[str, str]:
+def judged(
+    pair: Pair, shapes: Shapes, report: Report | Unaudited, solved: Values
+) -> tuple[str, str]:
+    """Return how a report explains a pair, and what is wrong with it.
+
+    If the `solved` config implies the stored shapes too, the keys that differ in it are open.
+    """
     if report.verdict == "clean":
         return "same shapes", ""
     if not report.diagnosis:
@@ -244,11 +263,14 @@ def judged(pair: Pair, shapes: Shapes, report: Report | Unaudited) -> tuple[str,
     }
     if wrong:
         return "wrong value", f"{wrong}"
+    keys = {key.path: key.value for key in every_key(solved)}
+    is_other_reading = bool(solved) and shapes_of(solved) == shapes
     unnamed = [
         key
         for key in differ
         if not (
             key in named
+            or (key in unread and is_other_reading and keys.get(key) != true.get(key))
             or (key in unread and is_determined(pair, key, shapes, unread) is not True)
             or (may_be_silent(pair, key, differ[key]) and acts_on_no_shape(pair, key))
         )

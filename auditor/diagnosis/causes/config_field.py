@@ -23,7 +23,7 @@ from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.changes import NULL, value_at, with_values
 from auditor.diagnosis.name_kinds import kinds_of, name_pattern
 from auditor.diagnosis.solving.candidates import WIDTHS, KeyChange
-from auditor.diagnosis.solving.inventories import tree_of_shapes
+from auditor.diagnosis.solving.inventories import shared_keys, tree_of_shapes
 from auditor.diagnosis.solving.joint import (
     MOST_TREES,
     NOTHING,
@@ -32,7 +32,7 @@ from auditor.diagnosis.solving.joint import (
     solve,
 )
 from auditor.diagnosis.solving.keys import Key, changed, every_key, stated_keys, written
-from auditor.diagnosis.solving.open_keys import open_keys
+from auditor.diagnosis.solving.open_keys import ids_beyond, open_keys
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.errors import CheckpointError
 from auditor.messages import described
@@ -109,7 +109,9 @@ def _solved_config(case: Case) -> SolvedConfig | None:
         case.config, best.values, trees_of(case), trials_of(case), guessed=by_oracle(case)
     )
     changes = tuple(change for change in _changes_of(case, best) if change.key.path not in unread)
-    return SolvedConfig(best.values, changes, tuple(unread.items()), best.remains.differ)
+    beyond = ids_beyond(case.config, best.values)
+    values = {**best.values, **dict.fromkeys(beyond, 0)}
+    return SolvedConfig(values, changes, (*unread.items(), *beyond.items()), best.remains.differ)
 
 
 def is_slip(solved: SolvedConfig) -> bool:
@@ -196,10 +198,22 @@ def tree_with(case: Case, values: Mapping[str, Any]) -> ClassTree | None:
         changed_snapshot = with_values(case.snapshot, written(case.config, values))
         if by_oracle(case):
             shapes = case.implied(changed_snapshot)
-            return tree_of_shapes(shapes, changed(case.config, values)) if shapes else None
+            config = changed(case.config, values)
+            return tree_of_shapes(shapes, config, _shared(case)) if shapes else None
         return case.tree(changed_snapshot)
     except ValueError:
         return None
+
+
+def _shared(case: Case) -> Mapping[tuple[str, int | None], str]:
+    """Return the keys of lengths whose value several keys of the declared config have."""
+
+    def implied(values: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]] | None:
+        with suppress(CheckpointError, ValueError):
+            return case.implied(with_values(case.snapshot, written(case.config, values)))
+        return None
+
+    return case.once("shared-keys", lambda: shared_keys(implied({}) or {}, case.config, implied))
 
 
 def trials_of(case: Case) -> Trials:

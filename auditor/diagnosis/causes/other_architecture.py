@@ -74,12 +74,15 @@ def _may_be_another(case: Case) -> bool:
     """Whether enough names differ for another model type, or the config implies no tensors.
 
     Another type has names of its own, or lacks some names in its layers; a missing head is not a
-    sign of another type.
+    sign of another type, nor are layers beyond the depth that are like the expected layers.
     """
     if case.report.expected is None:
         return {finding.kind for finding in case.alarms} == {"bad-config"} and bool(case.stored)
     lacking = (kind for kind in case.missing_kinds if kind.places)
     strange = {kind.pattern for kind in (*case.unexpected_kinds, *lacking)}
+    unexpected = frozenset(case.unexpected)
+    stored = (kind for kind in case.holdings.name_kinds if kind.pattern in strange)
+    strange -= {kind.pattern for kind in stored if not unexpected.issuperset(kind.names)}
     return len(strange) > _STRANGE * len(case.holdings.kinds)
 
 

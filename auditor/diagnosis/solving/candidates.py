@@ -55,6 +55,7 @@ def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[Ke
 
 HEADS = frozenset({"num_attention_heads", "n_head", "n_heads", "num_heads"})
 GROUPS = frozenset({"num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads"})
+HEAD_DIM = "head_dim"
 WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
 
 
@@ -178,7 +179,7 @@ def plausibility(values: Mapping[str, Any], changes: Iterable[KeyChange]) -> tup
 
 
 # Widths of heads in published models, most frequent first.
-_USUAL = (64, 128, 32, 80, 96, 256, 16, 8)
+USUAL_HEADS = (64, 128, 32, 80, 96, 256, 16, 8)
 WIDEST = 512  # of a head in published models
 
 
@@ -187,7 +188,7 @@ def _strangeness(
 ) -> tuple[bool, bool, bool, bool, bool, bool, int, int, float]:
     key, value = change.key, change.value
     share = width_of_heads(values, key.path, value) if type(value) is int else 0
-    place = _USUAL.index(share) if share in _USUAL else len(_USUAL)
+    place = USUAL_HEADS.index(share) if share in USUAL_HEADS else len(USUAL_HEADS)
     heads = is_heads(key.path.rpartition(".")[2])
     return (
         type(value) is int and value == 0,

@@ -9,6 +9,7 @@ from auditor.errors import CheckpointError
 from auditor.layouts import unknown_quantization, unpack_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.packing import Shape
+from auditor.names import number_in_list
 from auditor.tensors import StoredTensor
 
 
@@ -29,6 +30,7 @@ class HeldTensors:
     ) -> None:
         self.shapes = shapes
         self._kinds_of_more = kinds  # kinds of names that include all names of these tensors
+        self._by_layer: dict[str, tuple[tuple[str, int], ...]] = {}
 
     @cached_property
     def kinds(self) -> tuple[HeldKind, ...]:
@@ -70,6 +72,17 @@ class HeldTensors:
     def counts(self) -> Mapping[str, int]:
         """The number of modules of each list, by the list's name: its highest number plus one."""
         return module_counts(self.name_kinds)
+
+    def by_layer(self, within: str) -> tuple[tuple[str, int], ...]:
+        """Return a name of each kind in each module of the list `within`, with its number."""
+        if within not in self._by_layer:
+            first: dict[tuple[int, str], str] = {}
+            for kind in self.name_kinds:
+                for name in kind.names:
+                    if (number := number_in_list(name, within)) is not None:
+                        first.setdefault((number, kind.pattern), name)
+            self._by_layer[within] = tuple((name, number) for (number, _), name in first.items())
+        return self._by_layer[within]
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:

@@ -1,25 +1,66 @@
 """A tree of blocks for a class that only the oracle knows, with guessed formulas.
 
 A length, or the number of modules of a list, that equals the value of exactly one config key is
-assumed to be this key. A wrong guess gives a value that the oracle's next list of tensors refutes.
+assumed to be this key. If several keys have the value, each is changed in turn, and the lengths
+that change with it are its own. A wrong guess gives a value that the oracle's next list of tensors
+refutes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import Block, Module, Param, Stack
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
-from auditor.diagnosis.solving.layer_lists import DEPTH
+from auditor.diagnosis.name_kinds import kinds_of, name_pattern
+from auditor.diagnosis.solving.candidates import is_heads
+from auditor.diagnosis.solving.holdings import module_counts
+from auditor.diagnosis.solving.layer_lists import DEPTH, resized
 from auditor.diagnosis.solving.trials import ClassTree
 
+Shapes = Mapping[str, tuple[int, ...]]
 _Nested = dict[str, Any]  # part of a name -> the parts that may follow, or the tensor's shape
+_Place = tuple[str, int | None]  # pattern of a name and an axis; of a list of modules and None
+
+_MOST_PROBED = 8  # keys that are changed in turn; the oracle takes 50 ms or more for each
+_MODULES = None  # in place of an axis: the number of modules of a list
 
 
-def tree_of_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any]) -> ClassTree:
+def shared_keys(
+    shapes: Shapes, config: Mapping[str, Any], implied: Callable[[Mapping[str, Any]], Shapes | None]
+) -> Mapping[_Place, str]:
+    """Return the key of each length whose value several keys have, found by changing each key.
+
+    `implied` returns the shapes that other values of keys imply. A length that changes with several
+    keys is left out.
+    """
+    counts = module_counts(kinds_of(shapes))
+    lengths = {length for shape in shapes.values() for length in shape} | set(counts.values())
+    numbers = [one for one in _numbers(config, "") if not is_heads(_name(one[0]))]
+    frequency = Counter(value for _, value in numbers)
+    shared = [one for one in numbers if frequency[one[1]] > 1 and one[1] in lengths]
+    found: dict[_Place, set[str]] = {}
+    for path, value in shared[:_MOST_PROBED]:
+        changed = {path: value + 1 if DEPTH.search(path) else 2 * value}
+        other = implied({**changed, **dict(resized(config, changed))}) or {}
+        for name in shapes.keys() & other.keys():
+            for axis, (before, after) in enumerate(zip(shapes[name], other[name], strict=False)):
+                if (before, after) == (value, changed[path]):
+                    found.setdefault((name_pattern(name), axis), set()).add(path)
+        for name, count in module_counts(kinds_of(other)).items():
+            if (counts.get(name), count) == (value, changed[path]):
+                found.setdefault((name_pattern(name), _MODULES), set()).add(path)
+    return {place: paths.pop() for place, paths in found.items() if len(paths) == 1}
+
+
+def tree_of_shapes(
+    shapes: Shapes, config: Mapping[str, Any], shared: Mapping[_Place, str] | None = None
+) -> ClassTree:
     """Return the tree of these tensors.
 
-    A length that equals the value of exactly one config key is written as the symbol of that key.
+    A length that equals the value of exactly one config key is written as the symbol of that key,
+    and a length in `shared` as the key there.
     """
     nested: _Nested = {}
     for name, shape in shapes.items():
@@ -28,25 +69,31 @@ def tree_of_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, A
         for folder in folders:
             within = within.setdefault(folder, {})
         within[last] = shape
-    keys = _keys_by_value(config)
-    block = _block(nested, keys, {})
+    keys = _keys_by_value(config, shared or {})
+    block = _block(nested, keys, {}, ())
     assert isinstance(block, Module)  # noqa: S101 - a model has a tensor with a name
     return ClassTree(block, "")
 
 
-def _block(nested: _Nested, keys: "_Keys", known: dict[Block, Block]) -> Block:
-    children = [
-        (name, _block(one, keys, known) if isinstance(one, dict) else Param(_shape(one, keys)))
-        for name, one in nested.items()
-    ]
+def _block(
+    nested: _Nested, keys: "_Keys", known: dict[Block, Block], within: tuple[str, ...]
+) -> Block:
+    children: list[tuple[str, Block]] = []
+    for name, one in nested.items():
+        path = (*within, "0" if name.isdecimal() else name)
+        if isinstance(one, dict):
+            children.append((name, _block(one, keys, known, path)))
+        else:
+            axes = (keys.of_axis(".".join(path), axis, length) for axis, length in enumerate(one))
+            children.append((name, Param(tuple(axes))))
     numbers = sorted(int(name) for name in nested if name.isdecimal())
     block: Block
     if numbers == list(range(len(children))) and all(
         isinstance(one, Module) for _, one in children
     ):
         by_name = dict(children)
-        count = keys.depths.get(len(children), dim(len(children)))
         layers = tuple(by_name[str(at)] for at in numbers)
+        count = dim(keys.of_list(".".join(within), len(children)))
         block = Stack(count, tuple(one for one in layers if isinstance(one, Module)))
     else:
         block = Module(tuple(children))
@@ -54,20 +101,41 @@ def _block(nested: _Nested, keys: "_Keys", known: dict[Block, Block]) -> Block:
 
 
 class _Keys(NamedTuple):
-    """The config keys that may be the source of a length or a number of modules, by their value."""
+    """The config keys that may be the source of a length or a number of modules."""
 
-    widths: Mapping[int, Dim]
+    widths: Mapping[int, Dim]  # by their value
     depths: Mapping[int, Dim]
+    every: Mapping[str, Dim]  # by path
+    shared: Mapping[_Place, str]
+
+    def of_axis(self, name: str, axis: int, length: int) -> Dim | int:
+        size = self._shared((name, axis), length) or self.widths.get(length)
+        return length if size is None else size
+
+    def of_list(self, name: str, count: int) -> Dim | int:
+        size = self._shared((name, _MODULES), count) or self.depths.get(count)
+        return count if size is None else size
+
+    def _shared(self, place: _Place, length: int) -> Dim | None:
+        size = self.every.get(self.shared.get(place, ""))
+        return size if size is not None and size.value == length else None
 
 
-def _keys_by_value(config: Mapping[str, Any]) -> _Keys:
+def _keys_by_value(config: Mapping[str, Any], shared: Mapping[_Place, str]) -> _Keys:
     widths: dict[int, list[Dim]] = {}
     depths: dict[int, list[Dim]] = {}
+    every: dict[str, Dim] = {}
     for path, value in _numbers(config, ""):
-        name = path.rpartition(".")[2]
+        name = _name(path)
         size = dim(Symbol(letter=name, key=path, value=value, default=False))
+        every[path] = size
         (depths if DEPTH.search(name) else widths).setdefault(value, []).append(size)
-    return _Keys(_unique(widths), {**_unique(widths), **_unique(depths)})
+    by_width, by_depth = _unique(widths), _unique(depths)
+    return _Keys(by_width, {**by_width, **by_depth}, every, shared)
+
+
+def _name(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 def _unique(dims: Mapping[int, list[Dim]]) -> dict[int, Dim]:
@@ -80,7 +148,3 @@ def _numbers(config: Mapping[str, Any], within: str) -> Iterator[tuple[str, int]
             yield f"{within}{name}", value
         elif isinstance(value, Mapping) and name.endswith("_config"):
             yield from _numbers(value, f"{within}{name}.")
-
-
-def _shape(shape: tuple[int, ...], keys: _Keys) -> tuple[Dim | int, ...]:
-    return tuple(keys.widths.get(length, length) for length in shape)

@@ -17,6 +17,8 @@ from auditor.analytic.blocks import symbols
 from auditor.analytic.config_classes import words_of_any_class
 from auditor.diagnosis.changes import NULL, value_at
 from auditor.diagnosis.solving.candidates import (
+    HEAD_DIM,
+    USUAL_HEADS,
     WIDTHS,
     KeyChange,
     flags,
@@ -28,6 +30,7 @@ from auditor.diagnosis.solving.candidates import (
     plausibility,
     solved,
 )
+from auditor.diagnosis.solving.determined import determined_sizes
 from auditor.diagnosis.solving.keys import (
     Key,
     beside,
@@ -88,6 +91,21 @@ def solve(  # noqa: PLR0913 - what is compared, and two limits
     other tensors than those stored.
     """
     return _Search(config, trees, trials, most_trees, seconds).solutions(faults)
+
+
+def other_words(trees: Trees, values: Mapping[str, Any], path: str) -> list[str]:
+    """Return the words that a key may have."""
+    words = valid_words(trees, {**values, path: _WORD})
+    return words or sorted(words_of_any_class(path.rpartition(".")[2]))
+
+
+def valid_words(trees: Trees, values: Mapping[str, Any]) -> list[str]:
+    """Return the valid words that the error message about an invalid word lists."""
+    try:
+        trees(values)
+    except CheckpointError as error:
+        return [one or other for one, other in _QUOTED.findall(str(error))]
+    return []
 
 
 class _Search:
@@ -262,8 +280,32 @@ class _Search:
     def _by_formula(self, best: JointSolution) -> list[JointSolution]:
         config = changed(self._config, best.values)
         found = [self._changed(best, change) for change in self._choices(config, best)]
-        found += self._lists_fitted(config, best)
+        found += [*self._of_all_axes(config, best), *self._lists_fitted(config, best)]
         return [*self._products(best), *(one for one in found if one is not None)]
+
+    def _of_all_axes(
+        self, config: Mapping[str, Any], best: JointSolution
+    ) -> Iterator[JointSolution | None]:
+        """Yield solutions with every key that the stored axes determine together.
+
+        If no axis determines the width of a differing head, usual widths are assumed in turn.
+        """
+        tree = self._tree(best.values)
+        if tree is None:
+            return
+        differing = (equation.size for equation in best.remains.equations)
+        keys = {symbol.key for size in differing for symbol in size.symbols}
+        widths = sorted(key for key in keys if key.endswith(HEAD_DIM))
+        givens = [{key: width} for key in widths for width in USUAL_HEADS]
+        for given in ({}, *givens):
+            sizes = determined_sizes(tree, self._trials.holdings, given)
+            others = ((symbol, value) for symbol, value in sizes.items() if value)
+            values = given | {one.key: value for one, value in others if value != one.value}
+            if len(values) > 1:
+                paths = {
+                    key_at(config, key, 0).path: values[key] for key in values if "[" not in key
+                }
+                yield self._with({**best.values, **paths})
 
     def _products(self, best: JointSolution, most: int = _MOST_CANDIDATES) -> list[JointSolution]:
         """Return solutions in which one key of a size formula is set to fit the stored length."""
@@ -277,18 +319,10 @@ class _Search:
         yield from flags(keys)
         for key in keys:
             if isinstance(key.value, str):
-                words = self._words({**best.values, key.path: _WORD})
-                for word in words or sorted(words_of_any_class(key.path.rpartition(".")[2])):
+                for word in other_words(self._trees, best.values, key.path):
                     if word != key.value:
                         yield KeyChange(key, word)
-
-    def _words(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the valid words that the error message about an invalid word lists."""
-        try:
-            self._trees(values)
-        except CheckpointError as error:
-            return [one or other for one, other in _QUOTED.findall(str(error))]
-        return []
+        yield from (KeyChange(key, value=True) for key in keys if key.value is None)
 
     def _lists_fitted(
         self, config: Mapping[str, Any], best: JointSolution
@@ -298,13 +332,13 @@ class _Search:
             return
         for one in layer_lists(config):
             items = value_at(config, one.path)
-            words = self._words({**best.values, one.path: [_WORD] * len(items)})
+            words = valid_words(self._trees, {**best.values, one.path: [_WORD] * len(items)})
             fit = fitted(
                 config,
                 one,
                 words if isinstance(items[0], str) else (),
                 lambda values: self._tree({**best.values, **values}),
-                self._trials.holdings.shapes,
+                self._trials.holdings,
             )
             if fit is not None and fit != items:
                 yield self._with({**best.values, one.path: fit})

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import value_at
+from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.keys import every_key
 from auditor.diagnosis.solving.outline import follow, leaves
 from auditor.diagnosis.solving.trials import ClassTree, spellings
-from auditor.names import number_in_list
 
 DEPTH = re.compile(r"(layers?|depth|num_blocks)$")  # the end of a key that counts layers
 _NUMBERS = re.compile(r"(layers|idxs|indices|indexes|layer_ids)$")  # ends of keys of layer numbers
@@ -24,7 +24,6 @@ _MOST_LAYERS = 2**12
 _SURE = 8  # from this depth on, a list of equal length is hardly a coincidence
 _MOST_WORDS = 6
 
-Shapes = Mapping[str, tuple[int, ...] | None]
 Trees = Callable[[Mapping[str, Any]], ClassTree | None]
 
 
@@ -48,7 +47,8 @@ def layer_lists(config: Mapping[str, Any]) -> Iterator[LayerList]:
             if not isinstance(items, list) or not items:
                 continue
             path = f"{folder}.{other}" if folder else other
-            by_layer = len(items) == depth and ("layer" in other or depth >= _SURE)
+            is_sure = "layer" in other or depth >= _SURE or items == items[:1] * len(items)
+            by_layer = len(items) == depth and is_sure
             if by_layer or _repeats(items, depth) or _has_numbers(other, items, depth):
                 yield LayerList(path, key.path, depth)
 
@@ -110,7 +110,11 @@ def resized(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterator[t
 
 
 def fitted(
-    config: Mapping[str, Any], one: LayerList, words: Iterable[Any], trees: Trees, shapes: Shapes
+    config: Mapping[str, Any],
+    one: LayerList,
+    words: Iterable[Any],
+    trees: Trees,
+    stored: HeldTensors,
 ) -> list[Any] | None:
     """Return the list that gives each layer the item whose tensors the layer stores.
 
@@ -132,14 +136,17 @@ def fitted(
         return None
     found = {text: trees({one.path: values}) for text, values in by_choice.items()}
     built = {text: tree for text, tree in found.items() if tree is not None}
-    best = _chosen(declared, built, shapes)
+    best = _chosen(declared, built, stored)
     if len(items) == depth:
         return [choices[text] for text in best]
     return [at for at, text in enumerate(best) if text == "in"]
 
 
-def _chosen(declared: list[str], trees: Mapping[str, ClassTree], shapes: Shapes) -> list[str]:
-    """Return the word of each layer: the word whose tree fits most of the layer's tensors."""
+def _chosen(declared: list[str], trees: Mapping[str, ClassTree], stored: HeldTensors) -> list[str]:
+    """Return the word of each layer: the word whose tree fits most of the layer's tensors.
+
+    One tensor of a layer represents all whose names differ only in their numbers.
+    """
     places = {
         name
         for tree in trees.values()
@@ -149,15 +156,16 @@ def _chosen(declared: list[str], trees: Mapping[str, ClassTree], shapes: Shapes)
         for name in spellings(place.name, tree.prefix)
     }
     scores: dict[int, Counter[str]] = {}
-    for name, shape in shapes.items():
-        at = _layer_of(name, places)
-        for text, tree in trees.items() if at is not None else ():
+    layers = dict(pair for place in sorted(places) for pair in stored.by_layer(place))
+    for name, at in layers.items():
+        shape = stored.shapes[name]
+        for text, tree in trees.items():
             steps = (follow(tree.tree, one).shape for one in spellings(name, tree.prefix))
             expected = next((step for step in steps if step), None)
             if expected and (shape is None or tuple(dim(n).value for n in expected) == shape):
-                scores.setdefault(at or 0, Counter())[text] += 2
+                scores.setdefault(at, Counter())[text] += 2
             elif expected:
-                scores.setdefault(at or 0, Counter())[text] += 1
+                scores.setdefault(at, Counter())[text] += 1
     chosen = list(declared)
     for at, text in enumerate(declared):
         score = scores.get(at, Counter())
@@ -165,9 +173,3 @@ def _chosen(declared: list[str], trees: Mapping[str, ClassTree], shapes: Shapes)
         if score[text] < most:
             chosen[at] = min(other for other, count in score.items() if count == most)
     return chosen
-
-
-def _layer_of(name: str, places: Iterable[str]) -> int | None:
-    """Return the number of the layer that contains a name; None if no given list contains it."""
-    numbers = (number_in_list(name, place) for place in places)
-    return next((number for number in numbers if number is not None), None)

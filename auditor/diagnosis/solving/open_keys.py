@@ -4,33 +4,36 @@ A width of `H*d` rows leaves the number of heads open; no shape shows which laye
 tokens, or the width of feed-forward layers that no layer has.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain, islice
 from typing import Any
 
 from auditor.analytic.blocks import symbols
+from auditor.analytic.config_classes import library
 from auditor.analytic.dims import dim
-from auditor.diagnosis.changes import value_at
+from auditor.diagnosis.changes import NULL, value_at
 from auditor.diagnosis.solving.candidates import (
+    HEAD_DIM,
     WIDEST,
     WIDTHS,
+    KeyChange,
     flags,
     is_heads,
     solved,
     width_of_heads,
 )
 from auditor.diagnosis.solving.determined import determined_sizes
-from auditor.diagnosis.solving.joint import Trees
+from auditor.diagnosis.solving.joint import Trees, other_words
 from auditor.diagnosis.solving.keys import Key, beside, changed, every_key, key_at
 from auditor.diagnosis.solving.layer_lists import DEPTH, LayerList, layer_lists
 from auditor.diagnosis.solving.outline import sizes_of
-from auditor.diagnosis.solving.trials import TreeComparison, Trials
+from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
 from auditor.errors import CheckpointError
 
 _SIZES = ("size", "dim", "rank", "inner")  # ends of keys that are widths
-_HEAD_DIM = "head_dim"
-_MOST_CHANGES = 32  # further changes that are tried after a flag is changed
+_MOST_CHANGES = 48  # further changes that are tried after a flag is changed
+_FEW = 2  # keys that one slip in a config may change
+_MOST_FURTHER = 2  # the most further keys that change with a flag
 
 
 def open_keys(
@@ -53,7 +56,8 @@ def open_keys(
         return {}
     known = {
         key_at(now, symbol.key, symbol.value).path
-        for symbol in determined_sizes(tree, trials.holdings, {})
+        for symbol, value in determined_sizes(tree, trials.holdings, {}).items()
+        if value == symbol.value
     }
     known -= {
         path
@@ -84,8 +88,12 @@ def open_keys(
         is_open = one.path in values or (one.depth in values and not is_complete)
         if is_open and _shows_nothing(now, one, values, trees, trials):
             found.add(one.path)
+    found.update(_factors_beside(found & values.keys(), now, tree, known))
+    found.update(path for path in values if _has_another_word(values, path, trees, trials))
     for path in values:
-        found.update(_heads_beside(keys, path, known))
+        within = path.rpartition(".")[0]
+        changes = sum(other.rpartition(".")[0] == within for other in values)
+        found.update(_heads_beside(keys, path, known, changes=changes))
         found.update(_repeated(keys, path, declared.get(path), {*values, *shown}))
     stated = (key.path for key in keys if not key.default and key.path not in values)
     found.update(path for path in stated if key_at(config, path, None).path in values)
@@ -95,6 +103,21 @@ def open_keys(
     if len(values) == 1:
         found -= values.keys()  # a single changed key counts as solved
     return {path: declared.get(path, value_at(config, path)) for path in sorted(found)}
+
+
+def ids_beyond(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the token ids that a solved vocabulary is too small for, with their values."""
+    keys = every_key(changed(config, values), shaping=False)
+    sizes = {path: size for path, size in values.items() if path.endswith("vocab_size")}
+    return {
+        key.path: key.value
+        for key in keys
+        for path, size in sizes.items()
+        if key.path.rpartition(".")[0] == path.rpartition(".")[0]
+        and key.path.endswith("_token_id")
+        and type(key.value) is type(size) is int
+        and key.value >= size
+    }
 
 
 def _has_neighbour(values: Mapping[str, Any], path: str, trees: Trees, trials: Trials) -> bool:
@@ -112,22 +135,81 @@ def _has_neighbour(values: Mapping[str, Any], path: str, trees: Trees, trials: T
     return any(one is not None and not one.differ for one in near)
 
 
+def _factors_beside(
+    found: Iterable[str], config: Mapping[str, Any], tree: ClassTree, known: set[str]
+) -> Iterator[str]:
+    """Yield the other unknown keys of each length that contains a key without a known value.
+
+    If `G*S` is stored and neither `G` nor `S` is determined, both may differ.
+    """
+    for size in sizes_of(tree.tree):
+        paths = {key_at(config, symbol.key, 0).path for symbol in size.symbols} - known
+        if not paths.isdisjoint(found):
+            yield from paths
+
+
+def _has_another_word(values: Mapping[str, Any], path: str, trees: Trees, trials: Trials) -> bool:
+    """Whether another word fits as well: no shape tells "gated-gelu" from "gated-silu"."""
+    if not isinstance(values[path], str):
+        return False
+    words = {*other_words(trees, values, path), *other_activations(values[path])} - {values[path]}
+    remains = (_remains({**values, path: word}, trees, trials) for word in sorted(words))
+    return any(one is not None and not one.differ for one in remains)
+
+
+def other_activations(word: str) -> tuple[str, ...]:
+    """Return the word with other activations: `gated-silu` for `gated-gelu`."""
+    start, dash, name = word.rpartition("-")
+    known = name in library().activations
+    return tuple(f"{start}{dash}{other}" for other in ("gelu", "relu", "silu")) if known else ()
+
+
 def _with_another_flag(
     config: Mapping[str, Any], values: Mapping[str, Any], trees: Trees, trials: Trials
 ) -> Iterator[str]:
-    """Yield pairs of a flag and another key that, changed together, fit as well."""
+    """Yield a flag and the keys that, changed together with it, fit as well."""
     for flag in flags(every_key(changed(config, values))):
         flipped = {**values, flag.key.path: flag.value}
         remains = _remains(flipped, trees, trials)
-        if remains is None or not remains.differ or remains.numbers:
+        if remains is None or not remains.differ:
             continue
-        other = changed(config, flipped)
-        changes = chain(flags(every_key(other)), solved(other, remains))
-        for key, value in islice(changes, _MOST_CHANGES):
-            after = _remains({**flipped, key.path: value}, trees, trials)
-            if key.path != flag.key.path and after is not None and not after.differ:
-                yield from (flag.key.path, key.path)
-                break
+        if remains.lengths or not remains.numbers or flag.key.path in values:
+            with_others = _completed(config, flipped, flag.key.path, trees, trials)
+            if with_others is not None:
+                yield from (flag.key.path, *with_others)
+
+
+def _completed(  # noqa: PLR0913 - what is changed, and how often
+    config: Mapping[str, Any],
+    values: Mapping[str, Any],
+    flag: str,
+    trees: Trees,
+    trials: Trials,
+    *,
+    most: int = _MOST_FURTHER,
+) -> tuple[str, ...] | None:
+    """Return the keys with which the changed flag fits: at most `most`; None if none fit."""
+    remains = _remains(values, trees, trials)
+    if remains is None or not most:
+        return None
+    now = changed(config, values)
+    changes = [*flags(keys := every_key(now))]
+    if remains.numbers:  # names differ: only a key that adds or removes modules helps
+        changes += [KeyChange(key, 1) for key in keys if key.value is None]
+        changes += [KeyChange(key, NULL) for key in keys if type(key.value) is int]
+    else:
+        changes += solved(now, remains)
+        changes += [KeyChange(key, 1) for key in keys if key.default and type(key.value) is int]
+    for key, value in changes[:_MOST_CHANGES]:
+        further = {**values, key.path: value}
+        after = None if key.path == flag else _remains(further, trees, trials)
+        if after is not None and not after.differ:
+            return (key.path,)
+        if after is not None and remains.numbers and not after.numbers:
+            rest = _completed(config, further, flag, trees, trials, most=most - 1)
+            if rest is not None:
+                return (key.path, *rest)
+    return None
 
 
 def _remains(values: Mapping[str, Any], trees: Trees, trials: Trials) -> TreeComparison | None:
@@ -151,7 +233,7 @@ def _has_other_heads(
         if type(key.value) is int and key.value
     }
     heads = {at: value for at, value in numbers.items() if is_heads(at.rpartition(".")[2])}
-    widths = {at: value for at, value in numbers.items() if at.endswith(_HEAD_DIM)}
+    widths = {at: value for at, value in numbers.items() if at.endswith(HEAD_DIM)}
     doubled = {at: 2 * value for at, value in heads.items()}
     others = [
         {path: value_at(config, path), at: other}
@@ -163,14 +245,21 @@ def _has_other_heads(
     return any(one is not None and not one.differ for one in remains)
 
 
-def _heads_beside(keys: tuple[Key, ...], path: str, known: set[str]) -> Iterator[str]:
-    """Yield the keys of a changed width's heads: their number, and their width if it is stated."""
+def _heads_beside(
+    keys: tuple[Key, ...], path: str, known: set[str], *, changes: int
+) -> Iterator[str]:
+    """Yield the keys of a changed width's heads: their number, and their width if it is stated.
+
+    `changes` is the number of keys that changed in the path's config object. That config is another
+    model's if a depth and another key changed, or more than two keys.
+    """
     within, _, name = path.rpartition(".")
-    if not (is_heads(name) or name in WIDTHS):
+    is_of_another = changes > _FEW or (changes == _FEW and DEPTH.search(name))
+    if not (is_heads(name) or name in WIDTHS or is_of_another):
         return
     for key in beside(keys, within):
         other = key.path.rpartition(".")[2]
-        is_open = is_heads(other) or (other == _HEAD_DIM and not key.default)
+        is_open = is_heads(other) or (other == HEAD_DIM and not key.default)
         if is_open and type(key.value) is int and key.path not in known:
             yield key.path
 

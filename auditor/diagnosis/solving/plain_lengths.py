@@ -10,11 +10,9 @@ from typing import Any
 
 from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import value_at
-from auditor.diagnosis.solving.candidates import GROUPS, WIDTHS, is_heads
+from auditor.diagnosis.solving.candidates import GROUPS, HEAD_DIM, WIDTHS, is_heads
 from auditor.diagnosis.solving.keys import beside, changed, every_key, indexed, key_at
 from auditor.diagnosis.solving.trials import TreeComparison
-
-_HEAD_DIM = "head_dim"
 
 
 def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str, tuple[Any, int]]:
@@ -82,7 +80,7 @@ def _has_fixed_heads(config: Mapping[str, Any], path: str) -> bool:
         if type(width := value_at(config, f"{dot}{name}")) is int
     }
     declared, probed = (
-        {key.path: key.value for key in every_key(values)}.get(f"{dot}{_HEAD_DIM}")
+        {key.path: key.value for key in every_key(values)}.get(f"{dot}{HEAD_DIM}")
         for values in (config, changed(config, doubled))
     )
     return declared is not None and declared == probed

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic.dims import dim
-from auditor.diagnosis.solving.inventories import tree_of_shapes
+from auditor.diagnosis.solving.inventories import shared_keys, tree_of_shapes
 from auditor.diagnosis.solving.outline import follow
 
 LAYERS = {
@@ -40,3 +40,18 @@ def test_a_length_that_two_keys_have_is_only_a_number():
     path = follow(tree_of_shapes(LAYERS, config).tree, "layers.2.up.weight")
     assert keys_of(path.shape) == [[], []]
     assert keys_of(one.modules for one in path.lists) == [[]]
+
+
+def test_each_of_several_keys_with_one_value_has_the_lengths_that_change_with_it():
+    def implied(values):
+        config = {"width": 8, "rank": 8, "num_layers": 2, "depth": 2, **values}
+        shape = (config["width"], config["rank"], 8)
+        count = config["num_layers"]
+        return {f"layers.{at}.up.weight": shape for at in range(count)}
+
+    config = {"width": 8, "rank": 8, "num_layers": 2, "depth": 2}
+    shapes = implied({})
+    tree = tree_of_shapes(shapes, config, shared_keys(shapes, config, implied)).tree
+    path = follow(tree, "layers.1.up.weight")
+    assert keys_of(path.shape) == [["width"], ["rank"], []]
+    assert keys_of(one.modules for one in path.lists) == [["num_layers"]]

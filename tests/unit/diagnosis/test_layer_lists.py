@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from auditor.analytic import Config, catalogue
+from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.keys import changed
 from auditor.diagnosis.solving.layer_lists import (
     LayerList,
@@ -77,7 +78,7 @@ def test_each_layer_gets_the_item_whose_tensors_it_stores(declared, true):
 
     shapes = {one.name: one.shape for one in expected.needed}
     one = LayerList("layer_types", "num_hidden_layers", 6)
-    assert fitted(config, one, WORDS, trees, shapes) == true
+    assert fitted(config, one, WORDS, trees, HeldTensors(shapes)) == true
 
 
 def test_a_depth_that_the_config_omits_is_that_of_its_class():

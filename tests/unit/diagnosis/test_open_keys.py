@@ -80,3 +80,55 @@ def test_a_flag_and_the_width_that_depends_on_it_are_both_open():
     named = files.open_keys(values)
     assert {"block_ff_dim": 96, "block_auto_adjust_ff_dim": False}.items() <= named.items()
     assert "hidden_size" not in named
+
+
+def test_two_factors_of_a_stored_product_are_both_open():
+    declared = {
+        "model_type": "mamba2",
+        "vocab_size": 50,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_heads": 4,
+        "head_dim": 8,
+        "state_size": 6,
+        "n_groups": 1,
+    }
+    values = {"num_hidden_layers": 3, "n_groups": 2}
+    files = Files("Mamba2ForCausalLM", declared, values)
+    assert files.fits({"num_hidden_layers": 3, "state_size": 12})
+    assert {"n_groups": 1, "state_size": 6}.items() <= files.open_keys(values).items()
+
+
+def test_the_activation_of_gated_layers_is_open():
+    declared = {
+        "model_type": "t5",
+        "vocab_size": 50,
+        "d_model": 16,
+        "d_ff": 24,
+        "num_layers": 2,
+        "num_heads": 4,
+        "feed_forward_proj": "relu",
+    }
+    values = {"d_ff": 32, "feed_forward_proj": "gated-gelu"}
+    files = Files("T5ForConditionalGeneration", declared, values)
+    assert files.fits(values | {"feed_forward_proj": "gated-silu"})
+    assert files.open_keys(values) == {"feed_forward_proj": "relu"}
+
+
+def test_a_flag_that_fits_with_two_further_keys_is_open():
+    declared = {
+        "model_type": "falcon",
+        "vocab_size": 50,
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 8,
+        "num_kv_heads": 2,
+        "new_decoder_architecture": True,
+    }
+    true = {"hidden_size": 32, "num_ln_in_parallel_attn": 1}
+    other = {"hidden_size": 32, "num_attention_heads": 4, "new_decoder_architecture": False}
+    files = Files("FalconForCausalLM", declared, true)
+    assert files.fits(true)
+    assert files.fits(other)
+    named = files.open_keys(other)
+    assert {"new_decoder_architecture", "num_attention_heads"} <= named.keys()

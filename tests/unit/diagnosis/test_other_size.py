@@ -216,15 +216,76 @@ PUBLISHED = (
             "vision_config.num_hidden_layers": (12, 24),
         },
     ),
-    Pair(  # a word that no error message lists
+    Pair(  # layers without gates, whose activation no shape shows
         "t5",
         "T5ForConditionalGeneration",
+        {"d_ff": (1024, 2048), "num_heads": (6, 8), "num_layers": (8, 6)},
+        {"feed_forward_proj": ("gated-gelu", "relu")},
+    ),
+    Pair(  # five lengths give the heads and their three widths together
+        "deepseek_v2",
+        "DeepseekV2ForCausalLM",
         {
-            "d_ff": (1024, 2048),
-            "feed_forward_proj": ("gated-gelu", "relu"),
-            "num_heads": (6, 8),
-            "num_layers": (8, 6),
+            "hidden_size": (128, 80),
+            "kv_lora_rank": (32, 16),
+            "moe_intermediate_size": (44, 28),
+            "num_attention_heads": (16, 10),
+            "q_lora_rank": (None, 24),
+            "qk_nope_head_dim": (16, 8),
+            "qk_rope_head_dim": (8, 4),
+            "v_head_dim": (16, 8),
         },
+        {"num_key_value_heads": (16, 10)},
+    ),
+    Pair(  # 32 heads do not divide the stored width into heads that the groups have too
+        "llama",
+        "LlamaForCausalLM",
+        {
+            "hidden_size": (3072, 1152),
+            "intermediate_size": (9216, 3072),
+            "num_hidden_layers": (4, 6),
+        },
+        {
+            "head_dim": (128, 64),
+            "num_attention_heads": (32, 18),
+            "num_key_value_heads": (8, 6),
+        },
+    ),
+    Pair(  # null is false
+        "esm",
+        "EsmForMaskedLM",
+        {
+            "emb_layer_norm_before": (None, True),
+            "num_hidden_layers": (4, 3),
+            "vocab_size": (90, 50),
+        },
+    ),
+    Pair(  # without adapters, no shape shows where the norms are
+        "wav2vec2",
+        "Wav2Vec2ForCTC",
+        {"hidden_size": (768, 384), "num_hidden_layers": (4, 3), "vocab_size": (90, 50)},
+        {
+            "adapter_attn_dim": (16, None),
+            "do_stable_layer_norm": (True, True),
+            "num_attention_heads": (12, 6),
+        },
+    ),
+    Pair(  # width and depth are equal, and yet it is another model's config
+        "llama",
+        "LlamaForCausalLM",
+        {"attention_bias": (True, False), "intermediate_size": (256, 128), "vocab_size": (90, 50)},
+        {"num_attention_heads": (8, 4), "num_key_value_heads": (8, 4)},
+    ),
+    Pair(  # the stored vocabulary has no row for the declared token
+        "llama",
+        "LlamaForCausalLM",
+        {
+            "hidden_size": (128, 64),
+            "intermediate_size": (256, 128),
+            "num_hidden_layers": (4, 3),
+            "vocab_size": (90, 50),
+        },
+        {"num_attention_heads": (8, 4), "num_key_value_heads": (8, 4), "pad_token_id": (88, 2)},
     ),
     Pair(  # shapes show the number of layers whose features are used, not which
         "qwen3_vl",
@@ -242,7 +303,9 @@ PUBLISHED = (
 )
 
 
-@pytest.mark.parametrize("pair", PUBLISHED, ids=lambda pair: f"{pair.model_type}-{len(pair.keys)}")
+@pytest.mark.parametrize(
+    "pair", PUBLISHED, ids=lambda pair: f"{pair.model_type}-{len(pair.keys)}-{len(pair.open_keys)}"
+)
 def test_each_key_that_shapes_determine_is_named_with_both_values(pair):
     report = audited(pair)
     [found] = report.diagnosis
