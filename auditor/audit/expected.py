@@ -188,15 +188,10 @@ def _of_library(config: Config, of: LibraryClass) -> Implied | NotImplied:
 
 
 def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
-    reason = f"no closed form is known for {quoted(of.name)}, a class of diffusers"
-    if of.library != "diffusers":
-        from auditor.analytic import timm_table  # noqa: PLC0415 - few are of timm
-
-        expect = timm_table.expect_timm if of.library == "timm" else timm_table.expect_wrapped
-        try:
-            return expect(config, of.name)
-        except SourceError as error:
-            reason = str(error)
+    try:
+        return _expect_by_form(config, of)
+    except SourceError as error:
+        reason = str(error)
     oracle = _oracle(of.library)
     if oracle is None:
         extra = {"transformers": "oracle,timm"}.get(of.library, of.library)
@@ -204,6 +199,18 @@ def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
         detail = f"{reason}: it is tallied, not reconciled; {hint}"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
     return oracle.expect(config, of.name)
+
+
+def _expect_by_form(config: Config, of: LibraryClass) -> Expectation:
+    """Return the expectation of a closed form; raise SourceError if there is none."""
+    if of.library == "diffusers":
+        from auditor.analytic import diffusion  # noqa: PLC0415 - few are of diffusers
+
+        return diffusion.expect_diffusers(config, of.name)
+    from auditor.analytic import timm_table  # noqa: PLC0415 - few are of timm
+
+    expect = timm_table.expect_timm if of.library == "timm" else timm_table.expect_wrapped
+    return expect(config, of.name)
 
 
 def _expect_by(
