@@ -1,4 +1,4 @@
-"""Typed and bounded reading of the configs of diffusers, in which one value may stand for a list.
+"""A bounded reader of the configs of diffusers, in which one value may stand for a list.
 
 The lists have an item for each block of the model.
 """
