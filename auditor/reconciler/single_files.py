@@ -76,7 +76,7 @@ _COMPONENTS = {
 }
 
 # The ends of the name of a LoRA's first matrix, one for each module, and their formats.
-_LORA = (".lora_down.weight", ".lora_A.weight", ".lora.down.weight", ".lora_A.default.weight")
+LORA = (".lora_down.weight", ".lora_A.weight", ".lora.down.weight", ".lora_A.default.weight")
 _LORA_COMPONENTS = {
     "lora_unet_": ("kohya", "of the denoiser"),
     "lora_te": ("kohya", "of the text encoders"),
@@ -99,13 +99,18 @@ def single_file_notes(tensors: Iterable[StoredTensor]) -> Iterator[str]:
         use = {_MASKED: " for inpainting", _EDITED: " for editing"}.get(channels or 0, "")
         yield f"the names are those of {kind.name}{use}: {_counted(counts)}; {kind.how}"
         return
-    modules = [name for name in shapes if name.endswith(_LORA)]
+    modules = [name for name in shapes if name.endswith(LORA)]
+    if not modules:
+        return
     places = [_place(name, _LORA_COMPONENTS, _UNKNOWN) for name in modules]
     formats = sorted({writer for writer, _ in places} - {""})
     if formats:
         counts = Counter(component for _, component in places)
         alike = f"a LoRA as {' and '.join(formats)} writes it"
         yield f"the names are those of {alike}: modules {_counted(counts)}"
+    from auditor.reconciler.denoiser_lora import lora_notes  # noqa: PLC0415 - few are a LoRA
+
+    yield from lora_notes({name: shapes[name] for name in modules})
 
 
 def _place(name: str, places: Mapping[str, _Place], otherwise: _Place) -> _Place:
