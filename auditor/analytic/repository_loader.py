@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.analytic.auto_classes import AUTO_MODEL
-from auditor.analytic.blocks import LayerNorm, Linear, Module, module, symbols
+from auditor.analytic.blocks import LayerNorm, Linear, Module, module
 from auditor.analytic.config import Config
-from auditor.analytic.expectation import Expectation, ModuleFormula
+from auditor.analytic.expectation import Expectation
 from auditor.analytic.family import Family
-from auditor.analytic.listing import inventory
+from auditor.analytic.listing import tree_expectation
 
 
 class Loader(NamedTuple):
@@ -114,16 +114,4 @@ def expect_module(config: Config, kind: str) -> Expectation:
     """Return the Expectation that a config implies for a module of class `kind` in MODULES."""
     completed = config.of(_FAMILY)
     tree = _BUILDERS[kind](completed)
-    listed = inventory(tree, {})
-    total = ModuleFormula(listed.total.value, str(listed.total))
-    return Expectation(
-        target=kind,
-        model_type=_MODEL_TYPE,
-        prefix="",
-        by="closed-form",
-        listed=listed,
-        parameters=total.parameters,
-        formula=total.formula,
-        legend=tuple(sorted(symbols(tree), key=lambda symbol: symbol.letter)),
-        defaults=completed.defaulted,
-    )
+    return tree_expectation(tree, kind, model_type=_MODEL_TYPE, defaults=completed.defaulted)

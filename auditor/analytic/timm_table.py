@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from zipfile import ZipFile
 
-from auditor.analytic.blocks import Block, Buffer, Legacy, Module, Param, symbols
+from auditor.analytic.blocks import Block, Buffer, Legacy, Module, Param
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, Symbol
-from auditor.analytic.listing import inventory
+from auditor.analytic.listing import tree_expectation
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
@@ -90,17 +90,12 @@ def _expectation(config: Config, architecture: str, wrapper: str | None) -> Expe
         raise CheckpointError(f"{architecture} with num_classes 0 has no tensors")
     if wrapper:
         tree = Module((("timm_model", tree),))
-    listed = inventory(tree, {})
-    return Expectation(
-        target=wrapper or architecture,
+    return tree_expectation(
+        tree,
+        wrapper or architecture,
         model_type=WRAPPER if wrapper else "timm",
         prefix="timm_model" if wrapper else "",
-        by="closed-form",
         library=index["library"],
-        listed=listed,
-        parameters=listed.total.value,
-        formula=str(listed.total),
-        legend=tuple(sorted(symbols(tree), key=lambda symbol: symbol.letter)),
         loading=PLAIN if wrapper else Loading(legacy=()),
         defaults=("num_classes",) if keys.classes.default else (),
     )

@@ -189,12 +189,7 @@ def _of_library(config: Config, of: LibraryClass) -> Implied | NotImplied:
 
 def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
     try:
-        if of.library == "diffusers":
-            return generated.expect(config, of.name)
-        from auditor.analytic import timm_table  # noqa: PLC0415 - few are of timm
-
-        expect = timm_table.expect_timm if of.library == "timm" else timm_table.expect_wrapped
-        return expect(config, of.name)
+        return _expect_by_form(config, of)
     except SourceError as error:
         reason = str(error)
     oracle = _oracle(of.library)
@@ -204,6 +199,23 @@ def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
         detail = f"{reason}: it is tallied, not reconciled; {hint}"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
     return oracle.expect(config, of.name)
+
+
+def _expect_by_form(config: Config, of: LibraryClass) -> Expectation:
+    """Return the expectation of a closed or a generated form; raise SourceError without one."""
+    if of.library == "diffusers":
+        from auditor.analytic import diffusion  # noqa: PLC0415 - few are of diffusers
+
+        try:
+            return diffusion.expect_diffusers(config, of.name)
+        except SourceError:
+            if not generated.types(of.name):
+                raise
+        return generated.expect(config, of.name)
+    from auditor.analytic import timm_table  # noqa: PLC0415 - few are of timm
+
+    expect = timm_table.expect_timm if of.library == "timm" else timm_table.expect_wrapped
+    return expect(config, of.name)
 
 
 def _expect_by(

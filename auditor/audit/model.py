@@ -54,6 +54,7 @@ from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import OTHER_NAMES, drafting_notes, listed_size_rule
 from auditor.reconciler.repository_rules import repository_findings
+from auditor.reconciler.single_files import single_file_notes
 from auditor.report import Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
 
@@ -376,6 +377,8 @@ def _undeclared(case: ModelAudit) -> Report | Unaudited:
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model
+    notes = tuple(single_file_notes(case.contents.tensors))
+    case = case.with_outcome(notes=(*case.outcome.notes, *notes))
     if name := pipeline_file(case.snapshot):
         detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
         return unaudited_outcome(

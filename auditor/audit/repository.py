@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import Options
+from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.filenames import is_in_folder
 from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import Component, Fetched, Snapshot
@@ -319,6 +320,7 @@ def split_components(snapshot: Snapshot) -> ComponentAudits:
     ]
     components = tuple(piece for piece in candidates if piece.folder in by_folder or piece.weights)
     absent = tuple(_absent(manifest, candidates, by_folder)) if manifest else ()
+    between = _between(manifest, components)
     unclaimed = _unclaimed_files(snapshot, components)
     partial = snapshot.partial and snapshot.commit is not None  # in a cache, files may be missing
     return ComponentAudits(
@@ -328,12 +330,43 @@ def split_components(snapshot: Snapshot) -> ComponentAudits:
             *bad,
             *_other_weights(unclaimed, components),
             *unsafe_pickles(unclaimed),
-            *(() if partial else absent),
+            *(() if partial else (*absent, *between.findings)),
         ),
         unchecked=(
+            *between.unchecked,
             *unread_pickles(unclaimed),
             *((one.reason for one in absent) if partial else ()),
         ),
+    )
+
+
+class _Between(NamedTuple):
+    """The findings between the components of a pipeline, and what was not checked."""
+
+    findings: tuple[Finding, ...] = ()
+    unchecked: tuple[str, ...] = ()
+
+
+def _between(manifest: Manifest | None, components: Iterable[ComponentAudit]) -> _Between:
+    """Apply the rules between the components of a pipeline; other repositories have none."""
+    if manifest is None or manifest.file != PIPELINE:
+        return _Between()
+    from auditor.analytic.diffusion import with_defaults  # noqa: PLC0415 - few are pipelines
+    from auditor.reconciler.repository_rules import pipelines  # noqa: PLC0415 - likewise
+
+    pieces = {}
+    for piece in components:
+        config = piece.snapshot.config
+        if piece.entry:
+            pieces[piece.folder] = pipelines.PipelineComponent(
+                piece.folder,
+                config.name if config else f"{piece.folder}/config.json",
+                with_defaults(parse_or_empty(config.content, config.name) if config else {}),
+                piece.weights,
+            )
+    return _Between(
+        tuple(pipelines.pipeline_findings(manifest, pieces)),
+        tuple(pipelines.pipeline_notes(manifest)),
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
+from auditor.analytic.diffusion.autoencoder_kl import OLDER_ATTENTION
 from auditor.analytic.expectation import summed_expectation
 from auditor.analytic.loading import Loading, Rule
 from auditor.errors import Reason, SourceError, UsageError
@@ -55,10 +56,6 @@ def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
     )
 
 
-# The names that attention had in diffusers before 0.12 -> the current ones.
-_ATTENTION = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
-
-
 def _renames(model: Any) -> Iterator[Rule]:
     """Yield the renames that loading applies in blocks that older versions wrote, as in VAEs."""
     blocks = [
@@ -66,7 +63,7 @@ def _renames(model: Any) -> Iterator[Rule]:
         for path, module in model.named_modules()
         if getattr(module, "_from_deprecated_attn_block", False)
     ]
-    for older, name in _ATTENTION.items() if blocks else ():
+    for older, name in OLDER_ATTENTION.items() if blocks else ():
         yield Rule((rf"^({'|'.join(blocks)})\.{older}\.",), (rf"\1.{name}.",))
 
 

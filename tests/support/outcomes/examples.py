@@ -270,10 +270,10 @@ def pipeline():
     unet = Unaudited(
         requested="org/pipeline",
         component="unet",
-        target="UNet2DConditionModel",
+        target="UNet3DConditionModel",
         observed=_held("unet/diffusion_pytorch_model.safetensors", tensors=1, parameters=75),
         reason=Reason.UNKNOWN_ARCHITECTURE,
-        detail="no closed form is known for 'UNet2DConditionModel', a class of diffusers",
+        detail="no closed form is known for 'UNet3DConditionModel', a class of diffusers",
     )
     return Report(
         requested="org/pipeline",

@@ -24,7 +24,7 @@ STATES = {
     "a layout that nobody knows": config_bytes(
         architectures=["BertModel"], quantization_config={"quant_method": "zipnn"}
     ),
-    "a class of diffusers": b'{"_class_name": "UNet2DConditionModel"}',
+    "a class of diffusers": b'{"_class_name": "UNet3DConditionModel"}',
     "no config": None,
     "a broken config": b"{",
     "a known class": config_bytes(architectures=["BertModel"]),

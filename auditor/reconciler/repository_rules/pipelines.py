@@ -1,0 +1,223 @@
+"""Rules between the components of a diffusers pipeline; no file of weights alone breaks them.
+
+A rule applies to the classes of pipelines that it names, because others put different channels
+together. The widths come from the components' configs, as they are written.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from auditor.checkpoint.filenames import variant_of
+from auditor.containers.manifest import Manifest
+from auditor.findings import ConfigContradiction, Finding, MissingComponent
+from auditor.messages import listed, named, quoted
+from auditor.reconciler.repository_rules.repository_case import value_text
+
+_DATA = Path(__file__).parents[2] / "data" / "pipelines.json"
+
+
+class PipelineComponent(NamedTuple):
+    """A component of a pipeline: its config, and the names of its weight files."""
+
+    folder: str
+    config_file: str
+    config: Mapping[str, Any]
+    weights: tuple[str, ...]
+
+
+Components = Mapping[str, PipelineComponent]
+_Sum = tuple[tuple[str, str], ...]  # (component, key) of each width that is added
+
+
+class _Rule(NamedTuple):
+    """A width of the denoiser: a sum of widths of other components, times one of `factors`."""
+
+    denoiser: str
+    key: str
+    widths: _Sum
+    # The width is `times * sum + plus * unit` for one of these pairs (times, plus).
+    factors: tuple[tuple[int, int], ...] = ((1, 0),)
+    unit: str = ""  # a key of the denoiser; 1 without one
+
+
+_SAME = ((1, 0),)
+_LATENTS: _Sum = (("vae", "latent_channels"),)
+_ONE_TEXT: _Sum = (("text_encoder", "hidden_size"),)
+_TWO_TEXTS: _Sum = (*_ONE_TEXT, ("text_encoder_2", "hidden_size"))
+
+
+def _unet(text: _Sum, *factors: tuple[int, int]) -> tuple[_Rule, ...]:
+    channels = _Rule("unet", "in_channels", _LATENTS, factors or _SAME)
+    return channels, _Rule("unet", "cross_attention_dim", text)
+
+
+# Six sizes of the image, or five and a score, follow the pooled text.
+_ADDED = _Rule(
+    "unet",
+    "projection_class_embeddings_input_dim",
+    (("text_encoder_2", "projection_dim"),),
+    ((1, 6), (1, 5)),
+    "addition_time_embed_dim",
+)
+_SD, _XL = _unet(_ONE_TEXT), (*_unet(_TWO_TEXTS), _ADDED)
+_MASKED = ((1, 0), (2, 1))  # latents; or those and the masked image's, and the mask
+_FLUX = (
+    _Rule("transformer", "in_channels", _LATENTS, ((4, 0),)),  # patches of 2 x 2
+    _Rule("transformer", "joint_attention_dim", (("text_encoder_2", "d_model"),)),
+    _Rule("transformer", "pooled_projection_dim", _ONE_TEXT),
+)
+_SD3 = (
+    _Rule("transformer", "in_channels", _LATENTS),
+    _Rule("transformer", "joint_attention_dim", (("text_encoder_3", "d_model"),)),
+    _Rule(
+        "transformer",
+        "pooled_projection_dim",
+        (("text_encoder", "projection_dim"), ("text_encoder_2", "projection_dim")),
+    ),
+)
+_RULES: Mapping[str, tuple[_Rule, ...]] = {
+    "FluxImg2ImgPipeline": _FLUX,
+    "FluxPipeline": _FLUX,
+    "LatentConsistencyModelPipeline": _SD,
+    "StableDiffusion3Img2ImgPipeline": _SD3,
+    "StableDiffusion3Pipeline": _SD3,
+    "StableDiffusionControlNetPipeline": _SD,
+    "StableDiffusionImg2ImgPipeline": _SD,
+    "StableDiffusionInpaintPipeline": _unet(_ONE_TEXT, *_MASKED),
+    "StableDiffusionInstructPix2PixPipeline": _unet(_ONE_TEXT, (2, 0)),
+    "StableDiffusionPipeline": _SD,
+    "StableDiffusionXLControlNetPipeline": _XL,
+    "StableDiffusionXLImg2ImgPipeline": _XL,
+    "StableDiffusionXLInpaintPipeline": (*_unet(_TWO_TEXTS, *_MASKED), _ADDED),
+    "StableDiffusionXLPipeline": _XL,
+}
+
+
+def pipeline_findings(manifest: Manifest, components: Components) -> Iterator[Finding]:
+    """Yield the contradictions between components, and what the pipeline's class lacks."""
+    yield from _required(manifest)
+    yield from _classes(manifest, components)
+    declared = {entry.folder for entry in manifest.entries}
+    for rule in _RULES.get(target := manifest.target or "", ()):
+        yield from _widths(target, rule, components, declared)
+    yield from _variants(manifest, components)
+
+
+def pipeline_notes(manifest: Manifest) -> Iterator[str]:
+    """Yield a sentence for each scheduler whose class the known version of diffusers lacks."""
+    for entry in manifest.entries:
+        is_scheduler = entry.folder.endswith("scheduler") and entry.library == "diffusers"
+        if is_scheduler and entry.kind not in _known()["schedulers"]:
+            version = _known()["diffusers"]
+            yield f"{entry.folder}: diffusers {version} has no scheduler {quoted(entry.kind)}"
+
+
+@cache
+def _known() -> Mapping[str, Any]:
+    """Read what the pipelines of diffusers require, from tools/rebuild_pipelines.py."""
+    known: Mapping[str, Any] = json.loads(_DATA.read_text(encoding="utf-8"))
+    return known
+
+
+def _required(manifest: Manifest) -> Iterator[MissingComponent]:
+    declared = {entry.folder for entry in manifest.entries}
+    for name in _known()["required"].get(manifest.target, ()):
+        if name not in declared:
+            reason = f"{manifest.target} of diffusers needs {name}, and {manifest.file} names none"
+            yield MissingComponent(declared_in=manifest.file, folders=(name,), reason=reason)
+
+
+def _classes(manifest: Manifest, components: Components) -> Iterator[ConfigContradiction]:
+    """Yield the components whose config names another class than the manifest."""
+    for entry in manifest.entries:
+        component = components.get(entry.folder)
+        if component is None or entry.library != "diffusers":
+            continue
+        stated = component.config.get("_class_name")
+        kind = entry.kind.removeprefix("Flax")  # flax's classes read the same configs
+        if isinstance(stated, str) and stated.removeprefix("Flax") != kind:
+            yield ConfigContradiction(
+                says=(
+                    (manifest.file, entry.folder, value_text(entry.kind)),
+                    (component.config_file, "_class_name", value_text(stated)),
+                ),
+                reason=f"{manifest.file} declares {quoted(entry.kind)} in {named(entry.folder)}, "
+                f"and {named(component.config_file)} is of {quoted(stated)}",
+                fix=f"upload the {entry.folder} that the pipeline was saved with",
+            )
+
+
+def _widths(
+    target: str, rule: _Rule, components: Components, declared: Iterable[str]
+) -> Iterator[ConfigContradiction]:
+    """Yield a contradiction if the denoiser's width is not that of the other components."""
+    component = components.get(rule.denoiser)
+    sources = [one for one in rule.widths if one[0] in declared]
+    if component is None or not sources or not {one for one, _ in sources} <= {*components}:
+        return
+    key = rule.key
+    if key == "cross_attention_dim" and component.config.get("encoder_hid_dim") is not None:
+        key = "encoder_hid_dim"  # a projection of the text is in between
+        if component.config.get("encoder_hid_dim_type") not in {None, "text_proj"}:
+            return
+    width = component.config.get(key)
+    widths = [_width(components[folder].config, name) for folder, name in sources]
+    unit = component.config.get(rule.unit) if rule.unit else 1
+    if type(width) is not int or type(unit) is not int or None in widths:
+        return
+    total = sum(one for one in widths if one is not None)
+    expected = [times * total + plus * unit for times, plus in rule.factors]
+    if width in expected:
+        return
+    files = [components[folder].config_file for folder, _ in sources]
+    stated = " + ".join(
+        f"{name} {value} of {named(file)}"
+        for (_, name), value, file in zip(sources, widths, files, strict=True)
+    )
+    yield ConfigContradiction(
+        says=(
+            (component.config_file, key, value_text(width)),
+            *(
+                (file, name, value_text(value))
+                for (_, name), value, file in zip(sources, widths, files, strict=True)
+            ),
+        ),
+        reason=f"{key} of {named(component.config_file)} is {width}, expected "
+        f"{' or '.join(map(str, expected))} for {stated}: {target} cannot run",
+        fix=f"upload the {rule.denoiser} and the {listed([one for one, _ in sources])} that were "
+        "trained together",
+    )
+
+
+def _width(config: Mapping[str, Any], key: str) -> int | None:
+    """Return an integer of a config, or of its text_config as in older configs of CLIP."""
+    nested = config.get("text_config")
+    for values in (config, nested if isinstance(nested, Mapping) else {}):
+        if type(value := values.get(key)) is int:
+            return value
+    return None
+
+
+def _variants(manifest: Manifest, components: Components) -> Iterator[MissingComponent]:
+    """Yield a finding if no variant, and not the default either, has files for all components."""
+    variants = {
+        component.folder: {variant_of(name) for name in component.weights}
+        for component in components.values()
+        if component.weights
+    }
+    if not variants or set.intersection(*variants.values()):
+        return
+    every = sorted(set[str | None]().union(*variants.values()), key=lambda one: one or "")
+    most = max(every, key=lambda one: sum(one in each for each in variants.values()))
+    for folder, stored in variants.items():
+        if most not in stored:
+            what = f"the variant {most}" if most else "the default"
+            others = listed([one or "the default" for one in sorted(stored, key=str)])
+            reason = (
+                f"{named(folder)} has weights of {others} only, and other components have those of "
+                f"{what}: neither from_pretrained nor its variant= finds all of them"
+            )
+            yield MissingComponent(declared_in=manifest.file, folders=(folder,), reason=reason)

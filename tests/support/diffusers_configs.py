@@ -1,0 +1,168 @@
+"""Configs of classes of diffusers: as published, and as drawn at random.
+
+The published sizes are those of the files on the Hub; the configs are the repositories' own.
+"""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+CROSS, PLAIN = "CrossAttnDownBlock2D", "DownBlock2D"
+UP_CROSS, UP_PLAIN = "CrossAttnUpBlock2D", "UpBlock2D"
+XL = {
+    "addition_embed_type": "text_time",
+    "addition_time_embed_dim": 256,
+    "attention_head_dim": [5, 10, 20],
+    "block_out_channels": [320, 640, 1280],
+    "cross_attention_dim": 2048,
+    "down_block_types": [PLAIN, CROSS, CROSS],
+    "projection_class_embeddings_input_dim": 2816,
+    "transformer_layers_per_block": [1, 2, 10],
+    "use_linear_projection": True,
+}
+VAE = {
+    "block_out_channels": [128, 256, 512, 512],
+    "down_block_types": ["DownEncoderBlock2D"] * 4,
+    "layers_per_block": 2,
+    "up_block_types": ["UpDecoderBlock2D"] * 4,
+}
+UNET = "UNet2DConditionModel"
+HEADS_OF_2 = {"attention_head_dim": [5, 10, 20, 20], "cross_attention_dim": 1024}
+
+# name -> class, config, parameters; None if no source was found for a number
+PUBLISHED: dict[str, tuple[str, dict[str, Any], int | None]] = {
+    "SD 1.5 UNet": (UNET, {"cross_attention_dim": 768}, 859_520_964),
+    "SD 1.5 inpainting UNet": (UNET, {"cross_attention_dim": 768, "in_channels": 9}, 859_535_364),
+    "SD 2.1 UNet": (UNET, HEADS_OF_2 | {"use_linear_projection": True}, 865_910_724),
+    "SDXL UNet": (UNET, XL | {"up_block_types": [UP_CROSS, UP_CROSS, UP_PLAIN]}, 2_567_463_684),
+    "SD VAE": ("AutoencoderKL", VAE, 83_653_863),
+    "Flux VAE": (
+        "AutoencoderKL",
+        VAE | {"latent_channels": 16, "use_quant_conv": False, "use_post_quant_conv": False},
+        83_819_683,
+    ),
+    "SD 1.5 ControlNet": ("ControlNetModel", {"cross_attention_dim": 768}, 361_279_120),
+    "Flux.1-dev": ("FluxTransformer2DModel", {"guidance_embeds": True}, 11_901_408_320),
+    "Stable Diffusion 3 medium": (
+        "SD3Transformer2DModel",
+        {
+            "caption_projection_dim": 1536,
+            "num_attention_heads": 24,
+            "num_layers": 24,
+            "pos_embed_max_size": 192,
+        },
+        2_028_328_000,
+    ),
+    "SDXL ControlNet": ("ControlNetModel", XL, None),
+}
+
+
+def _each(value: st.SearchStrategy[Any], blocks: int) -> st.SearchStrategy[Any]:
+    return value | st.lists(value, min_size=blocks, max_size=blocks)
+
+
+@st.composite
+def _unet(draw: st.DrawFn, target: str) -> dict[str, Any]:
+    blocks = draw(st.integers(1, 4))
+    is_unet = target == UNET
+    channels = st.sampled_from([8, 16, 24, 32])
+
+    def kinds(*names: str) -> list[str]:
+        return draw(st.lists(st.sampled_from(names), min_size=blocks, max_size=blocks))
+
+    counts = st.integers(1, 3)
+    config: dict[str, Any] = {
+        "in_channels": draw(st.integers(1, 9)),
+        "block_out_channels": draw(st.lists(channels, min_size=blocks, max_size=blocks)),
+        "down_block_types": kinds(CROSS, PLAIN),
+        "norm_num_groups": 4,
+        "attention_head_dim": draw(_each(st.sampled_from([1, 2, 3, 4]), blocks)),
+        "transformer_layers_per_block": draw(_each(counts, blocks)),
+        "cross_attention_dim": draw(st.integers(1, 24)),
+        "use_linear_projection": draw(st.booleans()),
+        "only_cross_attention": draw(_each(st.booleans(), blocks)),
+        "layers_per_block": draw(_each(counts, blocks) if is_unet else counts),
+        "mid_block_type": draw(
+            st.sampled_from(["UNetMidBlock2DCrossAttn", "UNetMidBlock2D", *[None] * is_unet])
+        ),
+        "resnet_time_scale_shift": draw(st.sampled_from(["default", "scale_shift"])),
+        "class_embed_type": draw(
+            st.sampled_from([None, "timestep", "identity", "projection", "simple_projection"])
+        ),
+        "num_class_embeds": draw(st.none() | st.integers(1, 9)),
+        "projection_class_embeddings_input_dim": draw(st.integers(1, 20)),
+        "addition_embed_type": draw(st.sampled_from([None, "text", "text_time", "image"])),
+        "addition_time_embed_dim": 6,
+        "addition_embed_type_num_heads": 1,
+        "encoder_hid_dim": draw(st.none() | st.integers(1, 12)),
+    }
+    if is_unet:
+        config |= {
+            "up_block_types": kinds(UP_CROSS, UP_PLAIN),
+            "out_channels": draw(st.integers(1, 9)),
+            "conv_in_kernel": draw(st.sampled_from([1, 3, 5])),
+            "conv_out_kernel": draw(st.sampled_from([1, 3])),
+            "time_embedding_dim": draw(st.sampled_from([None, 0, 12])),
+            "time_cond_proj_dim": draw(st.none() | st.integers(1, 9)),
+            "class_embeddings_concat": draw(st.booleans()),
+            "time_embedding_type": draw(st.sampled_from([*["positional"] * 7, "fourier"])),
+        }
+        if draw(st.booleans()):
+            widths = st.lists(st.integers(1, 24), min_size=blocks, max_size=blocks)
+            plain = {"encoder_hid_dim": None, "addition_embed_type": None}
+            config |= {"cross_attention_dim": draw(widths), **plain}
+    else:
+        sizes = st.lists(st.integers(1, 12), min_size=1, max_size=4)
+        config |= {
+            "conditioning_channels": draw(st.integers(1, 4)),
+            "conditioning_embedding_out_channels": draw(sizes),
+        }
+    return config
+
+
+@st.composite
+def _autoencoder(draw: st.DrawFn) -> dict[str, Any]:
+    blocks = draw(st.integers(1, 4))
+    channels = st.sampled_from([8, 16, 24, 32])
+    return {
+        "in_channels": draw(st.integers(1, 4)),
+        "out_channels": draw(st.integers(1, 4)),
+        "block_out_channels": draw(st.lists(channels, min_size=blocks, max_size=blocks)),
+        "down_block_types": ["DownEncoderBlock2D"] * blocks,
+        "up_block_types": ["UpDecoderBlock2D"] * blocks,
+        "layers_per_block": draw(st.integers(0, 3)),
+        "latent_channels": draw(st.integers(1, 16)),
+        "norm_num_groups": 4,
+        "use_quant_conv": draw(st.booleans()),
+        "use_post_quant_conv": draw(st.booleans()),
+        "mid_block_add_attention": draw(st.booleans()),
+    }
+
+
+_SIZES = {
+    "in_channels": st.integers(1, 12),
+    "out_channels": st.none() | st.integers(1, 12),
+    "patch_size": st.integers(1, 3),
+    "num_layers": st.integers(0, 4),
+    "num_attention_heads": st.integers(1, 3),
+    "attention_head_dim": st.sampled_from([4, 8]),
+    "joint_attention_dim": st.integers(1, 12),
+    "pooled_projection_dim": st.integers(1, 12),
+}
+_FLUX = {"num_single_layers": st.integers(0, 3), "guidance_embeds": st.booleans()}
+_SD3 = {
+    "caption_projection_dim": st.integers(1, 12),
+    "pos_embed_max_size": st.sampled_from([4, 5, None]),
+    "sample_size": st.just(8),
+    "dual_attention_layers": st.lists(st.integers(0, 4), max_size=3),
+    "qk_norm": st.sampled_from([None, "rms_norm", "layer_norm"]),
+}
+_STRATEGIES = {
+    "AutoencoderKL": _autoencoder(),
+    "FluxTransformer2DModel": st.fixed_dictionaries(_SIZES | _FLUX),
+    "SD3Transformer2DModel": st.fixed_dictionaries(_SIZES | _SD3),
+}
+
+
+def configs(target: str) -> st.SearchStrategy[dict[str, Any]]:
+    return _STRATEGIES[target] if target in _STRATEGIES else _unet(target)
