@@ -281,8 +281,8 @@ class Outlier(OfValues, frozen=True):
 class Subnormal(OfValues, frozen=True):
     """A tenth of a matrix or more is subnormal (below 1e-38), beside numbers of ordinary magnitude.
 
-    Networks with dead channels have many subnormal numbers, too, and then numbers of all magnitudes
-    between. F16 is not judged: small trained numbers are subnormal there.
+    The numbers of dead channels may be subnormal, too: they fill whole rows or columns, or numbers
+    of all magnitudes are beside them. F16 is not judged: small trained numbers are subnormal there.
 
     To do: Save the model again from where it was trained: bytes of another dtype, or weights that
     decay drove to zero, look like this.
@@ -297,7 +297,7 @@ class MislabeledDtype(OfValues, frozen=True):
 
     The magnitudes of a trained matrix spread over 1 to 4 binades (the standard deviation of
     log2 |x|). Bytes of the wrong 16-bit dtype spread over less than 0.5 or more than 7, and over 1
-    to 4 if they are read as the other dtype. Vectors are not judged.
+    to 4 if they are read as the other dtype. Vectors are not judged, nor matrices with one sign.
 
     To do: Write the other dtype into the header, or save the model again.
     """
@@ -325,8 +325,9 @@ class Untrained(OfValues, frozen=True):
 class CopiedModules(OfValues, frozen=True, kw_only=True):
     """Some matrices of a layer are copies of those of another layer, byte for byte.
 
-    All bytes of at least two matrices were compared, and the rest of the two layers differs. The
-    finding names both, because their bytes do not show which of them is the copy.
+    All bytes of at least two matrices were compared, and most other matrices of the two layers are
+    not correlated: a layer that was copied whole and then tuned in part is no fault. The finding
+    names both layers, because their bytes do not show which of them is the copy.
 
     To do: Look for the module that should be there; keep it if the two layers share it on purpose.
     """

@@ -54,7 +54,7 @@ def profile_of(form: NumberFormat, data: Bytes) -> Profile:
     magnitudes = np.abs(numbers)
     is_nonzero = (magnitudes > 0) & (magnitudes < np.inf)
     nonzero = magnitudes[is_nonzero]
-    least = _least_normal(form)
+    least = least_normal(form)
     is_normal = nonzero >= least
     subnormal = len(nonzero) - int(np.count_nonzero(is_normal))
     logs = np.log2(nonzero, dtype=np.float64 if nonzero.dtype == np.float64 else np.float32)
@@ -91,7 +91,7 @@ def log_spread(numbers: np.ndarray) -> float:
     return float(np.log2(magnitudes).std()) if len(magnitudes) else 0.0
 
 
-def _least_normal(form: NumberFormat) -> float:
+def least_normal(form: NumberFormat) -> float:
     """Return the smallest normal number of an IEEE format; 0 for the formats of 8 bits or less."""
     if form.table is not None or form.number is None:
         return 0.0 if form.table is not None else 2.0**-126  # BF16

@@ -1,7 +1,9 @@
 """Tensors that should have the same numbers, and layers that should not."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
+
+import numpy as np
 
 from auditor.findings import (
     CopiedModules,
@@ -23,6 +25,7 @@ _TIED = "the config ties it"  # how the reason of such a duplicate begins
 _MOST_GROUPS = 8  # with equal samples: each layer is compared with each group
 _MOST_EMBEDDINGS = 8  # each head is compared with each of them
 _SHOWN = 8  # pairs of layers
+_KIN = 0.5
 _LEAST_MATRICES = 2  # of a layer: heads that start as copies of each other have one
 
 
@@ -127,7 +130,12 @@ def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers | CopiedModul
             layers=tuple(sorted(shown, key=lambda one: natural_key(one[0]))),
             reason="; ".join(f"{', '.join(group)} are equal, byte for byte" for group in shown[:8]),
         )
-    parts = {pair: suffixes for pair, suffixes in equal.items() if pair not in whole}
+    parts = {
+        (first, other): suffixes
+        for (first, other), suffixes in equal.items()
+        if (first, other) not in whole
+        and not _began_as_copy(evidence, layers[first], layers[other], suffixes)
+    }
     if parts:
         copied = {
             layers[place][suffix]: None
@@ -144,6 +152,32 @@ def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers | CopiedModul
                 for (first, other), suffixes in list(parts.items())[:_SHOWN]
             ),
         )
+
+
+def _began_as_copy(
+    evidence: Evidence, first: Mapping[str, str], other: Mapping[str, str], equal: Container[str]
+) -> bool:
+    """Return whether most other matrices of two layers are correlated.
+
+    Then a layer was copied, as models are made deeper, and a part of it was trained afterwards.
+    """
+    kin = [
+        _correlation(evidence, first[suffix], other[suffix])
+        for suffix in first.keys() & other.keys()
+        if suffix not in equal
+    ]
+    return 2 * sum(one > _KIN for one in kin) > len(kin)
+
+
+def _correlation(evidence: Evidence, first: str, other: str) -> float:
+    """Return the correlation of the first numbers of two matrices; 0 if it is not known."""
+    samples = evidence.sample(first), evidence.sample(other)
+    if any(one is None or not np.isfinite(one).all() for one in samples):
+        return 0.0
+    a, b = (one.astype(np.float64) for one in samples if one is not None)
+    if len(a) != len(b) or not a.std() or not b.std():
+        return 0.0
+    return float(np.corrcoef(a, b)[0, 1])
 
 
 def _equal_matrices(

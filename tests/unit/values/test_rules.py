@@ -161,6 +161,36 @@ def test_dead_channels_are_no_flood_of_subnormal_numbers_and_no_block_of_zeros(t
     assert causes_of(audited(tmp_path, SOUND | {UP: one, Q: rows})) == []
 
 
+def dead_channels():
+    """A matrix and a kernel whose dead channels have numbers below the smallest normal one."""
+    one, kernel = SOUND[UP].copy(), drawn(32, 32, 3, 3)
+    one[RNG.permutation(64)[:28]] *= 1e-38
+    kernel[:, RNG.permutation(32)[:12]] = 0
+    return {UP: one, "conv.weight": kernel}
+
+
+def copied_and_tuned():
+    tuned = {name: one + drawn(*one.shape) / 4 for name, one in of_layer(SOUND, 0, "mlp").items()}
+    return copied(2, 0, "attn") | {name.replace(".0.", ".2."): one for name, one in tuned.items()}
+
+
+def factors():
+    return {"attn.q_factor": np.exp2(0.4 * RNG.standard_normal((16, 64))).astype(np.float16)}
+
+
+def dying_channels_in_bf16():
+    """As F16, these bytes have an ordinary spread and one large number."""
+    one = trained(64, 64) * 2.0 ** -RNG.uniform(0, 60, (64, 1)).astype(np.float32)
+    one[:16] = trained(16, 64)
+    one[0, 0] = 2
+    return {UP: ("BF16", one.shape, bf16(one).tobytes())}
+
+
+@pytest.mark.parametrize("make", [dead_channels, dying_channels_in_bf16, copied_and_tuned, factors])
+def test_nothing_is_said_of_what_training_leaves(tmp_path, make):
+    assert causes_of(audited(tmp_path, SOUND | make())) == []
+
+
 def rounded(one):
     return (one.view(np.uint32) & 0xFFFF0000).view(np.float32)
 
