@@ -33,7 +33,7 @@ from auditor.errors import CheckpointError
 _SIZES = ("size", "dim", "rank", "inner")  # ends of keys that are widths
 _MOST_CHANGES = 48  # further changes that are tried after a flag is changed
 _FEW = 2  # keys that one slip in a config may change
-_MOST_FURTHER = 2  # the most further keys that change with a flag
+_MOST_FURTHER = 2  # the most further keys that change with a flag if heads are implausibly wide
 
 
 def open_keys(
@@ -59,11 +59,8 @@ def open_keys(
         for symbol, value in determined_sizes(tree, trials.holdings, {}).items()
         if value == symbol.value
     }
-    known -= {
-        path
-        for path, value in values.items()
-        if type(value) is int and width_of_heads(now, path, value) > WIDEST
-    }
+    strange = {path for path, value in values.items() if _are_too_wide(now, path, value)}
+    known -= strange
     heads = [path for path in values if guessed and is_heads(path.rpartition(".")[2])]
     for path in heads:
         known.discard(path)
@@ -98,7 +95,8 @@ def open_keys(
     stated = (key.path for key in keys if not key.default and key.path not in values)
     found.update(path for path in stated if key_at(config, path, None).path in values)
     if len(values) > 1:
-        found.update(_with_another_flag(config, values, trees, trials))
+        further = _MOST_FURTHER if strange else 1
+        found.update(_with_another_flag(config, values, trees, trials, most=further))
         found.update(_unseen_widths(every_key(config), {*values, *shown}))
     if len(values) == 1:
         found -= values.keys()  # a single changed key counts as solved
@@ -164,8 +162,18 @@ def other_activations(word: str) -> tuple[str, ...]:
     return tuple(f"{start}{dash}{other}" for other in ("gelu", "relu", "silu")) if known else ()
 
 
+def _are_too_wide(config: Mapping[str, Any], path: str, value: Any) -> bool:
+    """Whether the number of heads makes them wider than those of any published model."""
+    return type(value) is int and width_of_heads(config, path, value) > WIDEST
+
+
 def _with_another_flag(
-    config: Mapping[str, Any], values: Mapping[str, Any], trees: Trees, trials: Trials
+    config: Mapping[str, Any],
+    values: Mapping[str, Any],
+    trees: Trees,
+    trials: Trials,
+    *,
+    most: int,
 ) -> Iterator[str]:
     """Yield a flag and the keys that, changed together with it, fit as well."""
     for flag in flags(every_key(changed(config, values))):
@@ -174,7 +182,7 @@ def _with_another_flag(
         if remains is None or not remains.differ:
             continue
         if remains.lengths or not remains.numbers or flag.key.path in values:
-            with_others = _completed(config, flipped, flag.key.path, trees, trials)
+            with_others = _completed(config, flipped, flag.key.path, trees, trials, most=most)
             if with_others is not None:
                 yield from (flag.key.path, *with_others)
 
@@ -186,7 +194,7 @@ def _completed(  # noqa: PLR0913 - what is changed, and how often
     trees: Trees,
     trials: Trials,
     *,
-    most: int = _MOST_FURTHER,
+    most: int,
 ) -> tuple[str, ...] | None:
     """Return the keys with which the changed flag fits: at most `most`; None if none fit."""
     remains = _remains(values, trees, trials)

@@ -115,18 +115,18 @@ def test_the_activation_of_gated_layers_is_open():
     assert files.open_keys(values) == {"feed_forward_proj": "relu"}
 
 
-def test_a_flag_that_fits_with_two_further_keys_is_open():
+def test_a_flag_that_fits_with_two_further_keys_is_open_if_heads_are_too_wide():
     declared = {
         "model_type": "falcon",
         "vocab_size": 50,
-        "hidden_size": 64,
+        "hidden_size": 8192,
         "num_hidden_layers": 2,
-        "num_attention_heads": 8,
-        "num_kv_heads": 2,
+        "num_attention_heads": 32,
+        "num_kv_heads": 8,
         "new_decoder_architecture": True,
     }
-    true = {"hidden_size": 32, "num_ln_in_parallel_attn": 1}
-    other = {"hidden_size": 32, "num_attention_heads": 4, "new_decoder_architecture": False}
+    true = {"hidden_size": 4096, "num_ln_in_parallel_attn": 1}
+    other = {"hidden_size": 4096, "num_attention_heads": 4, "new_decoder_architecture": False}
     files = Files("FalconForCausalLM", declared, true)
     assert files.fits(true)
     assert files.fits(other)
