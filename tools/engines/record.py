@@ -21,6 +21,9 @@ Entry = dict[str, Any]
 Change = Callable[[], probes.Written]
 
 _REASON = 160
+_OUTCOMES = ("raises", "loads")
+_EXPLAINED = frozenset({"declared", "packed", "class", "files", "config4"})
+_WITHOUT = "without "
 _AT_ONCE = 100
 _ROUNDS = 12
 # Which tensors the engine takes, and not a value of the config, decides with this message.
@@ -271,13 +274,6 @@ def _reading(answer: Mapping[str, Any], what: str, value: float) -> tuple[str, f
 
 def _plain(save: Save) -> probes.Written:
     return probes.Written(save.config, save.tensors)
-
-
-_OUTCOMES = ("raises", "loads")
-_EXPLAINED = frozenset({"declared", "packed", "class", "files", "config4"})
-
-
-_WITHOUT = "without "
 
 
 def _is_needed(probe: str, message: str) -> bool:
