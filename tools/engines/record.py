@@ -120,9 +120,9 @@ class Recorder:
         entry["variants"] = []
         loading, failures = self._sound(entry, sound)
         if not entry["variants"]:
-            if without_value := self._without_value(found[0][1], fills):
-                return {**entry, "kinds": [], "requires": sorted({*fills, *without_value})}
-            return {**entry, "kinds": [], "not_tried": failures[0]}
+            required = {*fills, *self._without_value(found[0][1], fills)}
+            known = {"requires": sorted(required)} if required else {"not_tried": failures[0]}
+            return {**entry, "kinds": [], **known}
         if fills and loading:
             entry["unclear" if unclear else "requires"] = sorted(fills)
             sources = {path: fill.source for path, fill in fills.items() if fill.source is not None}
