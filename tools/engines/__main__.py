@@ -22,14 +22,14 @@ from engines.record import Entry, Recorder, fold, text_of
 
 _HERE = Path(__file__).parent
 _DATA = _HERE.parents[1] / "auditor" / "data" / "engines"
-_JUDGES = {"llama.cpp": "converter.py", "mlx": "mlx.py", "vllm": "vllm.py"}
+JUDGES = {"llama.cpp": "converter.py", "mlx": "mlx.py", "vllm": "vllm.py"}
 _QUICK = {"mlx", "llama.cpp"}  # engines for which a config of its own costs nothing
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Record the entries of one engine, or of all."""
     parser = argparse.ArgumentParser(prog="engines", description=__doc__)
-    parser.add_argument("engine", nargs="?", choices=sorted(_JUDGES), help="by default all")
+    parser.add_argument("engine", nargs="?", choices=sorted(JUDGES), help="by default all")
     parser.add_argument("names", nargs="*", help="entries; by default all that it registers")
     parser.add_argument("--environments", type=Path, default=Path(".venv/engines"))
     parser.add_argument("--python", help="the judge's interpreter, by default the environment's")
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.simplefilter("ignore")
     os.environ["OMP_NUM_THREADS"] = "1"  # for the judges, too
     torch.set_num_threads(1)  # the tensors are small; more threads only wait for each other
-    for engine in [options.engine] if options.engine else _JUDGES:
+    for engine in [options.engine] if options.engine else JUDGES:
         python = options.python or str(options.environments / engine / "bin" / "python")
         output = options.output or _DATA / f"{engine}.json"
         record(engine, judge_of(engine, python), options.names, output, update=options.update)
@@ -50,7 +50,7 @@ def judge_of(engine: str, python: str) -> tuple[str, ...]:
 
     A judge is called as its engine is: -P keeps its folder off the path.
     """
-    return (python, "-P", str(_HERE / "judges" / _JUDGES[engine]))
+    return (python, "-P", str(_HERE / "judges" / JUDGES[engine]))
 
 
 def record(

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from engines import config4, probes, saves
-from engines.__main__ import judge_of
+from engines.__main__ import JUDGES, judge_of
 from engines.judging import Judge
 from engines.saves import Outside, Save
 
@@ -93,31 +93,20 @@ def answers(engine: str, folders: Sequence[Path]) -> list[Any]:
     return [by_folder[str(folder)] for folder in folders]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare an engine's loader with our answers; return 1 if one of them is wrong."""
-    parser = argparse.ArgumentParser(prog="engines.hold", description=__doc__)
-    parser.add_argument("engine", choices=("llama.cpp", "mlx", "vllm"))
-    parser.add_argument("--draws", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--environments", type=Path, default=Path(".venv/engines"))
-    parser.add_argument("--python", help="the judge's interpreter, by default the environment's")
-    options = parser.parse_args(arguments)
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    python = options.python or str(options.environments / options.engine / "bin" / "python")
-    entries = json.loads((_DATA / f"{options.engine}.json").read_bytes())["entries"]
+def compare(engine: str, python: str, count: int, seed: int) -> Counter[str]:
+    """Judge drawn folders and return how many of our answers were right, wrong and unknown."""
+    entries = json.loads((_DATA / f"{engine}.json").read_bytes())["entries"]
     counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as top:
-        judge = Judge(judge_of(options.engine, python), Path(top, "log"))
-        drawn = list(draw(entries, options.draws, options.seed))
+    said: list[Any] = []
+    command = judge_of(engine, python)
+    with tempfile.TemporaryDirectory() as top, Judge(command, Path(top, "log")) as judge:
+        drawn = list(draw(entries, count, seed))
         folders = [Path(top, f"{number:04}") for number in range(len(drawn))]
-        with judge:
-            for one, folder in zip(drawn, folders, strict=True):
-                probes.write(folder, one.written)
-            outcomes = judge.outcomes(folders)
-        said: list[Any] = []
+        for one, folder in zip(drawn, folders, strict=True):
+            probes.write(folder, one.written)
+        outcomes = judge.outcomes(folders)
         for start in range(0, len(folders), _AT_ONCE):
-            said += answers(options.engine, folders[start : start + _AT_ONCE])
+            said += answers(engine, folders[start : start + _AT_ONCE])
     for one, outcome, answer in zip(drawn, outcomes, said, strict=True):
         if not outcome["judged"]:
             counts["not judged"] += 1
@@ -128,8 +117,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             counts["wrong"] += 1
             print(f"WRONG {answer}: {one.made_by}: {outcome.get('error', 'loads')[:200]}")
-    print(f"{options.engine}, seed {options.seed}: {dict(counts)}")
-    return 1 if counts["wrong"] else 0
+    print(f"{engine}, seed {seed}: {dict(counts)}", flush=True)
+    return counts
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare engines' loaders with our answers; return 1 if one of them is wrong."""
+    parser = argparse.ArgumentParser(prog="engines.hold", description=__doc__)
+    parser.add_argument("engine", nargs="?", choices=sorted(JUDGES), help="by default all")
+    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--environments", type=Path, default=Path(".venv/engines"))
+    parser.add_argument("--python", help="the judge's interpreter, by default the environment's")
+    options = parser.parse_args(arguments)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    wrong = 0
+    for engine in [options.engine] if options.engine else JUDGES:
+        python = options.python or str(options.environments / engine / "bin" / "python")
+        wrong += compare(engine, python, options.draws, options.seed)["wrong"]
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

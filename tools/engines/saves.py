@@ -61,7 +61,7 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
 _MOST_FLAGS = 5
 # What a type needs beside the sizes, because its numbers depend on one another.
 _OWN: Mapping[str, Config] = {
-    "bamba": {"mamba_n_heads": 8, "mamba_d_head": 16},
+    "bamba": {"mamba_n_heads": 8, "mamba_d_head": 16, "attn_layer_indices": [1]},
     "dbrx": {
         "attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2},
         "ffn_config": {"hidden_size": 64, "ffn_hidden_size": 128, "moe_num_experts": 4},
@@ -74,6 +74,7 @@ _OWN: Mapping[str, Config] = {
     },
     "falcon": {"ffn_hidden_size": 256},
     "falcon_h1": {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_ssm": 64},
+    "gpt_neox": {"intermediate_size": 256},
     "gptj": {"rotary_dim": 8},
     "granitemoehybrid": {
         "mamba_n_heads": 8,
@@ -83,6 +84,7 @@ _OWN: Mapping[str, Config] = {
     "hunyuan_v1_dense": {"head_dim": 16, "num_key_value_heads": 2},
     "hunyuan_v1_moe": {"head_dim": 16, "num_key_value_heads": 2},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "llama4_vision_model": {"projector_input_dim": 64, "projector_output_dim": 64},
     "mamba2": {"num_heads": 8, "head_dim": 16, "expand": 2, "n_groups": 1},
@@ -194,24 +196,23 @@ def _small(defaults: Mapping[str, Any], sizes: Mapping[str, int], model_type: st
                 keywords[key]["model_type"] = value["model_type"]
         elif key.endswith("token_id") and isinstance(value, int):
             keywords[key] = value if value < 250 else 250 + value % 5
-        elif type(value) is int or value is None:
-            size = _size_of(key, sizes)
-            if size is not None and (type(value) is int and value > 0):
-                keywords[key] = size
+        elif type(value) is int and value > 0 and (size := _size_of(key, sizes)) is not None:
+            keywords[key] = size
     keywords |= _OWN.get(model_type, {})
     return keywords
 
 
+_SCALED = {64: "hidden_size", 2: "num_hidden_layers", 128: "intermediate_size"}
+
+
 def _size_of(key: str, sizes: Mapping[str, int]) -> int | None:
+    """Return a key's size; a key with another name for one of `sizes` takes that."""
     if key in sizes:
         return sizes[key]
     for pattern, size in _SIZES:
         if re.fullmatch(pattern, key):
-            canonical = {64: "hidden_size", 2: "num_hidden_layers", 128: "intermediate_size"}
-            name = canonical.get(size, "")
-            if name in sizes and re.fullmatch(pattern, name):
-                return sizes[name]
-            return size
+            name = _SCALED.get(size, "")
+            return sizes[name] if name in sizes and re.fullmatch(pattern, name) else size
     return None
 
 
