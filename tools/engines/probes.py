@@ -253,7 +253,8 @@ def _fused(tensors: Tensors, fused: str, parts: tuple[str, ...]) -> Tensors:
         if f".{parts[0]}." not in name or ".experts." in name:
             continue
         names = [name.replace(f".{parts[0]}.", f".{part}.") for part in parts]
-        if all(one in result for one in names) and len({tensors[one].dim() for one in names}) == 1:
+        widths = {tensors[one].shape[1:] for one in names if one in result}
+        if all(one in result for one in names) and len(widths) == 1:
             result[name.replace(f".{parts[0]}.", f".{fused}.")] = torch.cat(
                 [result.pop(one) for one in names]
             )

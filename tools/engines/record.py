@@ -21,6 +21,9 @@ Entry = dict[str, Any]
 Change = Callable[[], probes.Written]
 
 _REASON = 160
+_OUTCOMES = ("raises", "loads")
+_EXPLAINED = frozenset({"declared", "packed", "class", "files", "config4"})
+_WITHOUT = "without "
 _AT_ONCE = 100
 _ROUNDS = 12
 # Which tensors the engine takes, and not a value of the config, decides with this message.
@@ -117,9 +120,9 @@ class Recorder:
         entry["variants"] = []
         loading, failures = self._sound(entry, sound)
         if not entry["variants"]:
-            if without_value := self._without_value(found[0][1], fills):
-                return {**entry, "kinds": [], "requires": sorted({*fills, *without_value})}
-            return {**entry, "kinds": [], "not_tried": failures[0]}
+            required = {*fills, *self._without_value(found[0][1], fills)}
+            known = {"requires": sorted(required)} if required else {"not_tried": failures[0]}
+            return {**entry, "kinds": [], **known}
         if fills and loading:
             entry["unclear" if unclear else "requires"] = sorted(fills)
             sources = {path: fill.source for path, fill in fills.items() if fill.source is not None}
@@ -271,13 +274,6 @@ def _reading(answer: Mapping[str, Any], what: str, value: float) -> tuple[str, f
 
 def _plain(save: Save) -> probes.Written:
     return probes.Written(save.config, save.tensors)
-
-
-_OUTCOMES = ("raises", "loads")
-_EXPLAINED = frozenset({"declared", "packed", "class", "files", "config4"})
-
-
-_WITHOUT = "without "
 
 
 def _is_needed(probe: str, message: str) -> bool:

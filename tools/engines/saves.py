@@ -196,24 +196,23 @@ def _small(defaults: Mapping[str, Any], sizes: Mapping[str, int], model_type: st
                 keywords[key]["model_type"] = value["model_type"]
         elif key.endswith("token_id") and isinstance(value, int):
             keywords[key] = value if value < 250 else 250 + value % 5
-        elif type(value) is int or value is None:
-            size = _size_of(key, sizes)
-            if size is not None and (type(value) is int and value > 0):
-                keywords[key] = size
+        elif type(value) is int and value > 0 and (size := _size_of(key, sizes)) is not None:
+            keywords[key] = size
     keywords |= _OWN.get(model_type, {})
     return keywords
 
 
+_SCALED = {64: "hidden_size", 2: "num_hidden_layers", 128: "intermediate_size"}
+
+
 def _size_of(key: str, sizes: Mapping[str, int]) -> int | None:
+    """Return a key's size; a key with another name for one of `sizes` takes that."""
     if key in sizes:
         return sizes[key]
     for pattern, size in _SIZES:
         if re.fullmatch(pattern, key):
-            canonical = {64: "hidden_size", 2: "num_hidden_layers", 128: "intermediate_size"}
-            name = canonical.get(size, "")
-            if name in sizes and re.fullmatch(pattern, name):
-                return sizes[name]
-            return size
+            name = _SCALED.get(size, "")
+            return sizes[name] if name in sizes and re.fullmatch(pattern, name) else size
     return None
 
 
