@@ -36,6 +36,7 @@ _SMALL = re.compile(
     r"layers?$|depth|blocks?$|experts|n_layer|stages|num_queries|labels|levels|num_hidden|_every|"
     r"first_k|interval|freq|step|groups?$|per_tok|topk|top_k|window|heads?$"
 )
+_NORMS = ("rms_norm", "layer_norm", "rms_norm_across_heads")
 _HELD = 20
 _MOST_ROWS = 700  # of a form for the default alone
 _LOADING = "loading rules"  # among the templates, which have no spaces
@@ -411,12 +412,14 @@ class Learner:
                 return [value * 2 or 0.5, value / 2]
             case str() if _ACTIVATION.search(last):
                 return ["silu", "gelu", "relu"]
+            case str() | None if last == "qk_norm":
+                return [one for one in _NORMS if one != value]
             case str():
                 return [word for word in self.probe.words(key) if word != value]
             case None if re.search(r"bias|use_|tie_|is_", last):
                 return [True, False]
             case None if re.search(r"dim$|size$|heads$|rank$|channels$", last):
-                return [32, 64]
+                return [32, 64, 48]
             case None if re.search(r"layers$|experts$", last):
                 return [2, 3]
             case list() if all(type(item) is int for item in value):
@@ -666,9 +669,7 @@ class Learner:
         for key in live:
             mine = {json.dumps(leaves.get(key)) for leaves in there}
             everywhere = {json.dumps(sample.leaves.get(key)) for sample in samples}
-            few = type(self.origin.leaves[key]) is not int and not isinstance(
-                self.origin.leaves[key], list
-            )
+            few = any(type(json.loads(text)) not in (int, list) for text in mine)
             if mine != everywhere and (len(mine) == 1 or few):
                 still[key] = [json.loads(text) for text in sorted(mine)]
         return [title, levels, True if present is None else present, shape, roles, still]
@@ -912,6 +913,8 @@ class Learner:
                 choices = list(self.choices[key])
                 if type(value) is int and value > 1:
                     choices += [value + 3, value * 4, value * 3 // 2, value * 6]
+                elif value is None and type(choices[-1]) is int:
+                    choices += [choices[-1] * 3, choices[-1] + 16]
                 drawn[key] = rng.choice(choices)
             elif key in self.free and key in self.tried:
                 drawn[key] = self.tried[key]
