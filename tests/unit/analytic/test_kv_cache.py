@@ -176,7 +176,7 @@ def _decoding_class(model_type):
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("model_type", one_in(2, DECODING.split()))
+@pytest.mark.parametrize("model_type", one_in(4, DECODING.split()))
 def test_the_cache_is_as_large_as_the_one_that_transformers_fills(model_type):
     strategies = import_module(f"support.strategies.{catalogue.FILES[model_type]}")
     compared = 0
