@@ -405,7 +405,9 @@ def closing_table(rows: Sequence[ClosingRow], width: int) -> Iterator[StyledLine
         (cut_middle(row.model, width * 2 // 5), row.verdict, shown(row.cause))
         for row in sorted(rows, key=lambda row: ranks.index(row.verdict[0]))
     ]
-    headings: list[Styled] = [(text, "bold") for text in ("model", "verdict", f"cause {ARROW} what to do")]
+    headings: list[Styled] = [
+        (text, "bold") for text in ("model", "verdict", f"cause {ARROW} what to do")
+    ]
     return columns([headings, *cells], gap=2, width=width)
 
 

@@ -151,7 +151,8 @@ def _zero_share(evidence: Evidence, name: str, *, columns_only: bool) -> float:
     inner = (evidence.tensor(name).shape or ())[1:]
     by_axis = zero_columns.reshape(inner if math.prod(inner) == width else (width,))
     axes = range(by_axis.ndim)
-    channels = (by_axis.all(axis=tuple(one for one in axes if one != axis)) for axis in axes)
+    others = (tuple(one for one in axes if one != axis) for axis in axes)
+    channels = (np.asarray(by_axis.all(axis=each)) for each in others)
     return max(of_rows, *map(_share_in_runs, channels))
 
 
