@@ -152,8 +152,7 @@ def _zero_share(evidence: Evidence, name: str, *, columns_only: bool) -> float:
     by_axis = zero_columns.reshape(inner if math.prod(inner) == width else (width,))
     axes = range(by_axis.ndim)
     others = (tuple(one for one in axes if one != axis) for axis in axes)
-    channels = (np.asarray(by_axis.all(axis=each)) for each in others)
-    return max(of_rows, *map(_share_in_runs, channels))
+    return max(of_rows, *(_share_in_runs(np.asarray(by_axis.all(axis=one))) for one in others))
 
 
 def _share_in_runs(is_zero: np.ndarray) -> float:
