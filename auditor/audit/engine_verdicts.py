@@ -12,6 +12,7 @@ from auditor.audit.options import Options
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.safetensors import Header
+from auditor.containers.weight_formats import Table
 from auditor.engines import (
     ENGINES,
     EngineVerdict,
@@ -22,7 +23,7 @@ from auditor.engines import (
     unknown_verdict,
 )
 from auditor.errors import CheckpointError, SourceError, UsageError
-from auditor.findings import EngineRefuses, Severity, is_of_tensors
+from auditor.findings import EngineRefuses, QuantizationData, Severity, is_of_tensors
 from auditor.layouts.declared import declaration
 from auditor.messages import listed, meant, quoted
 from auditor.report import Report, Unaudited
@@ -103,13 +104,13 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
     stored = {
         tensor.name: tensor.shape
         for head in snapshot.headers
-        if isinstance(head.parsed, Header)
+        if isinstance(head.parsed, Header | Table)
         for tensor in head.parsed.tensors
         if tensor.shape is not None
     }
     packing = ""
     if quantized is not None:
-        is_packed = outcome.observed is not None and outcome.observed.layout is not None
+        is_packed = any(isinstance(one, QuantizationData) for one in outcome.findings)
         packing = (
             f"packed {_flavour(quantized.method, stored)}"
             if is_packed
@@ -199,6 +200,6 @@ def _unread(snapshot: Snapshot) -> str:
     )
     if others:
         return f"{listed(others)}: not read, and an engine may read it"
-    if any(not isinstance(head.parsed, Header) for head in snapshot.headers):
+    if any(not isinstance(head.parsed, Header | Table) for head in snapshot.headers):
         return "a weight file has no header that could be read"
     return "shards are absent" if snapshot.unopened else ""

@@ -60,6 +60,9 @@ def differences(stored: Shapes, expected: Shapes, entry: EngineEntry) -> Iterato
         extra -= form.stored
         yield Difference(form.probe, "", tuple(sorted(form.stored)))
     total = _by_kind(expected)
+    for layer_names in _whole_layers(missing, expected):
+        missing -= layer_names
+        yield Difference("layer missing", "", tuple(sorted(layer_names)))
     for kind, names in _by_kind(missing).items():
         yield Difference("missing" if len(names) == len(total[kind]) else "some", kind, names)
     yield from _extra(extra, total)
@@ -131,6 +134,19 @@ def _extra(extra: Iterable[str], expected: Mapping[str, tuple[str, ...]]) -> Ite
             yield Difference("layer", "", deeper)
         if len(deeper) < len(names):
             yield Difference("", kind, tuple(name for name in names if name not in deeper))
+
+
+def _whole_layers(missing: Iterable[str], expected: Iterable[str]) -> Iterator[frozenset[str]]:
+    """Yield the names of each layer that is missing as a whole, if another one is stored."""
+    absent = frozenset(missing)
+    lists: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for name in expected:
+        if (layer := _layer(name)) >= 0:
+            lists[name.partition(f".{layer}.")[0]][layer].add(name)
+    for layers in lists.values():
+        lost = [frozenset(names) for names in layers.values() if names <= absent]
+        if len(lost) < len(layers):
+            yield from lost
 
 
 def _layer(name: str) -> int:

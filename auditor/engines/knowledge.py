@@ -76,7 +76,7 @@ class Knowledge(Struct, frozen=True):
     registered: frozenset[str]
     entries: Mapping[str, Raw]  # decoded one by one, because an audit needs one
     closed: bool = False  # whether it refuses every name that it does not register
-    types: frozenset[str] = frozenset()  # model types of the transformers that it falls back on
+    classes: frozenset[str] = frozenset()  # of the transformers that it falls back on
     with_: Mapping[str, str] = field(name="with", default_factory=dict)
     aliases: Mapping[str, str] = {}
     general: Mapping[str, str] = {}  # probes whose outcome is the same for all entries

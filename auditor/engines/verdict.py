@@ -4,7 +4,7 @@ A change with which the engine's loader raised is a refusal. A change that was n
 verdict unknown, unless another one is refused.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -137,7 +137,8 @@ def _without_entry(
         return _Judgement(f"{quoted(name)} is registered, not tried: {entry.not_tried}")
     if known.aliases.get(name, name) in known.registered:
         return _Judgement(f"{quoted(name)} is registered, not tried")
-    if known.closed or not (subject.model_type in known.types or subject.has_code):
+    is_unknown = known.outcome(None, "class unknown") is False and name not in known.classes
+    if known.closed or (is_unknown and not subject.has_code):
         return _Judgement(f"it does not know {quoted(name)}", loads=False)
     return _Judgement(f"it does not register {quoted(name)}, and it was not tried")
 
@@ -239,7 +240,7 @@ def _tensors(
     wanted = {
         name: shape
         for name, shape in {**expected.needed, **expected.optional}.items()
-        if kind_of(name) in kinds
+        if kind_of(name) in kinds and (name in expected.needed or name in subject.stored)
     }
     found = tuple(differences(subject.stored, wanted, entry))
     is_renamed = {one.probe for one in found} & _MISSING and any(
@@ -270,9 +271,22 @@ def _judged(known: Knowledge, entry: EngineEntry, difference: Difference) -> _Ju
     loads = known.outcome(entry, probe, kind) if probe else None
     if loads is None and probe == "some":
         loads = known.outcome(entry, "missing", kind)
+    if loads is None and probe == "layer missing":
+        loads = _lost_layer(entry, difference.names)
     if loads is None and probe == "extra":
         loads = _unknown_tensor(entry, kind)
     return _Judgement(_sentence(entry, difference, loads=loads), loads=loads)
+
+
+def _lost_layer(entry: EngineEntry, names: Iterable[str]) -> bool | None:
+    """Return whether the engine loads a save without these tensors of a layer.
+
+    A loader that merges experts may raise for some of them and not for all, so they do not count.
+    """
+    outcomes = {kind: entry.outcome("missing", kind) for kind in map(kind_of, names)}
+    if any(loads is False for kind, loads in outcomes.items() if ".experts." not in kind):
+        return False
+    return True if set(outcomes.values()) == {True} else None
 
 
 def _unknown_tensor(entry: EngineEntry, kind: str) -> bool | None:
@@ -308,6 +322,8 @@ def _sentence(entry: EngineEntry, difference: Difference, *, loads: bool | None)
         what = f"{names}: not stored"
     elif probe in _SHAPES:
         what = f"{names}: {_SHAPES[probe]}"
+    elif probe == "layer missing":
+        what = f"{names}: not stored, a whole layer"
     elif probe == "layer":
         what = f"{names}: beyond the layers that the config says"
     elif verb == "strip":

@@ -72,6 +72,11 @@ def test_a_tensor_lost_in_one_layer_is_partly_missing() -> None:
     assert _probes(stored) == [("some", "model.layers.*.mlp.up_proj.weight")]
 
 
+def test_a_layer_that_is_missing_as_a_whole_is_one_difference() -> None:
+    stored = {name: shape for name, shape in _SOUND.items() if ".layers.1." not in name}
+    assert _probes(stored) == [("layer missing", "")]
+
+
 def test_fused_projections_are_neither_missing_nor_extra() -> None:
     stored = {name: shape for name, shape in _SOUND.items() if ".self_attn." not in name}
     stored |= {f"model.layers.{layer}.self_attn.qkv_proj.weight": (128, 64) for layer in range(3)}

@@ -36,9 +36,9 @@ def _known(**changes: Any) -> Knowledge:
         "version": "1.0",
         "date": "2026-11-26",
         "keyed_by": "architectures",
-        "types": ["tiny"],
+        "classes": ["HeliumForCausalLM"],
         "registered": ["TinyForCausalLM", "OtherForCausalLM"],
-        "general": {"files torch": "raises"},
+        "general": {"files torch": "raises", "class unknown": "raises"},
         "entries": {"TinyForCausalLM": _ENTRY},
     }
     return msgspec.json.decode(msgspec.json.encode(document | changes), type=Knowledge)
@@ -79,9 +79,9 @@ def _without(kind: str) -> dict[str, tuple[int, ...]]:
         (_subject(unread="a shard is absent"), None, "a shard is absent"),
         (_subject(architectures=()), None, "no architectures"),
         (_subject(architectures=("OtherForCausalLM",)), None, "registered, not tried"),
-        (_subject(architectures=("Wyvern",)), None, "was not tried"),
-        (_subject(architectures=("Wyvern",), model_type="wyvern"), False, "does not know"),
-        (_subject(architectures=("Wyvern",), model_type="wyvern", has_code=True), None, "Wyvern"),
+        (_subject(architectures=("HeliumForCausalLM",)), None, "was not tried"),
+        (_subject(architectures=("Wyvern",)), False, "does not know"),
+        (_subject(architectures=("Wyvern",), has_code=True), None, "Wyvern"),
         (_subject(model_type="other"), None, "model type tiny only"),
         (_subject(expect=lambda _: None), None, "not known here"),
         (
@@ -108,7 +108,7 @@ def test_a_refusal_is_certain_although_something_else_was_not_tried() -> None:
 
 
 def test_a_registry_that_is_closed_refuses_every_other_name() -> None:
-    verdict = judge(_known(closed=True), _subject(architectures=("Wyvern",)))
+    verdict = judge(_known(closed=True), _subject(architectures=("HeliumForCausalLM",)))
     assert verdict.loads is False
 
 
