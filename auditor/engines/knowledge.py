@@ -41,6 +41,7 @@ class EngineEntry(Struct, frozen=True):
     class_: str = field(name="class", default="")
     model_type: str = ""
     requires: tuple[str, ...] = ()  # config keys without which a sound save is refused
+    unclear: tuple[str, ...] = ()  # config keys that each tried save has, and newer saves lack
     fills: Mapping[str, Any] = {}  # for each of them, the key with its value, or the value itself
     kinds: tuple[str, ...] = ()
     variants: tuple[SoundVariant, ...] = ()

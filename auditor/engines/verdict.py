@@ -169,6 +169,9 @@ def _required_keys(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_J
             added = {path: value} if value is not None and "." not in path else {}
             reason = f"config.json lacks {path}, which it requires{what}"
             yield _Judgement(reason, loads=False, additions=added)
+    for path in entry.unclear:
+        if _at(config, path) is None:
+            yield _Judgement(f"config.json lacks {path}, without which it was not tried")
 
 
 def _filled(entry: EngineEntry, config: Mapping[str, Any], path: str) -> Any:

@@ -132,3 +132,10 @@ def test_a_refused_class_refuses_all_its_saves() -> None:
     verdict = judge(_known(entries={"TinyForCausalLM": entry}), _subject())
     assert verdict.loads is False
     assert "no experts" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize(("config", "loads"), [({"width": 8}, True), ({}, None)])
+def test_a_config_without_a_key_of_all_tried_saves_leaves_the_answer_open(config, loads):
+    entry = {**_ENTRY, "requires": [], "reads": {}, "unclear": ["width"]}
+    known = _known(entries={"TinyForCausalLM": entry})
+    assert judge(known, _subject(config=config)).loads is loads
