@@ -235,7 +235,7 @@ def _in_order(tensors: Mapping[str, ExpectedTensor]) -> tuple[ExpectedTensor, ..
     ranks: dict[tuple[int, str], int] = {}  # by the module's rank and the next part of the name
     keys: dict[str, tuple[int, ...]] = {}
     for name in tensors:
-        rank, places = -1, []
+        rank, places = -1, list[int]()
         for part in name.split("."):
             number = int(part) if part.isdecimal() else -1
             rank = ranks.setdefault((rank, part if number < 0 else "*"), len(ranks))
