@@ -214,7 +214,7 @@ class Learner:
                 continue
             taken.append(candidate)
             changed |= self._note({key}, sample, origin)
-            if len(taken) >= 3 or (taken and not changed):
+            if len(taken) >= 3 or (len(taken) >= 2 and not changed):
                 break
         if changed and not isinstance(value, float):
             self.menu[key] = [value, *taken]
@@ -749,6 +749,10 @@ class Learner:
             if len(sizes) == 1 and all(isinstance(v, list) for v in values):
                 [lengths[key]] = sizes
         known = default.leaves
+        for key in self.free & self.tried.keys():  # other types of values were not tried
+            if known.get(key, 0) is None:
+                kinds[key] = sorted({"null", kind_of(self.tried[key])})
+                acting.add(key)
         return msgspec.convert(
             {
                 "target": self.probe.target,
