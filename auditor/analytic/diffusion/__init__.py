@@ -9,13 +9,13 @@ from types import MappingProxyType
 
 from auditor.analytic.config import Config
 from auditor.analytic.diffusion import autoencoder_kl, transformers, unet
-from auditor.analytic.diffusion.keys import Form, outside, stated_keys
+from auditor.analytic.diffusion.keys import LibraryForm, outside, stated_keys
 from auditor.analytic.expectation import Expectation
 from auditor.analytic.listing import tree_expectation
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
-CLASSES: Mapping[str, Form] = MappingProxyType(
+CLASSES: Mapping[str, LibraryForm] = MappingProxyType(
     {**autoencoder_kl.CLASSES, **transformers.CLASSES, **unet.CLASSES}
 )
 

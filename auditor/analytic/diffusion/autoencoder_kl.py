@@ -5,7 +5,7 @@ from types import MappingProxyType
 from auditor.analytic.blocks import Conv, Linear, Module, module, sequential
 from auditor.analytic.config import Config
 from auditor.analytic.diffusion.keys import (
-    Form,
+    LibraryForm,
     counts_by_block,
     kinds_by_block,
     outside,
@@ -135,4 +135,4 @@ _LOADING = Loading(
     ),
     legacy=(),
 )
-CLASSES = MappingProxyType({"AutoencoderKL": Form(AUTOENCODER, autoencoder_kl, _LOADING)})
+CLASSES = MappingProxyType({"AutoencoderKL": LibraryForm(AUTOENCODER, autoencoder_kl, _LOADING)})

@@ -20,7 +20,7 @@ MOST_BLOCKS = 64  # published models have at most seven
 MOST_LAYERS = 1024  # of one block; published models have at most 38
 
 
-class Form(NamedTuple):
+class LibraryForm(NamedTuple):
     """The closed form of a class: its config's defaults, its builder and its loading rules."""
 
     family: Family

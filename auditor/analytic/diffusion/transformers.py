@@ -16,7 +16,7 @@ from auditor.analytic.blocks import (
     stack,
 )
 from auditor.analytic.config import Config
-from auditor.analytic.diffusion.keys import Form, counts_by_block, outside, require, size
+from auditor.analytic.diffusion.keys import LibraryForm, counts_by_block, outside, require, size
 from auditor.analytic.dims import Dim, counted_dim
 from auditor.analytic.family import Family
 
@@ -214,5 +214,8 @@ def _sd3_layers(c: Config, D: Dim, head: Dim) -> Repeat | Stack:  # noqa: N803
 
 
 CLASSES = MappingProxyType(
-    {"FluxTransformer2DModel": Form(FLUX, flux), "SD3Transformer2DModel": Form(SD3, sd3)}
+    {
+        "FluxTransformer2DModel": LibraryForm(FLUX, flux),
+        "SD3Transformer2DModel": LibraryForm(SD3, sd3),
+    }
 )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from auditor.analytic.blocks import Conv, Embedding, LayerNorm, Linear, Module, Param, module
 from auditor.analytic.config import Config
 from auditor.analytic.diffusion.keys import (
-    Form,
+    LibraryForm,
     counts_by_block,
     flags_by_block,
     kinds_by_block,
@@ -323,5 +323,8 @@ def _condition(c: Config, outputs: Dim) -> Module:
 
 
 CLASSES = MappingProxyType(
-    {"UNet2DConditionModel": Form(UNET, unet), "ControlNetModel": Form(CONTROLNET, controlnet)}
+    {
+        "UNet2DConditionModel": LibraryForm(UNET, unet),
+        "ControlNetModel": LibraryForm(CONTROLNET, controlnet),
+    }
 )

@@ -37,7 +37,7 @@ def sound(tmp_path_factory) -> Path:
     diffusers.UNet2DConditionModel.from_config(UNET).save_pretrained(folder / "unet")
     diffusers.AutoencoderKL.from_config(VAE).save_pretrained(folder / "vae")
     parts = {"unet": ["diffusers", "UNet2DConditionModel"], "vae": ["diffusers", "AutoencoderKL"]}
-    index = {"_class_name": "StableDiffusionPipeline", "_diffusers_version": "0.42.1", **parts}
+    index = {"_class_name": "SomebodysPipeline", "_diffusers_version": "0.42.1", **parts}
     (folder / "model_index.json").write_text(json.dumps(index))
     return folder
 

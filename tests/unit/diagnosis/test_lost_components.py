@@ -12,7 +12,7 @@ TEXT = ["transformers", "CLIPTextModel"]
 
 
 def folder_of(place, saved, **components):
-    index = {"_class_name": "StableDiffusionPipeline", **components}
+    index = {"_class_name": "SomebodysPipeline", **components}
     (place / "model_index.json").write_text(json.dumps(index))
     for name in saved:
         folder = place / name

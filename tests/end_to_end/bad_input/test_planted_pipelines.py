@@ -122,7 +122,7 @@ def test_a_key_outside_of_the_form_is_named(audit, tmp_path):
     assert "'attention_type'" in json.dumps(ran.outcome)
 
 
-def test_a_list_of_a_million_blocks_is_refused(audit, tmp_path):
+def test_a_list_of_a_thousand_blocks_is_refused(audit, tmp_path):
     config = UNET | {"block_out_channels": [8] * 1_000, "transformer_layers_per_block": 10**9}
     files = {"config.json": text(config), DIFFUSION: safetensors_bytes({"a": ("F32", (8,))})}
     ran = audit(written(tmp_path, files), "--format", "json")
