@@ -72,6 +72,7 @@ _SOURCES = {
 _SAMPLED = "values: sampled "
 _OPTIONS = {"values": "--values"}  # topic that was not checked -> the option that checks it
 _CLAUSE = re.compile(r"[;,:.] ")  # what ends the first clause of an advice
+_NAMED_OPTIONS = ("--torch-copies",)  # options that the sentence itself names
 _LABEL = 9  # cells of a label
 _INDENT = 4  # indentation of the line of counts, if the verdict is one word
 
@@ -238,15 +239,19 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
         )
     sampled = [text for text in outcome.unchecked if text.startswith(_SAMPLED)]
     sentences += [f"{text[:1].upper()}{text[1:]}." for text in sampled]
-    # The subject of a sentence is before the colon.
-    subjects = (text.partition(": ")[0] for text in outcome.unchecked if text not in sampled)
-    if topics := dict.fromkeys(cut_middle(subject, _TOPIC) for subject in subjects):
-        named = ", ".join(
-            f"{topic} ({_OPTIONS[topic]})" if topic in _OPTIONS else topic for topic in topics
-        )
-        sentences.append(f"Not checked: {named}.")
+    topics = dict.fromkeys(_topic(text) for text in outcome.unchecked if text not in sampled)
+    if topics:
+        sentences.append(f"Not checked: {', '.join(topics)}.")
     if sentences:
         yield from wrapped(styled(f"{' '.join(sentences)} -v says more.", "dim"), width)
+
+
+def _topic(text: str) -> str:
+    """Return the subject of a sentence, with the option that checks it if there is one."""
+    subject, _, reason = text.partition(": ")
+    option = _OPTIONS.get(subject) or next((one for one in _NAMED_OPTIONS if one in reason), None)
+    topic = cut_middle(subject, _TOPIC)
+    return f"{topic} ({option})" if option else topic
 
 
 def _unchecked(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
