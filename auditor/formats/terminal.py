@@ -394,12 +394,13 @@ def closing_row(outcome: Report | Unaudited, fix: str | None) -> ClosingRow:
 def closing_table(rows: Sequence[ClosingRow], width: int) -> Iterator[StyledLine]:
     """Yield a row for each of several models, the worst last: verdict, cause, what to do."""
     ranks = ["OK", "WARNING", "NOT AUDITED", "ERROR"]
-    cells = [
+    headings = ("model", "verdict", f"cause {ARROW} what to do")
+    cells: list[Sequence[Styled | str]] = [[(text, "bold") for text in headings]]
+    cells += [
         (cut_middle(row.model, width * 2 // 5), row.verdict, shown(row.cause))
         for row in sorted(rows, key=lambda row: ranks.index(row.verdict[0]))
     ]
-    headings = [(text, "bold") for text in ("model", "verdict", f"cause {ARROW} what to do")]
-    return columns([headings, *cells], gap=2, width=width)
+    return columns(cells, gap=2, width=width)
 
 
 def _parameters(part: Report | Unaudited) -> tuple[int | None, int | None]:
