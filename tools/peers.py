@@ -2,7 +2,8 @@
 
 transformers, huggingface_hub and accelerate are those of the tests; the others are installed into
 an environment of their own, the folder `--tools`. A tool for the Hub reads the folders from a Hub
-on loopback. A cell is a line of a tool's output; the outputs below the table are cut to ten lines.
+on loopback; Netron draws a folder's index or its only file in headless Chromium, if that is
+installed. A cell is a line of a tool's output; the outputs below the table are cut to ten lines.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -21,10 +23,11 @@ from venv import EnvBuilder
 
 from benching.peers import _HF_MEM
 from rewrite_documents import AUDIT, DOCS, marked
+from support import chromium
 from support.hub import Hub
 from support.six_folders import ARCHITECTURE, six_folders
 
-PACKAGES = {"hf-mem": "0.5.6", "modelaudit": "0.2.54", "torchinfo": "1.8.0"}
+PACKAGES = {"hf-mem": "0.5.6", "modelaudit": "0.2.54", "torchinfo": "1.8.0", "netron": "9.3.3"}
 _LINES, _WIDTH = 10, 110  # of an output below the table
 
 _OF_MODEL = f"""
@@ -51,6 +54,14 @@ _TORCHINFO = f"""{_OF_MODEL}
 sys.path.append(sys.argv[2])
 from torchinfo import summary
 print(summary(Model(AutoConfig.from_pretrained(folder)), depth=1))
+"""
+
+
+_NETRON = """
+import sys, netron
+host, port = netron.start(sys.argv[1], browse=False)
+print(f"http://{host}:{port}", flush=True)
+sys.stdin.read()
 """
 
 
@@ -83,7 +94,8 @@ def main() -> None:
             for folder in folders.values():
                 files = {one.name: one.read_bytes() for one in folder.iterdir()}
                 hub.add(f"six/{folder.name}", files)
-            made = page(all_tools(tools, hub.url), folders, absent)
+            asked = [one for one in all_tools(tools, hub.url) if one.name.split()[0] not in absent]
+            made = page(asked, folders, absent)
     path = DOCS / "peers.md"
     path.write_text(marked("peers").sub(lambda old: f"{old[1]}{made}{old[3]}", path.read_text()))
 
@@ -126,6 +138,9 @@ def all_tools(tools: Path, hub: str) -> list[Tool]:
             [str(tools / "bin" / "modelaudit"), "scan", str(folder), "--format", "json"], folder
         )
 
+    def netron(folder: Path) -> Ran:
+        return drawn_by_netron(python, folder)
+
     def of_tests(name: str, question: str, code: str, line: str = "") -> Tool:
         return Tool(f"{name} {version(name)}", question, ours(code), line)
 
@@ -143,11 +158,11 @@ def all_tools(tools: Path, hub: str) -> list[Tool]:
             "transformers",
             "what does from_pretrained load?",
             _TRANSFORMERS,
-            r"missing_keys|^\S*Error: ",
+            r"missing_keys|\bMISMATCH\b|^\S*Error: ",
         ),
         of_tests("huggingface_hub", "what does load_torch_model load?", _HUGGINGFACE_HUB),
         of_tests("accelerate", "can load_checkpoint_in_model load it?", _ACCELERATE),
-        of_peers("hf-mem", "how much memory do the weights take?", hf_mem, "TOTAL|[Ee]rror"),
+        of_peers("hf-mem", "how much memory do the weights take?", hf_mem, r"TOTAL|^\S*Error: "),
         of_peers("modelaudit", "is a file dangerous?", modelaudit),
         of_peers(
             "torchinfo",
@@ -155,6 +170,7 @@ def all_tools(tools: Path, hub: str) -> list[Tool]:
             ours(_TORCHINFO, str(site)),
             "^Total params",
         ),
+        *([of_peers("netron", "what does its page draw?", netron)] if chromium.found() else []),
     ]
 
 
@@ -176,6 +192,32 @@ def ran(command: list[str], folder: Path, **variables: str) -> Ran:
         text = issues_of(done.stdout) or text
     text = re.sub(r"(http://127\.0\.0\.1):\d+", r"\1", text)  # a free port, another one each time
     return Ran(done.returncode, re.sub(r"\x1b\[[\d;]*m", "", text))
+
+
+def drawn_by_netron(python: str, folder: Path) -> Ran:
+    """Return the text of Netron's page about the index or the only file, in headless Chromium."""
+    names = sorted(path.name for path in folder.glob("*.safetensors*"))
+    shown = next((name for name in names if name.endswith(".index.json")), names[0])
+    command = [python, "-c", _NETRON, str(folder / shown)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with (
+        tempfile.TemporaryDirectory() as profile,
+        chromium.browser(Path(profile)) as page,
+        subprocess.Popen(command, **pipes) as server,  # noqa: S603 - a tool that is installed
+    ):
+        address = next(line for line in server.stdout if line.startswith("http"))
+        page.call("Network.setBlockedURLs", urls=["https://*"])  # where its page reports usage
+        page.call("Page.navigate", url=address.strip())
+        since = time.monotonic()
+        while page.do("document.body?.className") not in {"default", "alert"}:
+            if time.monotonic() - since > chromium.PATIENCE:
+                return Ran(0, "draws nothing in a minute")
+            page.do("document.querySelector('.notification #message-button')?.click()")
+        text = page.do("document.body.innerText")
+        message = page.do("document.getElementById('message-text').innerText")
+        nodes = page.do("document.querySelectorAll('.node-item').length")
+    end = f"draws {nodes} nodes" if nodes else message
+    return Ran(0, f"{text}\n{end}")
 
 
 def issues_of(printed: str) -> str:

@@ -33,6 +33,7 @@ class Listing(NamedTuple):
     published: tuple[PublishedText, ...] = ()  # sizes that the listing states, sorted by name
     base: str | None = None  # the base model in the model card
     card: ModelCard | None = None
+    pushed: str | None = None  # as of `push_time`
 
 
 class _File(Struct):
@@ -68,6 +69,16 @@ class _Answer(Struct):
     siblings: list[_File]
     card: Any = field(name="cardData", default=None)
     safetensors: Any = None
+    last_modified: Any = field(name="lastModified", default=None)
+
+
+_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]{1,9})?Z")
+
+
+def push_time(last_modified: object) -> str | None:
+    """Return the time of the last commit, as 2026-11-25T14:02:11Z; None if it is not a UTC time."""
+    match = _TIME.fullmatch(last_modified) if isinstance(last_modified, str) else None
+    return f"{match[1]}Z" if match else None
 
 
 def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
@@ -91,6 +102,7 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
         tuple(sorted(_published(listed), key=lambda size: size.name)),
         base if base is not None and id_fault(base) is None else None,
         model_card(listed.card),
+        push_time(listed.last_modified),
     )
 
 

@@ -37,6 +37,7 @@ class ListEntry(NamedTuple):
     id: str
     sha: object = None
     siblings: object = None
+    last_modified: object = None
     excess: str | None = None  # why the entry is too large to be parsed; then only its id is known
 
 
@@ -44,6 +45,7 @@ class _Entry(msgspec.Struct):
     id: str
     sha: Any = None
     siblings: Any = None
+    last_modified: Any = msgspec.field(name="lastModified", default=None)
 
 
 _PARSED = msgspec.json.Decoder(_Entry).decode
@@ -82,7 +84,7 @@ def _entry(piece: bytes) -> ListEntry | None:
     if isinstance(files, list) and len(files) > MAX_FILES:
         excess = f"has {len(files):,} files, expected at most {MAX_FILES:,}"
         return ListEntry(entry.id, excess=excess)
-    return ListEntry(entry.id, entry.sha, files)
+    return ListEntry(entry.id, entry.sha, files, entry.last_modified)
 
 
 def _too_large(piece: bytes, excess: str) -> ListEntry | None:

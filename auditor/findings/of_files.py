@@ -88,7 +88,7 @@ class WrongTotal(OfFile, frozen=True):
 class BadConfig(OfFile, frozen=True):
     """A config cannot be read, no model can be built from it, or loading it raises an error.
 
-    To do: Correct the file that the finding names, until `AutoConfig.from_pretrained` or
+    To do: Correct the named file until `AutoConfig.from_pretrained` or
     `GenerationConfig.from_pretrained` accepts it.
     """
 
@@ -101,7 +101,7 @@ class Unsafe(OfFile, frozen=True, kw_only=True):
 
     No code of the file was run.
 
-    To do: Do not load the file; ask for the weights as safetensors, or publish them so.
+    To do: Do not load the file; get the weights as safetensors, or publish them in that format.
     """
 
     imports: tuple[str, ...] = ()  # a line for each name: "posix.system('id') at byte 2"

@@ -74,6 +74,7 @@ _SOURCES = {
 _SAMPLED = "values: sampled "
 _OPTIONS = {"values": "--values"}  # topic that was not checked -> the option that checks it
 _CLAUSE = re.compile(r"[;,:.] ")  # what ends the first clause of an advice
+_NAMED_OPTIONS = ("--torch-copies",)  # options that the sentence itself names
 _LABEL = 9  # cells of a label
 _INDENT = 4  # indentation of the line of counts, if the verdict is one word
 
@@ -250,15 +251,19 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
         )
     sampled = [text for text in outcome.unchecked if text.startswith(_SAMPLED)]
     sentences += [f"{text[:1].upper()}{text[1:]}." for text in sampled]
-    # The subject of a sentence is before the colon.
-    subjects = (text.partition(": ")[0] for text in outcome.unchecked if text not in sampled)
-    if topics := dict.fromkeys(cut_middle(subject, _TOPIC) for subject in subjects):
-        named = ", ".join(
-            f"{topic} ({_OPTIONS[topic]})" if topic in _OPTIONS else topic for topic in topics
-        )
-        sentences.append(f"Not checked: {named}.")
+    topics = dict.fromkeys(_topic(text) for text in outcome.unchecked if text not in sampled)
+    if topics:
+        sentences.append(f"Not checked: {', '.join(topics)}.")
     if sentences:
         yield from wrapped(styled(f"{' '.join(sentences)} -v says more.", "dim"), width)
+
+
+def _topic(text: str) -> str:
+    """Return the subject of a sentence, with the option that checks it if there is one."""
+    subject, _, reason = text.partition(": ")
+    option = _OPTIONS.get(subject) or next((one for one in _NAMED_OPTIONS if one in reason), None)
+    topic = cut_middle(subject, _TOPIC)
+    return f"{topic} ({option})" if option else topic
 
 
 def _unchecked(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
@@ -401,14 +406,13 @@ def closing_row(outcome: Report | Unaudited, fix: str | None) -> ClosingRow:
 def closing_table(rows: Sequence[ClosingRow], width: int) -> Iterator[StyledLine]:
     """Yield a row for each of several models, the worst last: verdict, cause, what to do."""
     ranks = ["OK", "WARNING", "NOT AUDITED", "ERROR"]
-    cells: list[Sequence[Styled | str]] = [
+    headings = ("model", "verdict", f"cause {ARROW} what to do")
+    cells: list[Sequence[Styled | str]] = [[(text, "bold") for text in headings]]
+    cells += [
         (cut_middle(row.model, width * 2 // 5), row.verdict, shown(row.cause))
         for row in sorted(rows, key=lambda row: ranks.index(row.verdict[0]))
     ]
-    headings: list[Styled] = [
-        (text, "bold") for text in ("model", "verdict", f"cause {ARROW} what to do")
-    ]
-    return columns([headings, *cells], gap=2, width=width)
+    return columns(cells, gap=2, width=width)
 
 
 def _parameters(part: Report | Unaudited) -> tuple[int | None, int | None]:

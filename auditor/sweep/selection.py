@@ -12,7 +12,7 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from auditor.checkpoint.hub_listing import id_fault
+from auditor.checkpoint.hub_listing import id_fault, push_time
 from auditor.downloader import hub, model_list
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
@@ -34,7 +34,7 @@ Page = tuple[SelectedModel, ...]  # about a thousand models, in the order of the
 _AT_ONCE = 16  # concurrent requests for single models
 _WORTH_LISTING = 20  # with so many ids of one author, the author's list is read instead
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_EXPAND = (("expand", "sha"), ("expand", "siblings"))
+_EXPAND = (("expand", "sha"), ("expand", "siblings"), ("expand", "lastModified"))
 
 
 class ModelSelection(Struct, frozen=True, kw_only=True):
@@ -135,7 +135,8 @@ class Selector:
             return _refused(entry.id, Reason.TOO_LARGE, detail)
         if not isinstance(entry.sha, str) or not _COMMIT.fullmatch(entry.sha):
             return self._requested_model(entry.id)
-        return SelectedModel(entry.id, entry.sha, entry.id, entry.siblings)
+        pushed = push_time(entry.last_modified)
+        return SelectedModel(entry.id, entry.sha, entry.id, entry.siblings, pushed=pushed)
 
     def _requested_model(self, requested: str) -> SelectedModel:
         """Request the commit and the files of one model id."""
@@ -148,7 +149,9 @@ class Selector:
         except UsageError as error:
             return _refused(requested, Reason.BAD_REQUEST, str(error))
         siblings = [{"rfilename": file.name, "size": file.size} for file in listing.files]
-        return SelectedModel(listing.model_id, listing.commit, requested, siblings)
+        # It is not documented whether a revision's listing has the time of its own commit.
+        pushed = listing.pushed if model.revision is None else None
+        return SelectedModel(listing.model_id, listing.commit, requested, siblings, pushed=pushed)
 
     def _session(self, model: HubModel, bounds: Bounds) -> Session:
         allowance = Allowance(bounds, self._budget, self._talk, self._over)

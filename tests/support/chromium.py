@@ -13,6 +13,9 @@ from pathlib import Path
 from select import select
 from typing import Any
 
+import pytest
+
+AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--headless",
@@ -60,10 +63,7 @@ class Page:
         self, path: Path, *, dark: bool = False, width: int = 1280, height: int = 1600
     ) -> float:
         """Load a file; the seconds until it was drawn."""
-        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self.call("Emulation.setEmulatedMedia", features=scheme)
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.call("Emulation.setDeviceMetricsOverride", **size)
+        self.shape(dark=dark, width=width, height=height)
         since = time.monotonic()
         self.call("Page.navigate", url=path.resolve().as_uri())
         while (
@@ -72,6 +72,23 @@ class Page:
         ):
             pass  # each question waits for its answer
         return time.monotonic() - since
+
+    def shape(self, *, dark: bool, width: int, height: int = 1600) -> None:
+        """Set the screen's size and colour scheme."""
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.call("Emulation.setEmulatedMedia", features=scheme)
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+
+    def axe(self) -> list[str]:
+        """The faults that axe-core finds on the page; skip the test where it is not installed."""
+        if not AXE.exists():
+            pytest.skip("axe-core is not installed: npm")
+        self.do(AXE.read_text())
+        return self.do(
+            "axe.run(document, {resultTypes: ['violations']}).then((said) => said.violations"
+            ".map((one) => one.id + ': ' + one.nodes.map((node) => node.html).join(' | ')))"
+        )
 
     def do(self, script: str) -> Any:
         """The value of an expression on the page, awaited if it is a promise."""

@@ -65,24 +65,26 @@ def unaudited(model: str, reason: str = "gated", **changes: Any) -> dict[str, An
     return plain(model, **{**known, **said, **changes})
 
 
-def store_of(path: Path, nights: Mapping[str, Iterable[Outcome]]) -> Path:
+def store_of(
+    path: Path, nights: Mapping[str, Iterable[Outcome]], *, pushed: str | None = None
+) -> Path:
     """A store of finished nights; an outcome of verdict None is planned, and not audited."""
     with StoreWriter.open(path) as ledger:
         for name, outcomes in nights.items():
-            _night(ledger, name, outcomes)
+            _night(ledger, name, outcomes, pushed)
         for column in TIMES:  # so that two stores of the same outcomes are the same
             ledger._database.execute(f"UPDATE nights SET {column} = '2026-11-21T02:03:04+00:00'")  # noqa: S608, SLF001 - ours
     return path
 
 
-def _night(ledger: StoreWriter, name: str, outcomes: Iterable[Outcome]) -> None:
+def _night(ledger: StoreWriter, name: str, outcomes: Iterable[Outcome], pushed: str | None) -> None:
     night = ledger.begin(name, '[{"author": "o"}]', VERSIONS)
     plan = ledger.new_plan(name)
     ledger.freeze(name, plan)
     night = ledger.night(name)
     for outcome in outcomes:
         key = (outcome["model"] or outcome["requested"], outcome["commit"] or "")
-        ledger.add(night, plan, [SelectedModel(*key, outcome["requested"])])
+        ledger.add(night, plan, [SelectedModel(*key, outcome["requested"], pushed=pushed)])
         if outcome["verdict"] is None:
             continue
         ledger.record(night, *key, recorded(outcome))

@@ -184,3 +184,42 @@ def test_what_cannot_be_audited_is_a_status_or_an_outcome(page, at_hub, tmp_path
     assert "expected the id" in ended(page, ask, "/python", at_hub.url)
     assert ended(page, ask, "org/none", at_hub.url) == "Done."
     assert downloaded(page, tmp_path)["reason"] == "not-found"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_no_fault_before_and_after_an_audit(dark, page, tmp_path):
+    page.call("Page.reload")
+    until(page, "document.readyState === 'complete'")
+    folder = Path(pipelines.written(tmp_path / "whole", BERT))
+    for give in (None, choose):
+        if give:
+            assert ended(page, give, folder) == "Done."
+        for width in (390, 1280, 1920):
+            page.shape(dark=dark, width=width)
+            assert page.do("document.documentElement.scrollWidth <= innerWidth"), width
+            assert page.axe() == [], width
+
+
+OTHERS = {
+    "an inline script": ("script", "textContent", "window.ran = true", "script-src-elem"),
+    "a script of another host": ("script", "src", "http://127.0.0.1:9/x.js", "script-src-elem"),
+    "an inline style": ("style", "textContent", "p { color: red }", "style-src-elem"),
+    "a picture": ("img", "src", "http://127.0.0.1:9/x.png", "img-src"),
+    "a frame": ("iframe", "src", "http://127.0.0.1:9/", "frame-src"),
+}
+
+
+def test_the_policy_of_the_page_lets_nothing_in_but_its_own(address, tmp_path):
+    with chromium.browser(tmp_path) as own:
+        own.call("Page.navigate", url=address)
+        until(own, "document.readyState === 'complete' && location.href !== 'about:blank'")
+        for label, (tag, field, value, directive) in OTHERS.items():
+            refused = own.do(
+                "new Promise((done) => {"
+                "document.addEventListener('securitypolicyviolation',"
+                " (event) => done(event.effectiveDirective), { once: true });"
+                f"const one = document.createElement('{tag}');"
+                f"one['{field}'] = {json.dumps(value)}; document.body.append(one); }})"
+            )
+            assert refused == directive, label
+        assert own.do("window.ran") is None

@@ -37,6 +37,7 @@ COLUMNS: Columns = {
     "accepted": str,
     "commit_sha": str,
     "commit_sha_before": str,
+    "last_modified": str,
     "component": str,
     "cause": str,
     "fix": str,

@@ -18,7 +18,12 @@ from auditor.sweep.reporting.changes import Change
 from auditor.sweep.reporting.model_entry import ModelEntry
 from auditor.sweep.store.reading import Night
 
-TABLES: Mapping[str, Columns] = {**COLUMNS, "changes": CHANGES, "open": CHANGES}
+TABLES: Mapping[str, Columns] = {
+    **COLUMNS,
+    "models": {**COLUMNS["models"], "last_modified": str},
+    "changes": CHANGES,
+    "open": CHANGES,
+}
 
 _GROUP = 20_000  # rows in memory before Parquet is written: 16 MB of modules
 
@@ -32,6 +37,7 @@ def rows_by_table(entry: ModelEntry, depth: int | None) -> Rows:
     for outcome in with_components(entry.outcome) if entry.outcome else ():
         for name, table_rows in rows_of(outcome, depth):
             rows[name].extend(table_rows)
+    rows["models"][:] = [{**row, "last_modified": entry.pushed} for row in rows["models"]]
     for row in entry.changes():
         is_known = row["change"] == Change.STILL_OPEN.value or row["severity"] == "info"
         rows["open" if is_known else "changes"].append(row)

@@ -151,12 +151,14 @@ def new_row(
     """
     commit = f"/{at}/{item['commit']}" if item["commit"] else ""
     address = HUB + quote(printable(f"{item['model']}{commit}"))
+    time = item["last_modified"]
     of_model = element("span", {"class": "hidden"}, " of ", element("bdi", {}, item["model"]))
     model = element(
         "span",
         {},
         element("a", {"href": address}, element("bdi", {}, item["model"])),
         f" ({item['component']})" if item["component"] else None,
+        f" pushed {time[:16].replace('T', ' ')} UTC" if time else None,
         *((" ", element("a", {"href": page}, "report", of_model)) if page else ()),
     )
     return model, _mark(item["severity"], item["what"]), _text(item["said"])
@@ -169,7 +171,7 @@ def _text(text: str) -> Element:
 def _mended(summary: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element]:
     """Yield a section with the errors and warnings of the night before that are gone.
 
-    Each links to the commit, whose page on the Hub says who pushed it, and when.
+    Each links to the commit, whose page on the Hub says who pushed it.
     """
     mended = summary["fixed"]
     if mended["listed"]:

@@ -35,6 +35,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
     blind: bool  # whether the model or a component is unaudited for a reason that is not accepted
     moves: tuple[Row, ...]  # changes of the model itself, as rows of changes.csv
     commits: tuple[str | None, str | None]  # before, tonight
+    pushed: str | None = None  # the time of tonight's commit, by the Hub; None: unknown
 
     @cached_property
     def alarms(self) -> tuple[Matched, ...]:
@@ -77,6 +78,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
         """Return the rows of changes.csv and open.csv: causes, the model itself, findings."""
         before, commit = self.commits
         key = {"model": self.model, "commit_sha": commit, "commit_sha_before": before}
+        key["last_modified"] = self.pushed
         finding_rows = map(changes.of_finding, self.matches)
         rows = (*map(changes.of_cause, self.causes), *self.moves, *finding_rows)
         return tuple({**row, **key} for row in rows)
@@ -101,6 +103,7 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
         blind=_blind(model, outcome, baseline),
         moves=tuple(changes.of_model(outcome, before, first=first)),
         commits=(before.get("commit"), (planned.commit_sha if planned else None) or None),
+        pushed=planned.last_modified if planned else None,
     )
 
 

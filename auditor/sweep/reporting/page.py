@@ -89,6 +89,7 @@ class NightPage:
             self._tree(outcome),
             _short(outcome.get("detail")),
             [_cause(match) for match in entry.causes if match.tonight is not None],
+            _name(entry.pushed),
         ]
 
     def _tree(self, outcome: Outcome) -> int:

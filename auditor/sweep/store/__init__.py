@@ -3,9 +3,10 @@
 Its tables and view (schema.py has the SQL):
 
 nights     one row per night: its selection, the versions of the auditor, its start and end.
-planned    the (model, commit) pairs of a night, frozen before the first audit. A plan is written
-           under its own number and assigned to the night in one step, so a selection that was
-           stopped half-way, or ran twice at the same time, leaves no trace.
+planned    the (model, commit) pairs of a night, frozen before the first audit, with the commits'
+           times if the Hub's list has them. A plan is written under its own number and assigned to
+           the night in one step, so a selection that was stopped half-way, or ran twice at the
+           same time, leaves no trace.
 listings   the files of a planned model, until its headers are stored.
 snapshots  config, index and headers of (model, commit), as `audit snapshot` writes them. A new
            version of the auditor starts from these and fetches nothing.

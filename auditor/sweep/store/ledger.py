@@ -92,8 +92,9 @@ class StoreWriter(Store):
                 if model.commit_sha:
                     self._delete_refusal(night, plan, model.requested)
                 database.execute(
-                    "INSERT OR IGNORE INTO planned SELECT plan, ?, ?, ? FROM plans WHERE plan = ?",
-                    (model.model, model.commit_sha, model.requested, plan),
+                    "INSERT OR IGNORE INTO planned SELECT plan, ?, ?, ?, ? FROM plans"
+                    " WHERE plan = ?",
+                    (model.model, model.commit_sha, model.requested, model.pushed, plan),
                 )
                 if model.refusal:
                     self.record(night, model.model, "", model.refusal)

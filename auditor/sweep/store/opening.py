@@ -12,7 +12,14 @@ from pathlib import Path
 
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
-from auditor.sweep.store.schema import APPLICATION, TABLES, VERSION
+from auditor.sweep.store.schema import (
+    ADD_LAST_MODIFIED,
+    APPLICATION,
+    OLDER_VERSION,
+    RESULTS_OF_OLDER_VERSION,
+    TABLES,
+    VERSION,
+)
 
 _BUSY = 60.0  # seconds that a writer waits for another writer
 _STEP = 0.2  # seconds of one wait: SQLite handles no signals while it waits
@@ -25,13 +32,18 @@ _REFUSED = frozenset((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.
 
 
 def open_store(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """Open a store for writing; create it if it does not exist.
+    """Open a store for writing; create it if it does not exist, add what an older one lacks.
 
     Raise UsageError if the file belongs to another program or another version, sqlite3.Error if it
     is damaged or locked, OSError if its folder cannot be created.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    return _prepared(path, path, stack)
+    database = _prepared(path, path, stack)
+    execute_patiently(database, "BEGIN IMMEDIATE")
+    with database:
+        if _version(database) == OLDER_VERSION:
+            _create(database, ADD_LAST_MODIFIED)
+    return database
 
 
 def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
@@ -58,6 +70,8 @@ def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
         else:
             database = _connected(path, stack, "?mode=ro&immutable=1")
             _check(database, path)
+    if _version(database) == OLDER_VERSION:
+        database.execute(RESULTS_OF_OLDER_VERSION)
     database.execute("BEGIN")
     return database
 
@@ -78,14 +92,23 @@ def _prepared(file: Path, path: Path, stack: ExitStack) -> sqlite3.Connection:
     execute_patiently(database, "BEGIN IMMEDIATE")
     with database:
         if database.execute(_MARKS).fetchone() == (0, 0, 0):
-            for statement in TABLES.split(";\n"):  # executescript would end the transaction first
-                database.execute(statement)
             database.execute(f"PRAGMA application_id = {APPLICATION}")
-            database.execute(f"PRAGMA user_version = {VERSION}")
+            _create(database, TABLES)
         _check(database, path)
     execute_patiently(database, "PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     return database
+
+
+def _create(database: sqlite3.Connection, statements: str) -> None:
+    """Create what this version's stores have, within the transaction that is open."""
+    for statement in statements.split(";\n"):  # executescript would end the transaction first
+        database.execute(statement)
+    database.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _version(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
 
 
 def execute_patiently(database: sqlite3.Connection, statement: str) -> None:
@@ -102,12 +125,12 @@ def execute_patiently(database: sqlite3.Connection, statement: str) -> None:
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:
-    """Raise UsageError if the file is not a store of this version."""
+    """Raise UsageError if the file is not a store of this version or the one before."""
     application, version, _ = database.execute(_MARKS).fetchone()
     name = quoted(str(path))
     if application != APPLICATION:
         raise UsageError(f"{name} is a database of another program, expected the store of a sweep")
-    if version != VERSION:
+    if version not in {VERSION, OLDER_VERSION}:
         detail = f"has version {version}, expected {VERSION}"
         ways = "move it away and sweep again, or use the hf-audit that created it"
         raise UsageError(f"the store {name} {detail}; {ways}")

@@ -66,6 +66,7 @@ class Result(Struct, frozen=True, dict=True):
     verdict: str | None
     reason: str | None
     tensors: int | None  # None: the model's files were not read
+    last_modified: str | None  # the last commit's time on the Hub; None: unknown
     content: bytes | None
     shared_content: bytes | None
 
@@ -83,6 +84,7 @@ class SelectedModel(NamedTuple):
     requested: str  # the id in the selection
     siblings: object = None  # its files in the list API's form, unchecked; None: unknown
     refusal: Recorded | None = None  # the unaudited outcome if there is no commit
+    pushed: str | None = None  # the time of the commit; None: unknown
 
 
 def now() -> str:

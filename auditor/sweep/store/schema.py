@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 APPLICATION = 0x48664175  # "HfAu": the application id in the header of a store's file
-VERSION = 3
+VERSION = 4
 
 
 class StoredNight(NamedTuple):
@@ -52,6 +52,23 @@ _FAILURE_OR_OUTCOME = ", ".join(
     f"coalesce(f.{name}, o.{name}) AS {name}" for name in (*SUMMARY, "recorded", "content")
 )
 
+_RESULTS = f"""
+CREATE VIEW results AS
+SELECT nights.night, planned.model, planned.commit_sha, planned.requested, planned.last_modified,
+    nights.auditor, nights.catalogue, {_FAILURE_OR_OUTCOME},
+    CASE WHEN coalesce(f.shared, o.shared) IS NOT NULL THEN coalesce(
+        (SELECT content FROM contents WHERE digest = coalesce(f.shared, o.shared)),
+        x'' -- which does not unpack: the store is damaged
+    ) END AS shared_content
+FROM nights
+JOIN planned ON planned.plan = nights.plan
+LEFT JOIN failures f ON f.night = nights.night AND f.model = planned.model
+    AND f.commit_sha = planned.commit_sha
+LEFT JOIN outcomes o ON f.model IS NULL AND o.model = planned.model
+    AND o.commit_sha = planned.commit_sha
+    AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue;
+"""  # noqa: S608 - our own columns
+
 TABLES = f"""
 CREATE TABLE nights (
     night       TEXT PRIMARY KEY, -- the date, or the name that was given
@@ -73,6 +90,7 @@ CREATE TABLE planned (
     model       TEXT NOT NULL,    -- the id after renames; as requested where none was found
     commit_sha  TEXT NOT NULL,    -- 40 hex digits; '': the Hub did not tell, see failures
     requested   TEXT NOT NULL,    -- the id as it was asked for
+    last_modified TEXT,           -- ISO 8601, UTC: of the commit, by the Hub; NULL: unknown
     PRIMARY KEY (plan, model)
 ) WITHOUT ROWID;
 
@@ -115,21 +133,17 @@ CREATE TABLE contents (
     content     BLOB NOT NULL     -- zlib: the part of a JSON object that several rows share
 );
 
-CREATE VIEW results AS
-SELECT nights.night, planned.model, planned.commit_sha, planned.requested,
-    nights.auditor, nights.catalogue, {_FAILURE_OR_OUTCOME},
-    CASE WHEN coalesce(f.shared, o.shared) IS NOT NULL THEN coalesce(
-        (SELECT content FROM contents WHERE digest = coalesce(f.shared, o.shared)),
-        x'' -- which does not unpack: the store is damaged
-    ) END AS shared_content
-FROM nights
-JOIN planned ON planned.plan = nights.plan
-LEFT JOIN failures f ON f.night = nights.night AND f.model = planned.model
-    AND f.commit_sha = planned.commit_sha
-LEFT JOIN outcomes o ON f.model IS NULL AND o.model = planned.model
-    AND o.commit_sha = planned.commit_sha
-    AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue;
-"""  # noqa: S608 - our own columns
+{_RESULTS}"""
+
+# A store of version 3 has no `last_modified`: a sweep adds it, and a report reads it as NULL.
+OLDER_VERSION = 3
+ADD_LAST_MODIFIED = f"""
+ALTER TABLE planned ADD COLUMN last_modified TEXT;
+DROP VIEW results;
+{_RESULTS}"""
+RESULTS_OF_OLDER_VERSION = _RESULTS.replace("VIEW", "TEMP VIEW", 1).replace(
+    "planned.last_modified", "NULL AS last_modified", 1
+)
 
 
 # --- packed texts ---------------------------------------------------------------------------------

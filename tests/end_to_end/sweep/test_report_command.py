@@ -1,5 +1,9 @@
 """`audit report`: the files, the last word and the exit code, through the real command."""
 
+import csv
+import io
+import json
+
 import pytest
 from support.nightly_stores import SECOND, THIRD, A, B, baseline, plain, store_of
 from support.running import run
@@ -52,6 +56,19 @@ def test_what_is_fixed_is_printed_after_what_is_new(tmp_path):
     lines = command(tmp_path)[2].splitlines()
     assert [line.split(": ")[1:3] for line in lines[:2]] == [["new", "o/b"], ["fixed", "o/a"]]
     assert lines[1].endswith("missing: 1 name, 6 parameters: a.weight")
+
+
+def test_the_time_of_a_commit_is_in_the_tables_the_summary_and_the_page(tmp_path):
+    time = "2026-11-25T14:02:11Z"
+    store_of(tmp_path / "sweep.sqlite", {THIRD: [plain("o/a", A)]}, pushed=time)
+    assert command(tmp_path)[0] == 1
+    folder = tmp_path / "reports/nightly" / THIRD
+    for name in ("models.csv", "changes.csv"):
+        [row] = csv.DictReader(io.StringIO((folder / name).read_text(), newline=""))
+        assert row["last_modified"] == time
+    [item] = json.loads((folder / "summary.json").read_text())["news"]["listed"]
+    assert item["last_modified"] == time
+    assert "pushed 2026-11-25 14:02 UTC" in (folder / "index.html").read_text()
 
 
 SIGNED = {"--kind": "missing", "--by": "A. Reviewer", "--reason": "r", "--until": "2999-12-31"}

@@ -60,6 +60,21 @@ def test_the_size_in_a_listing_is_read_if_it_is_a_number(said, read):
     assert {one.name: one.text for one in listing.published} == read
 
 
+@pytest.mark.parametrize(
+    ("said", "time"),
+    [
+        ("2026-11-25T14:02:11.000Z", "2026-11-25T14:02:11Z"),
+        ("2026-11-25T14:02:11Z", "2026-11-25T14:02:11Z"),
+        *((other, None) for other in (None, 5, [], "", "2026-11-25", "2026-11-25T14:02:11+02:00")),
+        ("2026-11-25T14:02:11Z\n", None),
+        ("<b>2026-11-25T14:02:11Z", None),
+    ],
+)
+def test_the_time_of_a_commit_is_read_if_it_is_a_utc_time(said, time):
+    content = json.dumps(LISTED | {"lastModified": said}).encode()
+    assert parse_listing(content, "a/b").pushed == time
+
+
 def test_a_listing_without_sizes_will_do():
     listing = parse_listing(
         b'{"id": "a/b", "sha": "%s", "siblings": [{"rfilename": "z"}, {"rfilename": "a"}]}'

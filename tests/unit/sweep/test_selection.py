@@ -1,5 +1,7 @@
 """Selections against a Hub on loopback: which models, at which commit, for how many requests."""
 
+import re
+
 import pytest
 from support.hub import Header, HtmlPage, ServerError, ShortBody, WrongJson
 
@@ -40,6 +42,18 @@ def test_a_page_of_the_list_has_commits_and_files_of_a_thousand_models(at_hub, s
     assert {one.model: one.commit_sha for page in pages for one in page} == commits
     assert pages[0][0].siblings == [{"rfilename": "config.json"}]
     assert len({record.query for record in at_hub.log}) == 2
+
+
+def test_the_time_of_the_commit_is_the_hubs_and_a_revision_has_none(at_hub, selector):
+    at_hub.add("o/a", FILES, refs={"v1": {"x": b"1"}})
+    by_list, by_id, of_revision = (
+        one.pushed
+        for selection in ({"author": "o"}, {"ids": ("o/a",)}, {"ids": ("o/a@v1",)})
+        for page in selector.pages(ModelSelection(**selection))
+        for one in page
+    )
+    assert re.fullmatch("[0-9]{4}(-[0-9]{2}){2}T([0-9]{2}:){2}[0-9]{2}Z", by_list)
+    assert (by_id, of_revision) == (by_list, None)
 
 
 def test_models_are_chosen_as_the_list_api_chooses(at_hub, selector):
@@ -148,7 +162,7 @@ def test_an_invalid_list_ends_the_selection(fault, message, at_hub, selector):
 def test_a_list_that_goes_on_elsewhere_is_not_followed(link, message, at_hub, selector):
     for number in range(3):
         at_hub.add(f"o/m{number}", FILES)
-    query = "author=o&limit=1000&expand=sha&expand=siblings"
+    query = "author=o&limit=1000&expand=sha&expand=siblings&expand=lastModified"
     link = link.replace("{own}", f"{at_hub.url}/api/models?{query}") + '; rel="next"'
     at_hub.misbehave(path="/api/models", fault=Linked(value=link))
     with pytest.raises(SourceError, match=message):

@@ -9,7 +9,7 @@ let trees = null; // the largest block: parsed when the first section is opened
 
 // The places in a row, as page.py fills them.
 const [NAME, STATE, REASON, TARGET, TYPE, STORED, EXPECTED, ERRORS, WARNINGS, INFOS, NEW, FIXED,
-  MOVES, COMMIT, FOUND, LEFT_OUT, TREE, DETAIL, WHY] = Array(19).keys();
+  MOVES, COMMIT, FOUND, LEFT_OUT, TREE, DETAIL, WHY, PUSHED] = Array(20).keys();
 const TITLES = { new: "new findings", open: "known findings", unaudited: "not audited" };
 const PAGE = 100;
 
@@ -136,7 +136,7 @@ function section(cell, row) {
   trees ??= read("trees");
   const [formula, by, tree] = row[TREE] < 0 ? ["", "", null] : trees[row[TREE]];
   const facts = {
-    commit: row[COMMIT], class: row[TARGET], type: row[TYPE], stored: count(row[STORED]),
+    commit: row[COMMIT], pushed: when(row[PUSHED]), class: row[TARGET], type: row[TYPE], stored: count(row[STORED]),
     expected: count(row[EXPECTED]), difference: signed(difference(row)), "expected by": by,
     formula, reason: row[REASON], detail: row[DETAIL],
   };
@@ -144,12 +144,13 @@ function section(cell, row) {
   for (const [name, value] of Object.entries(facts)) {
     if (!value) continue;
     const said = name === "commit" || name === "formula" ? make("code", {}, value) : value;
-    list.append(make("div", {}, make("dt", {}, name), make("dd", {}, said)));
+    const who = name === "commit" ? pusher(row[NAME], value) : "";
+    list.append(make("div", {}, make("dt", {}, name), make("dd", {}, said, who)));
   }
   const whole = Object.hasOwn(WORDS.pages, row[NAME])
     ? [make("p", {}, make("a", { href: WORDS.pages[row[NAME]] }, "The whole report of this model"))] : [];
   cell.append(...whole, ...row[WHY].map(why), list);
-  if (row[MOVES].length) cell.append(make("ul", { class: "moves" }, ...row[MOVES].map((moved) => move(moved, row[NAME]))));
+  if (row[MOVES].length) cell.append(make("ul", { class: "moves" }, ...row[MOVES].map(move)));
   if (tree) icicle(cell, tree);
   const found = make("div", { class: "findings" }, ...row[FOUND].map(finding));
   if (row[LEFT_OUT]) found.append(make("p", {}, `and ${count(row[LEFT_OUT])} more, in findings.csv`));
@@ -165,17 +166,19 @@ function why([cause, severity, change, summary, fix, component]) {
     make("br"), make("strong", {}, "Fix "), make("bdi", {}, fix));
 }
 
-function move([change, kind, before, after], name) {
+function move([change, kind, before, after]) {
   if (change === "selected") return make("li", {}, "selected for the first time");
   const said = (value) => (typeof value === "number" ? count(value) : String(value));
   return make("li", {}, `${kind || change}: `, make("code", {}, said(before)), " \u2192 ",
-    make("code", {}, said(after)), change === "commit" ? pushed(name, after) : "");
+    make("code", {}, said(after)));
 }
 
-// The page of a commit on the Hub says who pushed it, and when: no listing has both.
-const pushed = (name, commit) => make("span", {}, " ", make("a",
+const when = (time) => time.replace("T", " ").replace(/:[0-9]{2}Z$/, " UTC");
+
+// The page of a commit on the Hub says who pushed it: no listing does.
+const pusher = (name, commit) => make("span", {}, " ", make("a",
   { href: WORDS.hub + [...name.split("/"), "commit", commit].map(encodeURIComponent).join("/") },
-  "who pushed it, and when"));
+  "who pushed it"));
 
 function finding([place, change, accepted]) {
   const [kind, severity, names, parameters, patterns, more, reason, file] = FINDINGS[place];

@@ -17,6 +17,7 @@ from auditor.sweep.store import opening
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Recorded, SelectedModel, Store, Versions
 from auditor.sweep.store.schema import (
+    OLDER_VERSION,
     SUMMARY,
     VERSION,
     Shared,
@@ -330,7 +331,7 @@ def altered(path, statement):
 
 
 @pytest.mark.parametrize("kind", [Store, StoreWriter])
-@pytest.mark.parametrize("version", [1, VERSION - 1, VERSION + 1])
+@pytest.mark.parametrize("version", [1, OLDER_VERSION - 1, VERSION + 1])
 def test_a_store_of_another_version_is_refused_and_left_as_it_is(version, kind, store):
     before = altered(store, f"PRAGMA user_version = {version}")
     why = rf"'.*sweep.sqlite' has version {version}, expected {VERSION}"
@@ -338,6 +339,36 @@ def test_a_store_of_another_version_is_refused_and_left_as_it_is(version, kind, 
         kind.open(store).__enter__()
     assert "\n" not in str(refused.value)
     assert store.read_bytes() == before
+
+
+def made_older(store):
+    """Make the store one of the version before, as that version wrote it; return its bytes."""
+    with closing(sqlite3.connect(store, isolation_level=None)) as database:
+        [[view]] = database.execute("SELECT sql FROM sqlite_master WHERE name = 'results'")
+        database.execute("DROP VIEW results")
+        database.execute("ALTER TABLE planned DROP COLUMN last_modified")
+        database.execute(view.replace(" planned.last_modified,", ""))
+        database.execute(f"PRAGMA user_version = {OLDER_VERSION}")
+    return store.read_bytes()
+
+
+def test_a_store_of_the_version_before_is_read_as_it_is_and_a_sweep_goes_on_in_it(store):
+    with StoreWriter.open(store) as opened:
+        current = [(one.outcome, one.commit_sha) for one in opened.results("n1")]
+    before = made_older(store)
+    with Store.open(store) as opened:
+        read = [(one.outcome, one.commit_sha) for one in opened.results("n1")]
+        assert {one.last_modified for one in opened.results("n1")} == {None}
+    assert (read, store.read_bytes()) == (current, before)
+    time = "2026-11-25T14:02:11Z"
+    with StoreWriter.open(store) as ledger:
+        night = ledger.begin("n2", "all", NOW)
+        plan = ledger.new_plan("n2")
+        night = ledger.freeze("n2", plan)
+        ledger.add(night, plan, [SelectedModel("o/a", "a" * 40, "o/a", pushed=time)])
+        assert [one.outcome for one in ledger.results("n1")] == OUTCOMES
+    with Store.open(store) as opened:
+        assert [one.last_modified for one in opened.results("n2")] == [time]
 
 
 def test_one_of_this_version_is_not(store):
