@@ -116,15 +116,15 @@ def test_a_sweep_reports_a_spent_window_and_continues_after_it(hub, hub_env, swe
 
 def test_a_sweep_reports_a_wait_that_a_server_requires_and_continues(model, hub_env, sweep):
     model.misbehave(
-        fault=Says(status=503, headers=(("Retry-After", "3"),)), path="*config.json", times=1
+        fault=Says(status=503, headers=(("Retry-After", "2"),)), path="*config.json", times=1
     )
     code, lines = said(*sweep, env=hub_env)
     assert code == 0
-    assert re.search(r"audit: 127.0.0.1 answered 503 .*; waiting 3 s\n", lines)
+    assert re.search(r"audit: 127.0.0.1 answered 503 .*; waiting 2 s\n", lines)
 
 
 def test_a_sweep_continues_after_a_window_whose_size_is_unknown(model, hub_env, sweep):
-    bare = Says(status=429, headers=(("RateLimit", '"resolvers";r=0;t=3'),))
+    bare = Says(status=429, headers=(("RateLimit", '"resolvers";r=0;t=1'),))
     model.misbehave(fault=bare, path="*config.json", times=1)
     code, lines = said(*sweep, env=hub_env)
     assert code == 0, lines

@@ -1,6 +1,7 @@
 """A fix does what its plan says: what was audited in memory is what is written, and it is clean."""
 
 import pytest
+from support.examples import one_in
 from support.fault_bench import FAMILIES, faults, stored, written
 from support.stopped_fixes import WAYS, Stopping
 
@@ -28,7 +29,7 @@ def place(tmp_path_factory):
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("name", list(FAMILIES)[::2])  # plans follow the fault
+@pytest.mark.parametrize("name", one_in(4, FAMILIES))  # plans follow the fault
 def test_every_fault_of_names_and_config_has_a_plan_that_ends_clean(name, place):
     pytest.importorskip("transformers")
     sound = written(name, place)
@@ -63,7 +64,7 @@ def _explains_all(report):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("options", "number"), WAYS)
+@pytest.mark.parametrize(("options", "number"), one_in(2, WAYS))
 def test_stopped_anywhere_it_leaves_the_old_files_or_the_new_ones(options, number, tmp_path):
     """`make fuzz-stops` stops it at every point, this at some: an undo has fewer of them."""
     stopping = Stopping(tmp_path, *options, shards=2)

@@ -33,6 +33,12 @@ CLASSES = [
     for model_type in MODEL_TYPES
     for name in catalogue.siblings(model_type)
 ]
+# The classes of a type differ in their heads: the usual run draws configs of every third.
+DRAWN = [
+    pytest.param(model_type, name, id=f"{model_type}-{name}")
+    for model_type in MODEL_TYPES
+    for name in catalogue.siblings(model_type)[:: 1 if ORACLE_EXAMPLES > 2 else 3]
+]
 
 
 def strategies(model_type: str):
@@ -107,7 +113,7 @@ def test_an_unchecked_config_is_completed_with_the_same_defaults(model_type):
         assert free.faults == ()
 
 
-@pytest.mark.parametrize(("model_type", "target"), CLASSES)
+@pytest.mark.parametrize(("model_type", "target"), DRAWN)
 def test_the_closed_form_equals_the_oracle_over_random_configs(model_type, target, record_property):
     drawn, values = 0, strategies(model_type).VALUES
 
