@@ -14,9 +14,10 @@ from support.examples import one_in
 
 TESTS = Path(__file__).parents[1]
 FILES = (
+    "unit/audit/test_diffusers_components.py",
+    "laws/test_law_9_diffusers.py",
     "laws/test_law_9_generated_components.py",
     "laws/test_law_9_timm.py",
-    "unit/audit/test_diffusers_components.py",
     "unit/oracle/test_inventory.py",
 )
 LIBRARIES = Path(os.environ.get("AUDITOR_LIBRARIES") or "none")
@@ -25,7 +26,7 @@ LIBRARIES = Path(os.environ.get("AUDITOR_LIBRARIES") or "none")
 @pytest.mark.oracle
 @pytest.mark.slow
 @pytest.mark.skipif(not LIBRARIES.is_dir(), reason="make test installs diffusers and timm")
-@pytest.mark.parametrize("file", one_in(3, FILES, 1))
+@pytest.mark.parametrize("file", one_in(5, FILES))
 def test_what_diffusers_and_timm_build_is_what_is_expected(file):
     done = subprocess.run(  # noqa: S603 - our own tests
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / file)],
