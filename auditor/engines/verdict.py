@@ -115,8 +115,7 @@ def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[_Judgement]:
         yield _Judgement(subject.unread)
         return
     if subject.packing_probe:
-        yield from _packing(known, entry, subject)
-        return
+        yield _packing(known, entry, subject)
     expected = subject.expect(entry.class_)
     if expected is None:
         yield _Judgement(f"the tensors of {entry.class_} are not known here")
@@ -218,15 +217,14 @@ def _rope_base(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judge
     yield _Judgement(reason, loads=True, additions=added)
 
 
-def _packing(known: Knowledge, entry: EngineEntry, subject: ServedModel) -> Iterator[_Judgement]:
+def _packing(known: Knowledge, entry: EngineEntry, subject: ServedModel) -> _Judgement:
     probe = subject.packing_probe
     verb, _, method = probe.partition(" ")
     packed = verb == "packed"
     detail = f"the weights are packed by {method}" if packed else f"{method} is declared only"
     if packed and not subject.fits:
-        yield _Judgement(f"{detail}, and they are not the expected ones")
-        return
-    yield _looked_up(known, entry, probe, detail)
+        return _Judgement(f"{detail}, and they are not the expected ones")
+    return _looked_up(known, entry, probe, detail)
 
 
 def _tensors(
@@ -238,6 +236,8 @@ def _tensors(
         return
     if variant.loads is not True:
         yield _Judgement(f"it refuses every save of {entry.class_}: {variant.loads}", loads=False)
+        return
+    if subject.packing_probe.startswith("packed"):  # the audit has compared the unpacked tensors
         return
     kinds = {entry.kinds[at] for at in variant.kinds}
     wanted = {
@@ -258,7 +258,7 @@ def _tensors(
 
 
 def _variant(entry: EngineEntry, expected: ExpectedShapes) -> SoundVariant | None:
-    """Return the variant with the kinds that the config implies."""
+    """Return the variant with the kinds that the config implies; None if variants disagree."""
     needed = set(map(kind_of, expected.needed))
     allowed = needed.union(map(kind_of, expected.optional))
     positions = {kind: at for at, kind in enumerate(entry.kinds)}
@@ -266,7 +266,9 @@ def _variant(entry: EngineEntry, expected: ExpectedShapes) -> SoundVariant | Non
         return None
     least = {positions[kind] for kind in needed}
     most = {positions[kind] for kind in allowed if kind in positions}
-    return next((one for one in entry.variants if least <= {*one.kinds} <= most), None)
+    fitting = [one for one in entry.variants if least <= {*one.kinds} <= most]
+    outcomes = {one.loads is True for one in fitting}
+    return fitting[0] if len(outcomes) == 1 else None
 
 
 def _judged(known: Knowledge, entry: EngineEntry, difference: Difference) -> _Judgement:
