@@ -64,18 +64,6 @@ def test_a_fix_is_planned_then_applied_and_loads_without_warnings(name, spoiled)
     assert all_bytes(folder) == after
 
 
-def test_several_folders_end_with_a_table_the_worst_last(spoiled, sound):
-    way = WAYS["compiled"]
-    folders = [str(spoiled(way)), str(sound(way.family, sharded=way.sharded))]
-    done = run(*folders)
-    *reports, table = done.stdout.split("\n\n")
-    assert done.returncode == 1
-    assert [part.split()[0] for part in reports if part.startswith("/")] == folders
-    rows = [row.split() for row in table.splitlines()[1:]]
-    assert [row[1:] for row in rows] == [["OK"], ["ERROR", "wrapper-prefix"]]
-    assert run(*folders, "--quiet").stdout == table
-
-
 @pytest.mark.parametrize("name", [name for name, way in WAYS.items() if way.allow])
 def test_a_change_that_needs_permission_waits_for_it(name, spoiled):
     way = WAYS[name]

@@ -27,7 +27,7 @@ CLIP = {
     "torch_dtype": "float32",
 }
 UNET = {"_class_name": "UNet3DConditionModel", "_diffusers_version": "0.36.0"}
-VAE = {"_class_name": "AutoencoderTiny", "_diffusers_version": "0.36.0"}
+VAE = {"_class_name": "VQModel", "_diffusers_version": "0.36.0"}
 DENSE = {"in_features": 4, "out_features": 3, "bias": True, "activation_function": "x.Tanh"}
 
 UNET_TENSORS = {"conv_in.weight": ("F32", (3, 4, 3, 3)), "conv_in.bias": ("F32", (3,))}
@@ -44,7 +44,7 @@ INDEX = {
     "text_encoder": ["transformers", "CLIPTextModel"],
     "tokenizer": ["transformers", "CLIPTokenizer"],
     "unet": ["diffusers", "UNet3DConditionModel"],
-    "vae": ["diffusers", "AutoencoderTiny"],
+    "vae": ["diffusers", "VQModel"],
 }
 TRANSFORMER = {
     "idx": 0,

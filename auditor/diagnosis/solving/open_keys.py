@@ -4,6 +4,7 @@ A width of `H*d` rows leaves the number of heads open; no shape shows which laye
 tokens, or the width of feed-forward layers that no layer has.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -104,18 +105,22 @@ def open_keys(
 
 
 def ids_beyond(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the token ids that a solved vocabulary is too small for, with their values."""
+    """Return the token ids that fit into the declared vocabulary and not into the solved one."""
     keys = every_key(changed(config, values), shaping=False)
     sizes = {path: size for path, size in values.items() if path.endswith("vocab_size")}
+    ids = [key for key in keys if key.path.endswith("_token_id") and type(key.value) is int]
     return {
         key.path: key.value
-        for key in keys
+        for key in ids
         for path, size in sizes.items()
         if key.path.rpartition(".")[0] == path.rpartition(".")[0]
-        and key.path.endswith("_token_id")
-        and type(key.value) is type(size) is int
-        and key.value >= size
+        and type(size) is int
+        and size <= key.value < _size(value_at(config, path))
     }
+
+
+def _size(declared: object) -> float:
+    return declared if type(declared) is int else math.inf
 
 
 def _has_neighbour(values: Mapping[str, Any], path: str, trees: Trees, trials: Trials) -> bool:

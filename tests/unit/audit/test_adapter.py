@@ -216,11 +216,11 @@ def test_a_class_that_the_user_names_is_that_of_the_base(at_hub, tmp_path):
 @pytest.mark.oracle
 def test_a_base_without_a_closed_form_is_built_by_the_oracle(at_hub, tmp_path):
     pytest.importorskip("transformers", reason="the oracle")
-    biogpt = {"model_type": "biogpt", "architectures": ["BioGptForCausalLM"], "hidden_size": 8}
-    biogpt |= {"num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 40}
-    biogpt |= {"intermediate_size": 12, "max_position_embeddings": 10}
-    at_hub.add("org/base", {CONFIG: coded(biogpt)})
-    below = "base_model.model.biogpt"
+    xglm = {"model_type": "xglm", "architectures": ["XGLMForCausalLM"], "d_model": 8}
+    xglm |= {"num_layers": 1, "attention_heads": 2, "vocab_size": 40}
+    xglm |= {"ffn_dim": 12, "max_position_embeddings": 10}
+    at_hub.add("org/base", {CONFIG: coded(xglm)})
+    below = "base_model.model.model"
     tensors = {
         f"{below}.layers.0.self_attn.q_proj.lora_A.weight": ("F32", (2, 8)),
         f"{below}.layers.0.self_attn.q_proj.lora_B.weight": ("F32", (8, 2)),

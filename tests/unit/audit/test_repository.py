@@ -108,7 +108,7 @@ def test_a_missing_declared_component_is_a_finding_of_the_repository(tmp_path: P
     assert isinstance(report, Report)
     assert kinds(report) == [MissingComponent]
     assert report.findings[0].names == ("vae",)
-    assert "declares AutoencoderTiny of diffusers in vae" in report.findings[0].reason
+    assert "declares VQModel of diffusers in vae" in report.findings[0].reason
 
 
 def test_a_component_that_lost_its_weights_is_one_too(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_model_of_its_own_is_no_pipeline_whatever_folders_there_are(tmp_path: 
 def test_one_component_of_diffusers_at_the_top_is_tallied_under_its_class(tmp_path: Path) -> None:
     outcome = auditor.audit(written(tmp_path, model(VAE, VAE_TENSORS, name=DIFFUSION)))
     assert isinstance(outcome, Unaudited)
-    assert (outcome.reason, outcome.target) == (Reason.UNKNOWN_ARCHITECTURE, "AutoencoderTiny")
+    assert (outcome.reason, outcome.target) == (Reason.UNKNOWN_ARCHITECTURE, "VQModel")
     assert (outcome.observed.parameters, outcome.parts) == (54, ())
 
 

@@ -169,7 +169,7 @@ def test_where_many_are_under_way_an_outcome_waits_for_others(monkeypatch):
 def test_an_examination_that_takes_too_long_does_not_hold_up_the_others(monkeypatch):
     freed, entered = threading.Event(), threading.Event()
 
-    def audited(snapshot, _remembered):
+    def audited(snapshot, _remembered, _engines):
         if snapshot.model == "long":
             entered.set()
             freed.wait()
