@@ -177,7 +177,10 @@ def _declared(
     if within is not None:
         return name, within
     if any(stated in classes.inside(each).values() for each in having):
-        return _language_model(stated, classes), TypeAndConfig(stated, config)
+        is_known = classes.siblings(stated)  # else the type is known only as a part of others
+        return (
+            (_language_model(stated, classes), TypeAndConfig(stated, config)) if is_known else None
+        )
     if (namesake := _namesake(named_first, stated, classes)) is not None:
         return namesake, TypeAndConfig(stated, config)
     raise CheckpointError(

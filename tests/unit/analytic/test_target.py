@@ -5,7 +5,7 @@ from support.bert_configs import config_of
 from support.checkpoints import LLAMA, expect, stored_by
 from support.small_snapshots import snapshot_of
 
-from auditor.analytic import catalogue
+from auditor.analytic import catalogue, generated
 from auditor.analytic.target import Refusal, TargetChoice, choose
 from auditor.audit.expected import Implied, expectation_of
 from auditor.audit.options import Options
@@ -201,3 +201,10 @@ def test_tensors_of_the_declared_class_are_distinguished_from_those_of_the_type(
     assert found.cause == "other-architecture"
     claimed = {report.findings[place].kind for place in found.findings}
     assert claimed == {"config-contradiction", "unexpected"}
+
+
+def test_a_type_known_only_as_a_part_of_others_is_unknown() -> None:
+    config = config_of(model_type="musicgen_decoder", architectures=["MusicgenForCausalLM"])
+    refusal = choose(config, None, generated)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.UNKNOWN_ARCHITECTURE
