@@ -64,7 +64,7 @@ def main() -> None:
             counts["not built"] += 1
             print(f"{model_type}: not built", flush=True)
             continue
-        report, spent = timed(snapshot_of(stored(shapes), **declared), Options(requested="x"))
+        report, _, spent = timed(snapshot_of(stored(shapes), **declared), Options(requested="x"))
         if report.verdict == "clean":
             counts["clean"] += 1
             continue
