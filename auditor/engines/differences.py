@@ -32,7 +32,7 @@ class _OtherForm(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One way in which stored tensors differ from the expected ones."""
+    """A difference between stored and expected tensors."""
 
     probe: str  # "missing", "extra", "rows+", "layer", "strip model.", ...; "" if no probe has it
     kind: str  # "" if the probe concerns no kind
@@ -150,7 +150,7 @@ def _whole_layers(missing: Iterable[str], expected: Iterable[str]) -> Iterator[f
 
 
 def _layer(name: str) -> int:
-    """Return the first number in a name, -1 if there is none."""
+    """Return the first number in a name; -1 for a name without numbers."""
     numbers = map(number_of, name.split("."))
     return next((number for number in numbers if number is not None), -1)
 

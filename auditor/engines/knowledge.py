@@ -28,7 +28,7 @@ class SoundVariant(Struct, frozen=True):
 
 
 class KeyReading(Struct, frozen=True):
-    """How an engine reads a value that transformers 5 and transformers 4 write in two places."""
+    """An engine's use of a value that transformers 4 and 5 write in different places."""
 
     rope_parameters: Literal["read", "ignored", "unseen"] = "unseen"
     top: Literal["read", "ignored", "unseen"] = "unseen"
@@ -83,7 +83,7 @@ class Knowledge(Struct, frozen=True):
     general: Mapping[str, str] = {}  # probes whose outcome is the same for all entries
 
     def entry(self, name: str) -> EngineEntry | None:
-        """Return the entry of an architecture or a model type; None if there is none."""
+        """Return the entry of an architecture or a model type; None if nothing was recorded."""
         raw = self.entries.get(self.aliases.get(name, name))
         return None if raw is None else decode(raw, type=EngineEntry)
 

@@ -385,7 +385,7 @@ def one_line(outcome: Report | Unaudited, width: int, name_columns: int) -> Styl
 
 
 def closing_row(outcome: Report | Unaudited, fix: str | None) -> ClosingRow:
-    """Return a model's row; `fix` is the command that corrects it, None if there is none."""
+    """Return a model's row; `fix` is the command that corrects it, None if no command does."""
     name, verdict = outcome.model or outcome.requested, word(outcome)
     if isinstance(outcome, Unaudited):
         return ClosingRow(name, verdict, outcome.reason)

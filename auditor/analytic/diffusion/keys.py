@@ -55,7 +55,7 @@ def size(c: Config, key: str) -> Dim:
 
 
 def widths(c: Config, key: str) -> tuple[Dim, ...]:
-    """Return the sizes of a list, of which there are 1 to MOST_BLOCKS."""
+    """Return the sizes in a list, which must have 1 to MOST_BLOCKS items."""
     value = c.attribute(key)
     if isinstance(value, list | tuple) and not 1 <= len(value) <= MOST_BLOCKS:
         raise CheckpointError(f"{key} has {len(value)} items, expected 1 to {MOST_BLOCKS}", key)

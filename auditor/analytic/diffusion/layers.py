@@ -65,7 +65,7 @@ class Transformers(NamedTuple):
     only_cross: bool = False  # attn1 reads the text as well
 
     def of(self, channels: Dim) -> Module:
-        """Return a Transformer2DModel over images of so many channels."""
+        """Return a Transformer2DModel for images with the given number of channels."""
         D = self.heads * channels.floor(self.heads)
         block = module(
             norm1=LayerNorm(D),
