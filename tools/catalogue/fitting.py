@@ -100,6 +100,8 @@ def _monomials(variables: Any, *, rich: bool) -> Iterator[tuple[Expression, Any]
         if (z > 0).all():
             yield ["*", a, ["//", b, c]], x * (y // z)
             yield ["//", ["*", a, b], c], x * y // z
+            yield ["*", ["//", a, c], ["//", b, c]], (x // z) * (y // z)
+            yield ["//", ["*", a, b], ["*", c, c]], x * y // (z * z)
         yield ["*", ["*", a, b], c], x * y * z
 
 
@@ -280,18 +282,47 @@ def fit_value(
         if found is not None:
             return found
     for truth, test in list(tests(seen, keys).items())[:60]:
+        if _is_chance(test, seen):
+            continue
         halves = [[n for n, t in enumerate(truth) if t is side] for side in (True, False)]
         if min(map(len, halves)) < 2:
             continue
         pieces = []
         for half in halves:
             part = columns([seen[n] for n in half], keys)
-            pieces.append(fit_number(y[half], part))
-            if pieces[-1] is None:
+            piece = fit_number(y[half], part)
+            if piece is None and len(part) <= 8:
+                piece = fit_number(y[half], part, rich=True, terms=1)
+            pieces.append(piece)
+            if piece is None:
                 break
         else:
             return ["if", test, *pieces]
+    return _by_place(values, seen)
+
+
+def _by_place(values: Sequence[int], seen: Sequence[Observation]) -> Expression | None:
+    """Return a table by one loop's index if nothing else acts on the values."""
+    for level in range(min(len(one.index) for one in seen)):
+        table: dict[int, int] = {}
+        pairs = zip(values, seen, strict=True)
+        if all(table.setdefault(one.index[level], value) == value for value, one in pairs):
+            places = range(max(table) + 1)
+            return ["at", ["q", [table.get(place) for place in places]], ["i", level]]
     return None
+
+
+def _is_chance(test: Expression, seen: Sequence[Observation]) -> bool:
+    """Return whether a test compares a number of the config with a number that is not 0 or 1.
+
+    Sizes that happen to be equal in a few observations are no reason for another formula.
+    """
+    match test:
+        case ["==", ["k", _], ["q", value]]:
+            return type(value) is int and value > 1
+        case ["==", ["k", name], ["k", _]]:
+            return all(type(one.leaves.get(name)) is int for one in seen)
+    return False
 
 
 def fit_choice(

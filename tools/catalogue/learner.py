@@ -36,6 +36,7 @@ _SMALL = re.compile(
     r"layers?$|depth|blocks?$|experts|n_layer|stages|num_queries|labels|levels|num_hidden|_every|"
     r"first_k|interval|freq|step|groups?$|per_tok|topk|top_k|window|heads?$"
 )
+_PLACES = re.compile(r"layers?$|_idxs?$|_ids$|indices$|indexes$")  # lists of layers' numbers
 _NORMS = ("rms_norm", "layer_norm", "rms_norm_across_heads")
 _HELD = 20
 _MOST_ROWS = 700  # of a form for the default alone
@@ -103,7 +104,7 @@ class Learner:
                 raise
             self.known = None  # what acts on other classes was not enough
             form, frozen = self._learned()
-        for _ in range(4):
+        for _ in range(8):
             wrong = self._wrong_when_held(form)
             if wrong is None:
                 return form
@@ -193,7 +194,7 @@ class Learner:
             last = key.rpartition(".")[2]
             if key in quiet or last in IGNORED or last == "stage_names":  # its class computes it
                 self.free.add(key)
-            elif isinstance(value, dict) or (value == [] and not self.probe.words(key)):
+            elif isinstance(value, dict) or (value == [] and not self._candidates(key, value)):
                 if last.startswith("rope_"):
                     self.free.add(key)
                 else:
@@ -253,7 +254,10 @@ class Learner:
         self, moved: dict[str, Any], under: dict[str, Any], origin: Sample
     ) -> Iterator[str]:
         """Yield the keys that change something, or build alone never, by halving the group."""
-        if not moved or self.used() > 0.6:
+        if not moved:
+            return
+        if self.used() > 0.6:  # not tried, so they may act
+            yield from moved
             return
         sample = self.probe({**self.base, **under, **moved})
         if _is_like(sample, origin):
@@ -318,14 +322,20 @@ class Learner:
         return True
 
     def _move_under_switches(self) -> None:
-        """Look for keys that act only under another value of a flag or a string."""
+        """Look for keys that act only under another value of a flag, a string or a derived key."""
+        counts = {key for key in self.menu if _COUNTS.search(key)}
         switches = [
             {key: value}
             for key in self.menu
+            # a key that is derived from others hides what they do until it is given
             if type(self.origin.leaves[key]) not in (int, list)
-            for value in self.menu[key][1:]
+            or key in self.moves
+            or key in self.naming - counts
+            for value in self.menu[key][1 : 4 if isinstance(self.menu[key][0], str) else 2]
         ]
-        for under in switches[:10]:
+        for under in switches[:24]:
+            if self.used() > 0.5:
+                break
             origin = self.probe({**self.base, **under})
             if origin is None:
                 continue
@@ -422,7 +432,9 @@ class Learner:
                 return [32, 64, 48]
             case None if re.search(r"layers$|experts$", last):
                 return [2, 3]
-            case list() if all(type(item) is int for item in value):
+            case [] if _PLACES.search(last):
+                return [[0], [1, 2], [0, 2]]
+            case list() if value and all(type(item) is int for item in value):
                 double = [item * 2 for item in value]
                 return [
                     double,
@@ -436,7 +448,7 @@ class Learner:
                 return [32, 2, True]
             case list() if last == "out_features":
                 return [[one] for one in self.origin.leaves.get(key[:-12] + "stage_names", [])[1:3]]
-            case list() if all(isinstance(item, str) for item in value):
+            case list() if value and all(isinstance(item, str) for item in value):
                 return [value[1:] + value[:1], value[::-1], [value[0]] * len(value)]
         return []
 
@@ -510,16 +522,39 @@ class Learner:
                 if attempt < 4:
                     continue
                 failed = sorted(_differing(form, wrong))
-            blame: dict[str, int] = defaultdict(int)
-            for name in failed:
-                for key in self.acts[name] & set(self.menu) - set(frozen):
-                    is_list = isinstance(self.origin.leaves[key], list)
-                    blame[key] += 1 + (key in self.naming) + 2 * is_list
-            if not blame:
+            blamed = self._blamed(failed, frozen)
+            if not blamed:
                 break
-            worst = max(blame, key=lambda key: (blame[key], key))
-            frozen[worst] = self.origin.leaves[worst]
+            frozen.update({key: self.origin.leaves[key] for key in blamed})
         raise UnfitError(f"unfit: {failed[:3]}")
+
+    def _blamed(self, failed: list[str], frozen: dict[str, Any]) -> set[str]:
+        """Return the keys whose default values take away the most failures at the least cost.
+
+        First a key without whose other values the failed tensors would not exist; then the keys
+        that act on few other tensors.
+        """
+        live = set(self.menu) - set(frozen)
+        extra = [name for name in failed if not self._is_in(name, self.origin)]
+        for key in sorted(live & self.naming, key=lambda k: type(self.origin.leaves[k]) is int):
+            usual = [one for one in self.samples if one.leaves.get(key) == self.origin.leaves[key]]
+            if extra and not any(self._is_in(extra[0], one) for one in usual):
+                return {key}
+        acted = defaultdict(set)
+        for name, keys in self.acts.items():
+            for key in keys & live:
+                acted[key].add(name)
+        shares = {
+            key: len(hit) / len(names)
+            for key, names in acted.items()
+            if (hit := names.intersection(failed))
+        }
+        worst = max(shares.values(), default=0)
+        alone = {key for key, share in shares.items() if share == 1}
+        return alone or {max(shares, key=lambda key: (shares[key], key))} if worst else set()
+
+    def _is_in(self, title: str, sample: Sample) -> bool:
+        return any(template(name)[0] == title for name in sample.tensors)
 
     def _larger(self, rng: random.Random, odd: int) -> dict[str, Any]:
         drawn = self._draw(rng, 0.4)
@@ -688,7 +723,8 @@ class Learner:
         tops = [max(one, default=-1) + 1 for one in sets]
         if all(one == set(range(top)) for one, top in zip(sets, tops, strict=True)):
             bound = self._once("n", tops, seen, near, fit_value)
-            return None if bound is None else [bound, True]
+            if bound is not None:
+                return [bound, True]
         if all(one == sets[0] for one in sets):
             return [max(tops), ["in", ["i", level], ["q", sorted(sets[0])]]]
         numbers = columns(seen, near, indices=False)

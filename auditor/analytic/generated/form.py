@@ -32,7 +32,7 @@ class Row(Struct, frozen=True, array_like=True):
 
     template: str
     levels: tuple[tuple[Any, Any], ...]  # per loop: its bound, and a test of each index
-    present: Any  # a test of all indices
+    present: Any  # a test of the keys: the row has tensors
     shape: tuple[Any, ...]
     roles: tuple[tuple[tuple[str, str | None], Any], ...]  # role, tied_to, and its test
     seen: Mapping[str, tuple[Any, ...]] = {}  # the values of keys under which it was seen
@@ -192,6 +192,8 @@ def kind_of(value: Any) -> str:
 
 
 def of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedTensor]]:
+    if not evaluator(row.present)(values, ()):
+        return
     indices: list[tuple[int, ...]] = [()]
     for bound, test in row.levels:
         count, is_there = evaluator(bound), evaluator(test)
@@ -202,14 +204,11 @@ def of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedT
                 raise Outside(next(keys_of(bound), "config"))
             longer += [(*index, i) for i in range(turns) if is_there(values, (*index, i))]
         indices = longer
-    present = evaluator(row.present)
     shape = [evaluator(size) for size in row.shape]
     fixed = not any('["i"' in str(size).replace("'", '"') for size in row.shape)
     roles = [(tag, evaluator(test)) for tag, test in row.roles]
     sizes: tuple[int, ...] | None = None
     for index in indices:
-        if not present(values, index):
-            continue
         for key, seen in row.seen.items():
             if not any(type(one) is type(values[key]) and one == values[key] for one in seen):
                 raise Outside(key, ", ".join(map(str, seen))[:80])
