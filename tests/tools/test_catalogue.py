@@ -4,8 +4,9 @@ import random
 from types import SimpleNamespace
 
 import pytest
+from catalogue.fitting import Observation, fit_value
 from catalogue.learner import Learner, UnfitError
-from catalogue.probe import Sample
+from catalogue.probe import Probe, Sample
 
 LOADING = '{"renames": [], "legacy": [], "not_renamed": []}'
 DEFAULTS = {
@@ -59,7 +60,11 @@ class Toy:
         self.function = function
         self.target, self.model_type, self.config_class = "ToyModel", "toy", None
         self.parts, self.known, self.builds, self.error = {}, {}, 0, ""
+        self.needed = {}
         self.built = SimpleNamespace(prefix="model")
+
+    def default(self):
+        return self({})
 
     def words(self, key):
         return ["gated"] if key == "kind" else []
@@ -112,6 +117,36 @@ def test_a_class_that_follows_no_rule_is_learned_for_its_default_alone():
         name: shape for name, (shape, _) in hashed(resolved({})).items()
     }
     assert form.guards.keys() >= {"hidden_size", "num_hidden_layers"}
+
+
+def test_a_network_without_a_rule_is_a_table_by_place_where_its_keys_are_guarded():
+    def stages(values):
+        plain, D = ("parameter", None), values["hidden_size"]
+        widths = [8, 24, 40, 112] if values["kind"] == "plain" else [9, 9, 9]
+        made = {f"stages.{n}.weight": ((w, n + 3), plain) for n, w in enumerate(widths)}
+        return made | {"head.weight": ((D, widths[-1]), plain)}
+
+    form = Learner(Toy(stages), 60).learn()
+    made = form.by_name({"model_type": "toy", "hidden_size": 640})
+    assert {name: one.shape for name, one in made.items()} == {
+        name: shape for name, (shape, _) in stages(resolved({"hidden_size": 640})).items()
+    }
+
+
+def test_two_sizes_that_are_equal_by_chance_choose_no_formula():
+    seen = [
+        Observation({"experts": experts, "width": width})
+        for experts, width in ((5, 10), (7, 10), (5, 20), (7, 30))
+    ]
+    values = [56, 110, 56, 110]  # 56 where there are five experts
+    assert fit_value(values, seen, ["experts", "width"]) is None
+
+
+def test_a_key_without_which_a_class_is_not_built_must_be_stated():
+    probe = Probe("transformers", "MinistralModel")
+    assert probe({}) is None
+    assert probe.default() is not None
+    assert probe.needed == {"head_dim": 64}
 
 
 def test_a_class_whose_default_cannot_be_built_is_not_learned():

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from auditor.analytic.expectation import ExpectedTensor
-from auditor.analytic.generated.expressions import Outside
+from auditor.analytic.generated.expressions import Outside, keys_of
 from auditor.analytic.generated.form import IGNORED, Form, Row, kind_of, of_row
 from catalogue.fitting import TEXTS, Observation, columns, fit_any, fit_test, fit_value
 from catalogue.probe import Probe, Sample
@@ -80,7 +80,7 @@ class Learner:
         return (time.process_time() - self.start) / self.seconds
 
     def learn(self) -> Form:
-        default = self.probe({})
+        default = self.probe.default()
         if default is None:
             raise UnfitError(f"the default does not build: {self.probe.error}")
         self.default = default
@@ -772,6 +772,7 @@ class Learner:
         acting = {*live, *guards}
         order = sorted(self.moves, key=lambda key: (len(self.moves[key]), key))
         derived = [[key, *self._derivation(key)] for key in order if key in live]
+        acting |= {key for _, *made in derived for one in made for key in keys_of(one)}
         kinds, lengths, items = {}, {}, {}
         for key in live:
             values = [s.leaves.get(key) for s in self.samples]
@@ -796,7 +797,11 @@ class Learner:
                 "library": "",
                 "prefix": self.prefix,
                 "held": 0,
-                "defaults": {key: known[key] for key in sorted(acting) if key in known},
+                "defaults": {
+                    key: None if key in self.probe.needed else known[key]
+                    for key in sorted(acting)
+                    if key in known
+                },
                 "free": sorted({*self.free, *self.origin.leaves} - acting),
                 "parts": parts,
                 "part_types": {k: v for k, v in self.probe.parts.items() if v},
@@ -861,13 +866,16 @@ class Learner:
         """Return the loading rules, each with a test of the keys that change them."""
         seen = [Observation(sample.leaves) for sample in self.samples]
         texts = [sample.loading for sample in self.samples]
-        kinds = sorted(set(texts), key=lambda one: (texts.count(one), one))
         near = sorted(self.acts[_LOADING])
-        tests = [
-            fit_test([text == kind for text in texts], seen, near) if kind != kinds[-1] else True
-            for kind in kinds
-        ]
-        if None in tests or len(kinds) > 4:
+        for rules in (texts, list(map(_without_reports, texts))):
+            kinds = sorted(set(rules), key=lambda one: (rules.count(one), one))
+            tests = [
+                fit_test([one == kind for one in rules], seen, near) if kind != kinds[-1] else True
+                for kind in kinds
+            ]
+            if None not in tests and len(kinds) <= 4:
+                break
+        else:
             raise UnfitError("the loading rules depend on the config")
         rules = [json.loads(kind) for kind in kinds]
         if any(one["not_renamed"] for one in rules):
@@ -969,6 +977,11 @@ def _is_like(one: Sample | None, other: Sample) -> bool:
     return one is not None and (one.tensors, one.loading) == (other.tensors, other.loading)
 
 
+def _without_reports(loading: str) -> str:
+    """Return loading rules by which no load report is predicted."""
+    return json.dumps({**json.loads(loading), "reports": False}, sort_keys=True)
+
+
 def _is_outside(form: Form, config: dict[str, Any]) -> bool:
     try:
         form.values(config)
@@ -1029,8 +1042,8 @@ def _outcome(form: Form, sample: Sample) -> str:
         wrong = _differing(form, sample)
     except Outside as outside:
         return f"outside {outside.key}"
-    loading = json.loads(sample.loading)
-    return "wrong" if wrong or loading != form.loading(sample.written) else "exact"
+    loadings = [json.loads(one) for one in (sample.loading, _without_reports(sample.loading))]
+    return "wrong" if wrong or form.loading(sample.written) not in loadings else "exact"
 
 
 def _said(form: Form, sample: Sample) -> str:

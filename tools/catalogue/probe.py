@@ -21,6 +21,16 @@ from auditor.oracle.build import checked_config, own_config
 from auditor.oracle.inventory import inventory
 
 _READ = re.compile(r'(?:config\.|config, "|kwargs\.(?:pop|get)\(")((?!rope_)\w+)')
+# Values for keys whose default is null: 0 is the number of attention heads.
+_STAND_INS = [
+    (re.compile(pattern), size)
+    for pattern, size in {
+        r"heads$": 0,
+        r"(dim|size|rank|channels)$": 64,
+        r"(group|groups)$": 1,
+        r"(length|layers|experts|per_tok|topk|top_k)$": 8,
+    }.items()
+]
 Tensors = dict[str, tuple[tuple[int, ...], tuple[str, str | None]]]
 
 
@@ -49,6 +59,7 @@ class Probe:
         self.builds, self.error = 0, ""
         self.parts: dict[str, str | None] = {}  # nested configs: their default model types
         self.known: dict[str, Sample | None] = {}
+        self.needed: dict[str, Any] = {}  # keys without which the class cannot be built
         if library == "diffusers":
             import diffusers  # noqa: PLC0415 - seconds
 
@@ -94,7 +105,7 @@ class Probe:
     def full(self, overrides: dict[str, Any]) -> dict[str, Any]:
         """Return a written config with these keys, and the model types that it needs."""
         config: dict[str, Any] = {"model_type": self.model_type} if self.config_class else {}
-        for key, value in overrides.items():
+        for key, value in {**self.needed, **overrides}.items():
             for end in range(1, key.count(".") + 1):
                 part = ".".join(key.split(".")[:end])
                 if self.parts.get(part):
@@ -123,7 +134,42 @@ class Probe:
             return None
         self.built = built
         tensors = {t.name: (t.shape, (t.role.value, t.tied_to)) for t in built.tensors}
-        return Sample(config, frozenset(overrides), leaves, tensors, loading_text(built))
+        return Sample(
+            config, frozenset({**self.needed, **overrides}), leaves, tensors, loading_text(built)
+        )
+
+    def default(self) -> Sample | None:
+        """Return the default config's sample, with values for the keys that it lacks.
+
+        Some classes cannot be built from their defaults: `head_dim` is null, and every real config
+        states it.
+        """
+        if self({}) is None and self.config_class is not None:
+            self.needed = self._stand_ins()
+            self.known.clear()
+            for key in list(self.needed):  # keep those without which it is not built
+                value = self.needed.pop(key)
+                self.known.clear()
+                if self({}) is None:
+                    self.needed[key] = value
+            self.known.clear()
+        return self({})
+
+    def _stand_ins(self) -> dict[str, Any]:
+        try:
+            leaves = self.leaves(self.full({}))
+        except Exception:  # noqa: BLE001 - a library may raise anything at a config
+            return {}
+        found: dict[str, Any] = {}
+        for key, value in leaves.items():
+            path, _, last = key.rpartition(".")
+            size = next((size for pattern, size in _STAND_INS if pattern.search(last)), None)
+            if value is None and size is not None:
+                heads = leaves.get(f"{path}.num_attention_heads".lstrip("."))
+                found[key] = heads if size == 0 and heads else size or 4
+            elif value is False and last == "is_decoder":
+                found[key] = True
+        return found
 
     def words(self, key: str) -> list[str]:
         """Return strings that the class's source compares a key with."""
