@@ -39,7 +39,7 @@ test-tools: $(VENV)/.test | $(VENV)/browser ## run tests/tools: the programs of 
 
 laws: $(VENV)/.test ## run tests/laws, and what make test draws from, with 400 examples a law; each night
 	@$(BIN)/python -m pytest $(WORKERS) --hypothesis-profile thorough tests/laws \
-	  $$(grep -rlE "import.*(each_night|one_in)" tests/unit tests/end_to_end) $(ARGS)
+	  $$(grep -rlE --include='*.py' "import.*(each_night|one_in|IS_THOROUGH|given)" tests/unit tests/end_to_end) $(ARGS)
 
 quick: $(VENV)/.test ## tests/unit and tests/laws in a minute: nothing slow, no torch, 5 examples a law
 	@$(BIN)/python -m pytest $(WORKERS) --quick tests/unit tests/laws $(ARGS)

@@ -67,7 +67,7 @@ def hub_env(hub: Hub, tmp_path: Path) -> dict[str, str]:
 
 # No test is about time: a busy machine must not fail one.
 settings.register_profile("quick", deadline=None, max_examples=5)
-settings.register_profile("usual", deadline=None, max_examples=25)
+settings.register_profile("usual", deadline=None, max_examples=15)
 settings.register_profile("thorough", deadline=None, max_examples=400)
 settings.load_profile("usual")
 

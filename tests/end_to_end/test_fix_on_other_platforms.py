@@ -3,9 +3,11 @@
 import shutil
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 from support import other_platform
+from support.examples import one_in
 from support.running import run
 from support.stopped_fixes import contents_of, spoiled_folder
 
@@ -23,8 +25,9 @@ def run_on(platform, *args):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), ("--in-place",)], ids=["copies", "in place"])
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize(
+    ("platform", "options"), one_in(3, product(PLATFORMS, ((), ("--in-place",))))
+)
 def test_a_fix_and_its_undo_are_those_of_linux(platform, options, folder, tmp_path):
     expected = shutil.copytree(folder, tmp_path / "expected")
     assert run("fix", str(expected), "--apply", *options).returncode == 0

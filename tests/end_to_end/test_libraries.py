@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.examples import one_in
+from support.examples import each_night
 
 TESTS = Path(__file__).parents[1]
 FILES = (
@@ -23,10 +23,11 @@ FILES = (
 LIBRARIES = Path(os.environ.get("AUDITOR_LIBRARIES") or "none")
 
 
+@each_night
 @pytest.mark.oracle
 @pytest.mark.slow
 @pytest.mark.skipif(not LIBRARIES.is_dir(), reason="make test installs diffusers and timm")
-@pytest.mark.parametrize("file", one_in(5, FILES))
+@pytest.mark.parametrize("file", FILES)
 def test_what_diffusers_and_timm_build_is_what_is_expected(file):
     done = subprocess.run(  # noqa: S603 - our own tests
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / file)],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+from support.examples import IS_THOROUGH
 from support.hub import Fault, Reset
 from support.running import run, started
 from support.sweep_models import CONFIG, FAULTS, WEIGHTS, healthy
@@ -200,14 +201,14 @@ def test_a_folder_that_changes_before_the_commit_is_not_committed(hub, env, fold
 @pytest.mark.slow
 def test_a_push_that_is_killed_leaves_the_old_commit_or_the_whole_new_one(hub, env, folder):
     old = {"config.json": b"{}", "old.txt": b"old"}
-    seen, killed = [], True
+    seen, killed, step = [], True, 1 if IS_THOROUGH else 3
     while killed:
         model = f"org/killed-{len(seen)}"
         hub.add(model, old)
         hub.behave()
         process = started("push", folder.name, model, env=env, cwd=folder.parent)
         kill = When(do=lambda to=process: os.kill(to.pid, signal.SIGKILL))
-        hub.misbehave(fault=kill, skip=len(seen), times=1)
+        hub.misbehave(fault=kill, skip=step * len(seen), times=1)
         process.communicate()
         killed = process.returncode == -signal.SIGKILL
         assert killed or process.returncode == 0

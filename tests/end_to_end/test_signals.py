@@ -5,9 +5,11 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
+from support.examples import one_in
 from support.hub import Says, Stall, TooMany
 from support.running import PATIENCE, children_of, heeding, is_at_work, started
 from support.sweep_models import healthy
@@ -60,7 +62,7 @@ def test_a_signal_ends_the_wait_of_a_selection(number, fault, model, hub_env, sw
     assert ended_by(number, process) == (CODES[number], KEPT)
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("number", one_in(2, CODES), ids=lambda number: number.name)
 def test_a_signal_ends_a_sweep_whose_processes_wait_and_the_next_goes_on(
     number, model, hub_env, sweep
 ):
@@ -113,8 +115,7 @@ def is_connecting(pid, port):
     return any(place.endswith(f"socket:[{inode}]") for place in places for inode in theirs)
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
-@pytest.mark.parametrize("what", ["audit", "sweep"])
+@pytest.mark.parametrize(("what", "number"), one_in(2, product(("audit", "sweep"), CODES)))
 def test_a_signal_ends_a_connect(number, what, hub_env, sweep):
     with nobody_accepts() as port:
         endpoint = f"http://127.0.0.1:{port}"

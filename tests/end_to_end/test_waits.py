@@ -5,6 +5,7 @@ import re
 
 import pytest
 from support.builders import safetensors_bytes
+from support.examples import one_in
 from support.hub import Drip, Late, Quota, Says, TooMany
 from support.raw_server import raw_server
 from support.running import at_a_terminal, shown, started
@@ -44,18 +45,17 @@ def counts_down_from(first, seconds):
     return seconds[0] == first and len(seconds) > 1 and seconds == sorted(seconds, reverse=True)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        TooMany(reset=2),
-        TooMany(retry_after=2),
-        Says(status=429, headers=(("RateLimit", "r=0;t=2"),)),
-        Says(status=503, headers=(("Retry-After", "2"),)),
-    ],
-    ids=["RateLimit", "Retry-After", "without a policy", "503"],
-)
-def test_a_log_has_one_line_of_a_wait_with_the_seconds_that_are_waited(fault, model, hub_env):
-    model.misbehave(fault=fault, path=API, times=1)
+REFUSED = {
+    "RateLimit": TooMany(reset=2),
+    "Retry-After": TooMany(retry_after=2),
+    "503": Says(status=503, headers=(("Retry-After", "2"),)),
+    "without a policy": Says(status=429, headers=(("RateLimit", "r=0;t=2"),)),
+}
+
+
+@pytest.mark.parametrize("name", one_in(2, REFUSED))
+def test_a_log_has_one_line_of_a_wait_with_the_seconds_that_are_waited(name, model, hub_env):
+    model.misbehave(fault=REFUSED[name], path=API, times=1)
     code, lines = said("o/n", env=hub_env)
     assert code == 0
     assert re.fullmatch(r"audit: 127\.0\.0\.1 answered (429|503)[\w, ]+; waiting 2 s\n", lines)
@@ -147,7 +147,10 @@ def test_a_terminal_shows_how_many_headers_are_read(hub, hub_env):
     assert "headers read" not in said("o/many", env=hub_env)[1]
 
 
-@pytest.mark.parametrize("slow", [API, "*/config.json", "*/model.safetensors", "*/generation_*"])
+SLOW = (API, "*/config.json", "*/model.safetensors", "*/generation_*")
+
+
+@pytest.mark.parametrize("slow", one_in(2, SLOW))
 def test_a_terminal_shows_after_a_second_that_the_hub_is_slow(slow, hub, hub_env):
     hub.add("o/n", {**healthy(1), "generation_config.json": b"{}"})
     hub.misbehave(fault=Late(seconds=2.2), path=slow, times=1)

@@ -64,7 +64,7 @@ def _explains_all(report):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("options", "number"), one_in(2, WAYS))
+@pytest.mark.parametrize(("options", "number"), one_in(5, WAYS))
 def test_stopped_anywhere_it_leaves_the_old_files_or_the_new_ones(options, number, tmp_path):
     """`make fuzz-stops` stops it at every point, this at some: an undo has fewer of them."""
     stopping = Stopping(tmp_path, *options, shards=2)

@@ -33,7 +33,7 @@ def examined(snapshot, **options):
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", one_in(2, FAMILIES))
 def test_what_transformers_writes_has_no_diagnosis(name, place):
     pytest.importorskip("transformers")
     report = examined(written(name, place))
@@ -41,10 +41,10 @@ def test_what_transformers_writes_has_no_diagnosis(name, place):
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", one_in(2, FAMILIES))
 def test_a_single_fault_has_its_one_cause(name, place):
     pytest.importorskip("transformers")
-    for fault in one_in(2, faults(name, written(name, place)), list(FAMILIES).index(name)):
+    for fault in one_in(2, faults(name, written(name, place)), list(FAMILIES).index(name) // 2):
         report = examined(fault.snapshot)
         if report.verdict == "clean":  # a length that no shape follows from
             assert "max_position_embeddings" in fault.fields, fault.name

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import typer
+from support.examples import one_in
 from support.sibling_folders import SIBLINGS, Siblings, folder_of, logits_of
 from support.spoiled_folders import (
     all_bytes,
@@ -49,7 +50,7 @@ def left_alone(folder, *options):
 # --- configs of siblings -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SIBLINGS)
+@pytest.mark.parametrize("name", one_in(2, SIBLINGS))
 def test_the_config_of_a_sibling_is_left_alone_or_mended_to_the_bit(name, tmp_path):
     pair = SIBLINGS[name]
     logits = folder_of(pair, tmp_path / "model")

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.bert_configs import config_of
-from support.examples import ORACLE_EXAMPLES
+from support.examples import IS_THOROUGH, ORACLE_EXAMPLES
 from support.formulas import evaluate
 from support.strategies.common import four_layers
 
@@ -28,17 +28,10 @@ pytestmark = pytest.mark.oracle
 # Models of papers alone, which transformers does not have: a test of their own holds them.
 PAPERS = frozenset({"transformer-2017"})
 MODEL_TYPES = [each for each in catalogue.model_types() if each not in PAPERS]
-CLASSES = [
-    pytest.param(model_type, name, id=f"{model_type}-{name}")
-    for model_type in MODEL_TYPES
-    for name in catalogue.siblings(model_type)
-]
-# The classes of a type differ in their heads: the usual run draws configs of every third.
-DRAWN = [
-    pytest.param(model_type, name, id=f"{model_type}-{name}")
-    for model_type in MODEL_TYPES
-    for name in catalogue.siblings(model_type)[:: 1 if ORACLE_EXAMPLES > 2 else 3]
-]
+# The classes of a type differ in their heads: the usual run builds every third.
+STEP = 1 if IS_THOROUGH or ORACLE_EXAMPLES > 2 else 3
+# It builds half of the types with all of their layers, and the others of random configs.
+DEEP, DRAWN = (MODEL_TYPES, MODEL_TYPES) if STEP == 1 else (MODEL_TYPES[::2], MODEL_TYPES[1::2])
 
 
 def strategies(model_type: str):
@@ -91,15 +84,17 @@ def assert_loaded_alike(expected: Expectation, observed: Expectation) -> None:
     )
 
 
-@pytest.mark.parametrize(("model_type", "target"), CLASSES)
-def test_the_closed_form_equals_the_oracle_over_the_defaults(model_type, target, record_property):
-    """The first class of a type has all layers; its siblings, which differ in their heads, four."""
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_the_closed_form_equals_the_oracle_over_the_defaults(model_type, record_property):
+    """The first class of a type in DEEP has all layers, every other class four."""
     least = getattr(strategies(model_type), "LEAST", {})
-    values = least.get(model_type, {})
-    if model_type not in least and target != catalogue.siblings(model_type)[0]:
-        values = four_layers(model_type)
-    assert_closed_form_equals_oracle(model_type, target, values)
-    record_property("oracle_defaults", 1)
+    targets = catalogue.siblings(model_type)[::STEP]
+    for target in targets:
+        values = least.get(model_type, {})
+        if model_type not in least and (model_type not in DEEP or target != targets[0]):
+            values = four_layers(model_type)
+        assert_closed_form_equals_oracle(model_type, target, values)
+    record_property("oracle_defaults", len(targets))
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
@@ -107,26 +102,27 @@ def test_an_unchecked_config_is_completed_with_the_same_defaults(model_type):
     """A config of the repository's own code, or of GGUF, says as little as any other."""
     least = getattr(strategies(model_type), "LEAST", {})
     config = config_of(**least.get(model_type, {}), model_type=model_type)
-    for target in catalogue.siblings(model_type):
+    for target in catalogue.siblings(model_type)[::STEP]:
         free = catalogue.expect(replace(config, checked=False), target)
         assert free.tensors == catalogue.expect(config, target).tensors
         assert free.faults == ()
 
 
-@pytest.mark.parametrize(("model_type", "target"), DRAWN)
-def test_the_closed_form_equals_the_oracle_over_random_configs(model_type, target, record_property):
+@pytest.mark.parametrize("model_type", DRAWN)
+def test_the_closed_form_equals_the_oracle_over_random_configs(model_type, record_property):
     drawn, values = 0, strategies(model_type).VALUES
+    for target in catalogue.siblings(model_type)[::STEP]:
 
-    @settings(
-        max_examples=ORACLE_EXAMPLES, suppress_health_check=list(HealthCheck), print_blob=False
-    )
-    @given(values.get(target, values[model_type]))
-    def holds(values):
-        nonlocal drawn
-        assert_closed_form_equals_oracle(model_type, target, values)
-        drawn += 1
+        @settings(
+            max_examples=ORACLE_EXAMPLES, suppress_health_check=list(HealthCheck), print_blob=False
+        )
+        @given(values.get(target, values[model_type]), st.just(target))
+        def holds(values, target):
+            nonlocal drawn
+            assert_closed_form_equals_oracle(model_type, target, values)
+            drawn += 1
 
-    holds()
+        holds()
     record_property("oracle_examples", drawn)
 
 

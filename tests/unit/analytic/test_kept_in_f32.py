@@ -1,6 +1,7 @@
 """The parameters that may be stored in 32 bits, held to the classes of transformers."""
 
 import pytest
+from support.examples import each_night
 
 from auditor.analytic.kept_in_f32 import kept_in_f32, library_parts
 
@@ -29,6 +30,7 @@ def test_a_name_is_one_that_the_class_keeps_in_32_bits(config, name, is_kept):
     assert bool(kept_in_f32(config).search(name)) is is_kept
 
 
+@each_night
 @pytest.mark.oracle
 def test_the_data_is_what_the_installed_library_has():
     pytest.importorskip("transformers", reason="the judge of what it keeps")

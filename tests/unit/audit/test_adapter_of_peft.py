@@ -65,7 +65,7 @@ def saved(folder: Path, hub: Hub, base: str, method: str, **more) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("base", "method"), CASES)
+@pytest.mark.parametrize(("base", "method"), one_in(3, CASES))
 def test_what_peft_saves_closes_clean(base, method, at_hub, tmp_path):
     report = auditor.audit(str(saved(tmp_path / "a", at_hub, base, method)))
     assert isinstance(report, Report), report
@@ -85,7 +85,7 @@ def test_each_tensor_of_an_adapter_is_reported_missing_unexpected_or_mismatched(
 ):
     folder = saved(tmp_path / "a", at_hub, base, "lora")
     whole = shapes(folder)
-    for name, (dtype, shape) in one_in(4, whole.items()):
+    for name, (dtype, shape) in one_in(8, whole.items()):
         without = {each: what for each, what in whole.items() if each != name}
         longer = {**whole, name: (dtype, (shape[0] + 1, *shape[1:]))}
         renamed = {**without, f"{name}.default": (dtype, shape)}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
+from support.examples import one_in
 
 from auditor import audit
 
@@ -221,7 +222,7 @@ CAUSES = {
 }
 
 
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", one_in(2, SOUND))
 def test_an_adapter_that_peft_loads_is_clean(name, tmp_path):
     *case, more = SOUND[name]
     folder = saved(tmp_path, *case, **more)
@@ -231,7 +232,7 @@ def test_an_adapter_that_peft_loads_is_clean(name, tmp_path):
     assert not [finding for finding in report.findings if finding.kind == "unused"]
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", one_in(2, BROKEN))
 def test_an_adapter_that_peft_does_not_load_has_one_error_with_its_cause(name, tmp_path):
     *case, more = BROKEN[name]
     folder = saved(tmp_path, *case, **more)

@@ -57,6 +57,6 @@ def test_a_number_that_nobody_counted_is_explained_by_nothing(model, target):
     total = catalogue.expect(counted.config, target).parameters
     numbers = [int(total * draw.uniform(0.5, 1.6)) for _ in range(10)]
     numbers += [total + draw.choice((-1, 1)) * draw.randint(1, 3000) for _ in range(10)]
-    numbers = one_in(4, numbers)
+    numbers = one_in(10, numbers)
     verdicts = judge_all(counted, [(str(number), "") for number in numbers])
     assert [verdict.explanations for verdict in verdicts] == [()] * len(numbers)

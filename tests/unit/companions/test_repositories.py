@@ -8,6 +8,7 @@ from msgspec.structs import replace
 pytest.importorskip("transformers", reason="writes the repositories")
 import rebuild_special_ids
 from support.builders import safetensors_bytes
+from support.examples import each_night
 from support.repository_bench import repository_faults, with_file, written_repository
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
@@ -257,6 +258,7 @@ def test_what_transformers_refuses_to_save_is_what_is_refused(values):
     assert bool(refusals(values)) == refused
 
 
+@each_night
 def test_special_ids_of_config_classes_are_those_of_the_library():
     assert json.loads(rebuild_special_ids.PLACE.read_text()) == rebuild_special_ids.special_ids()
 

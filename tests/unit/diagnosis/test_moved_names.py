@@ -5,6 +5,7 @@ import re
 
 import pytest
 from support.checkpoints import stored_by
+from support.examples import one_in
 from support.small_snapshots import snapshot_of
 
 from auditor.analytic import catalogue, read_config
@@ -161,28 +162,31 @@ WRAPPER, MOVED = "wrapper-prefix", "moved-names"
 
 @pytest.mark.parametrize(
     ("name", "pattern", "replacement", "cause"),
-    [
-        ("LlamaForCausalLM", "^", "base_model.model.", WRAPPER),
-        ("LlamaForCausalLM", "^", "base_model.model.model.", WRAPPER),
-        ("LlamaForCausalLM", r"(layers\.\d+\.)", r"\1_fsdp_wrapped_module.", WRAPPER),
-        ("LlamaForCausalLM", "self_attn", "attention", MOVED),
-        ("Qwen3MoeForCausalLM", "^", "module._orig_mod.", WRAPPER),
-        ("Qwen3MoeForCausalLM", r"mlp\.experts", "mlp", MOVED),
-        ("Qwen3MoeForCausalLM", r"mlp\.gate\.", "mlp.router.", MOVED),
-        ("Qwen3MoeForCausalLM", r"mlp\.", "moe.", MOVED),
-        ("LlavaForConditionalGeneration", "^multi_modal", "language_model.multi_modal", MOVED),
-        ("LlavaForConditionalGeneration", r"^language_model\.", "llm.", MOVED),
-        ("Qwen3VLForConditionalGeneration", r"visual\.", "language_model.visual.", MOVED),
-        ("Qwen3VLForConditionalGeneration", r"visual\.blocks", "visual.encoder.blocks", MOVED),
-        ("T5ForConditionalGeneration", r"^decoder\.", "encoder.decoder.", MOVED),
-        ("T5ForConditionalGeneration", r"block\.", "layers.", MOVED),
-        ("WhisperForConditionalGeneration", r"model\.encoder", "model.decoder.encoder", MOVED),
-        ("BertForMaskedLM", r"encoder\.layer", "layers", MOVED),
-        ("BertForMaskedLM", r"attention\.self", "attention", MOVED),
-        ("BertForMaskedLM", r"cls\.predictions\.", "mlm_head.", MOVED),
-        ("GPT2LMHeadModel", r"transformer\.h", "transformer.blocks", MOVED),
-        ("ViTForImageClassification", r"classifier", "head", MOVED),
-    ],
+    one_in(
+        2,
+        [
+            ("LlamaForCausalLM", "^", "base_model.model.", WRAPPER),
+            ("LlamaForCausalLM", "^", "base_model.model.model.", WRAPPER),
+            ("LlamaForCausalLM", r"(layers\.\d+\.)", r"\1_fsdp_wrapped_module.", WRAPPER),
+            ("LlamaForCausalLM", "self_attn", "attention", MOVED),
+            ("Qwen3MoeForCausalLM", "^", "module._orig_mod.", WRAPPER),
+            ("Qwen3MoeForCausalLM", r"mlp\.experts", "mlp", MOVED),
+            ("Qwen3MoeForCausalLM", r"mlp\.gate\.", "mlp.router.", MOVED),
+            ("Qwen3MoeForCausalLM", r"mlp\.", "moe.", MOVED),
+            ("LlavaForConditionalGeneration", "^multi_modal", "language_model.multi_modal", MOVED),
+            ("LlavaForConditionalGeneration", r"^language_model\.", "llm.", MOVED),
+            ("Qwen3VLForConditionalGeneration", r"visual\.", "language_model.visual.", MOVED),
+            ("Qwen3VLForConditionalGeneration", r"visual\.blocks", "visual.encoder.blocks", MOVED),
+            ("T5ForConditionalGeneration", r"^decoder\.", "encoder.decoder.", MOVED),
+            ("T5ForConditionalGeneration", r"block\.", "layers.", MOVED),
+            ("WhisperForConditionalGeneration", r"model\.encoder", "model.decoder.encoder", MOVED),
+            ("BertForMaskedLM", r"encoder\.layer", "layers", MOVED),
+            ("BertForMaskedLM", r"attention\.self", "attention", MOVED),
+            ("BertForMaskedLM", r"cls\.predictions\.", "mlm_head.", MOVED),
+            ("GPT2LMHeadModel", r"transformer\.h", "transformer.blocks", MOVED),
+            ("ViTForImageClassification", r"classifier", "head", MOVED),
+        ],
+    ),
 )
 def test_folded_names_get_back_those_of_the_class(name, pattern, replacement, cause):
     undoings = []

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support import chromium
+from support.examples import one_in
 from support.outcomes.examples import EXAMPLES
 from support.tensor_tables import ListedTensors, tensor
 
@@ -143,6 +144,10 @@ def page(tmp_path_factory):
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+WIDTHS = (390, 1280, 1920)
+JUDGED = one_in(3, WIDTHS)  # by axe in the light, which takes seconds
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize(
@@ -151,12 +156,13 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def test_axe_finds_no_fault_at_any_width(names, dark, page, tmp_path):
     file = tmp_path / "page.html"
     file.write_text(page_with(TENSORS, *names))
-    for width in (1280,) if dark else (390, 1280, 1920):
+    for width in (1280,) if dark else WIDTHS:
         page.open(file, dark=dark, width=width)
         page.do("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert page.do("document.documentElement.scrollWidth <= innerWidth"), width
         # The page's policy lets no script run but the debugger's own.
-        assert page.axe() == [], width
+        if dark or width in JUDGED:
+            assert page.axe() == [], width
     assert page.complaints == []
     assert [one for one in page.requests if not one.startswith(("file:", "data:"))] == []
 

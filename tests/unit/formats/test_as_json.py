@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import get_args
 
 import pytest
-from jsonschema import Draft202012Validator, ValidationError
+from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.every_kind import every_kind
@@ -60,8 +60,7 @@ def test_the_schema_has_every_key_and_no_other(name):
         if path[-1:] in {("by_dtype",), ("fields",), ("engines",)}:
             continue
         for broken in ({**found, "surplus": 1}, dict(list(found.items())[1:])):
-            with pytest.raises(ValidationError):
-                VALIDATOR.validate(replaced(valid, path, broken))
+            assert not VALIDATOR.is_valid(replaced(valid, path, broken)), path
 
 
 def first_of_each_kind(value):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.bert_configs import config_of
 from support.builders import safetensors_bytes
+from support.examples import one_in
 from support.layouts.indexed import hides_what_it_cannot_show, its_total_is_told
 from support.layouts.packed import faults, pieces, stored
 from support.sharding import write
@@ -222,7 +223,7 @@ def test_only_the_shape_of_a_stored_tensor_is_called_stored():
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("name", MIXTURES)
+@pytest.mark.parametrize("name", one_in(2, MIXTURES))
 def test_a_model_stored_as_it_is_in_memory_is_clean(name, tmp_path):
     """The names and shapes of its state dict, which loading takes as well."""
     transformers = pytest.importorskip("transformers")

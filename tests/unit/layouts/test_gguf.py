@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gguf_files import STRING, U32, Tensor, gguf_bytes, read
 from support.gguf_models import ARCHITECTURES, FIXED, Values, expectation, metadata, tensors
 
@@ -36,7 +37,7 @@ COMMON = (
     "feed_forward_length",
     "vocab_size",
 )
-drawn = settings(deadline=None, max_examples=10, suppress_health_check=list(HealthCheck))
+drawn = settings(examples(20), suppress_health_check=list(HealthCheck))
 
 
 def strategy(model_type: str):

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="writes the checkpoints")
 from diagnose_values import COLUMNS, judged
+from support.examples import one_in
 from support.value_causes import causes_of
 from support.value_faults import adapter_cases, value_cases
 from support.value_files import write_numbers
@@ -31,7 +32,7 @@ FAMILIES = [
 
 @pytest.mark.slow
 @pytest.mark.oracle
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", one_in(2, FAMILIES))
 def test_each_fault_is_named_alone_and_a_sound_checkpoint_is_left_alone(tmp_path, family):
     for case in value_cases(family, tmp_path):
         outcome = auditor.audit(str(case.folder), values=True)
