@@ -285,7 +285,7 @@ def pooler(c: Config, E: Dim, W: Dim) -> Module:  # noqa: N803 - letters of form
 def resnet(c: Config, E: Dim) -> Module:  # noqa: N803 - a letter of formulas
     """Return CLIP's ResNet: three convolutions as its stem, and attention as its pooling."""
     W, half = size(c, "width"), size(c, "width").floor(2)
-    stages: dict[str, Module] = {}
+    stages: dict[str, Block] = {}
     inputs = W
     for place, count in enumerate(counts_by_block(c, "layers", 4)):
         planes = 2**place * W

@@ -83,11 +83,12 @@ def as_native_twin(config: Config, custom: str) -> Config | None:
     twin, values = _TWINS.get(config.model_type or ""), config.values
     if twin is None or custom.rpartition(".")[2] not in twin.classes:
         return None
-    sizes = {key: values.get(key) for key in twin.keys}
+    stated = {key: values.get(key) for key in twin.keys}
+    sizes = {key: size for key, size in stated.items() if isinstance(size, int)}
     is_covered = (
-        all(type(size) is int for size in sizes.values())
+        sizes.keys() == twin.keys.keys()
         and all(_equal(values.get(key), only) for key, only in twin.fixed.items())
-        and all(values[key] % unit == 0 for key, unit in twin.multiples.items())
+        and all(sizes[key] % unit == 0 for key, unit in twin.multiples.items())
     )
     if not is_covered:
         return None
