@@ -168,6 +168,9 @@ def expect_open_clip(config: Config, target: str) -> Expectation:
     a wrong type.
     """
     c = _covered(model_config(config), _MODEL)
+    for key in ("vision_cfg", "text_cfg"):
+        if not c.states(key):
+            raise CheckpointError(f"model_cfg has no {key}", key)
     text_config = _covered(c.nested("text_cfg", _TEXT), _TEXT)
     require(text_config, "hf_model_name", None)
     E = size(c, "embed_dim")
@@ -339,12 +342,11 @@ _POOLS = MappingProxyType(
 
 def timm_tower(c: Config, E: Dim) -> Module:  # noqa: N803 - a letter of formulas
     """Return a network of timm, whose classifier is replaced by a projection of open_clip."""
-    name, pool = c.text("timm_model_name"), c.text("timm_pool")
-    projection = c.attribute("timm_proj")
+    name, pool, projection = (_word(c, f"timm_{key}") for key in ("model_name", "pool", "proj"))
     is_default = not pool and projection in {"linear", "mlp"}
     if not is_default and not any(word in name for word in _POOLS.get(pool, ())):
         raise outside(c, "timm_pool")
-    if projection in {None, ""}:
+    if not projection:
         return module(trunk=timm_table.default_network(name, E.value))
     require(c, "timm_proj", "linear", "mlp", "none")
     trunk = timm_table.default_network(name, 0)
@@ -355,6 +357,11 @@ def timm_tower(c: Config, E: Dim) -> Module:  # noqa: N803 - a letter of formula
         return module(trunk=trunk, head=module(proj=Linear(width, E, bias=bias)))
     mlp = module(fc1=Linear(width, 2 * E), fc2=Linear(2 * E, E, bias=bias))
     return module(trunk=trunk, head=module(mlp=mlp))
+
+
+def _word(c: Config, key: str) -> str:
+    """Return a string; "" for null."""
+    return c.text(key) if c.present(key) else ""
 
 
 _CLASSES = 1_000_003  # a number of classes that no width equals

@@ -79,6 +79,8 @@ def test_a_model_has_the_tensors_that_open_clip_builds(fact):
         ("vision_cfg", "timm_model_name", "no_such_network"),
         ("vision_cfg", "image_size", [0, 8]),
         ("vision_cfg", "layers", "twelve"),
+        ("vision_cfg", "timm_model_name", ["convnext_base"]),
+        ("vision_cfg", "layers", 10**9),
         ("text_cfg", "hf_model_name", "roberta-base"),
         ("text_cfg", "later_key", 1),
     ],
