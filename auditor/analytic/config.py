@@ -383,7 +383,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return entry.value
 
     def _dim(self, name: str, value: int, *, default: bool, index: str = "") -> Dim:
-        subscript = re.sub(r"(_config(_dict)?)?\.", "_", self.path).strip("_")
+        subscript = re.sub(r"(_config(_dict)?|_cfg)?\.", "_", self.path).strip("_")
         letter = self._letter(name)
         symbol = Symbol(
             letter=(f"{letter}_{subscript}" if subscript else letter) + index,

@@ -71,6 +71,27 @@ def expect_timm(config: Config, architecture: str) -> Expectation:
 
 def _expectation(config: Config, architecture: str, wrapper: str | None) -> Expectation:
     """Return the expectation of an architecture, inside transformers' class `wrapper` if given."""
+    keys, tree = _tree(config, architecture, fixed=wrapper is not None)
+    if wrapper:
+        tree = Module((("timm_model", tree),))
+    return tree_expectation(
+        tree,
+        wrapper or architecture,
+        model_type=WRAPPER if wrapper else "timm",
+        prefix="timm_model" if wrapper else "",
+        library=_member("index")["library"],
+        loading=PLAIN if wrapper else Loading(legacy=()),
+        defaults=("num_classes",) if keys.classes.default else (),
+    )
+
+
+def default_network(architecture: str, classes: int) -> Module:
+    """Return the network that timm builds without a config; raise the errors of `expect_timm`."""
+    return _tree(Config(values={"num_classes": classes}), architecture, fixed=True)[1]
+
+
+def _tree(config: Config, architecture: str, *, fixed: bool) -> tuple["_Keys", Module]:
+    """Return the keys and the network; `fixed` if it has timm's default size for images."""
     index = _member("index")
     family = index["families"].get(architecture)
     if family is None:
@@ -79,7 +100,7 @@ def _expectation(config: Config, architecture: str, wrapper: str | None) -> Expe
         raise _unknown(f"{quoted(architecture)} of timm with model_args")
     keys, table = _Keys.of(config), _member(family)
     forms = [_Form(*form) for form in table["forms"][architecture]]
-    if wrapper:  # it does not read pretrained_cfg: timm's own default is the first form
+    if fixed:  # pretrained_cfg is not read: timm's own default is the first form
         keys = keys._replace(size=forms[0].size)
     outside = [keys.outside(form) for form in forms]
     if None not in outside:
@@ -88,17 +109,7 @@ def _expectation(config: Config, architecture: str, wrapper: str | None) -> Expe
     tree = nodes.block(forms[outside.index(None)].root)
     if not isinstance(tree, Module):
         raise CheckpointError(f"{architecture} with num_classes 0 has no tensors")
-    if wrapper:
-        tree = Module((("timm_model", tree),))
-    return tree_expectation(
-        tree,
-        wrapper or architecture,
-        model_type=WRAPPER if wrapper else "timm",
-        prefix="timm_model" if wrapper else "",
-        library=index["library"],
-        loading=PLAIN if wrapper else Loading(legacy=()),
-        defaults=("num_classes",) if keys.classes.default else (),
-    )
+    return keys, tree
 
 
 @lru_cache(maxsize=4)

@@ -3,7 +3,8 @@
 transformers has a class for the model type, and the repository's class may be a copy of it or a
 different class with its name. The tensor names, compared without their numbers, show which it is:
 no BERT of transformers has a tensor `encoder.layer.#.attention.self.Wqkv.weight`. If the names fit,
-the stored tensors are compared with transformers' class.
+the stored tensors are compared with transformers' class. A native twin, whose config was mapped,
+must have every stored kind of name; a kind that no file stores is a finding.
 """
 
 import re
@@ -22,17 +23,25 @@ _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
 def if_comparable(
-    case: ModelAudit, outcome: Report | Unaudited, expectation: Expectation, custom: str
+    case: ModelAudit,
+    outcome: Report | Unaudited,
+    expectation: Expectation,
+    custom: str,
+    *,
+    is_twin: bool,
 ) -> Report | Unaudited:
     """Return the outcome if the names fit transformers' class, else an Unaudited outcome.
 
-    `custom` is the name of the class in auto_map.
+    `custom` is the name of the class in auto_map, `is_twin` whether transformers took it over.
     """
     target = expectation.target
-    if isinstance(outcome, Report) and (why := _misfit(outcome, expectation)):
+    why = _misfit(outcome, expectation, is_twin=is_twin) if isinstance(outcome, Report) else None
+    if why:
         return custom_code(case, custom, why)
     note = f"auto_map names the repository's own class {quoted(custom)}; "
     comparison = f"its names are those of transformers' {target}, with which it is compared"
+    if is_twin:
+        comparison = f"its native twin is transformers' {target}: compared by map"
     return replace(outcome, notes=(*outcome.notes, note + comparison))
 
 
@@ -46,7 +55,7 @@ def custom_code(
     return unaudited_outcome(case, reason, f"{detail} run; {why}")
 
 
-def _misfit(outcome: Report, expectation: Expectation) -> str | None:
+def _misfit(outcome: Report, expectation: Expectation, *, is_twin: bool) -> str | None:
     """Return a clause about name patterns that only the files or only transformers' class has.
 
     Return None if there is no difference.
@@ -62,7 +71,8 @@ def _misfit(outcome: Report, expectation: Expectation) -> str | None:
     )
     if kinds := sorted(unknown_kinds - known_kinds):
         return f"transformers' {expectation.target} has no {named(kinds[0])}{_more_kinds(kinds)}"
-    if lacking := sorted(_kinds(missing_names) - _kinds(needed.difference(missing_names))):
+    lacking = sorted(_kinds(missing_names) - _kinds(needed.difference(missing_names)))
+    if lacking and not is_twin:
         detail = f"transformers' {expectation.target} has {named(lacking[0])}{_more_kinds(lacking)}"
         return f"{detail}, and no file stores it"
     return None

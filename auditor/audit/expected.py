@@ -5,7 +5,7 @@ configs that it covers; the oracle runs the library itself. Only this module use
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -157,15 +157,15 @@ WRAPPER = "timm_wrapper"  # the model type of transformers' classes around a net
 class LibraryClass(NamedTuple):
     """A class of a library whose configs differ from those of transformers."""
 
-    library: str  # "diffusers", "timm", whose classes are architectures, or "transformers"
+    library: str  # "diffusers", "open_clip", "timm" (its architectures), or "transformers"
     name: str
 
 
 def library_class(config: Config) -> LibraryClass | None:
-    """Return the class that a config of diffusers or timm declares; None for other configs.
+    """Return the class that a config of another library declares; None for other configs.
 
-    transformers writes neither `_class_name` nor `architecture`, except for its wrapper of timm;
-    diffusers and timm write neither model_type nor architectures.
+    transformers writes neither `_class_name`, `architecture` nor `model_cfg`, except for its
+    wrapper of timm; diffusers, timm and open_clip write neither model_type nor architectures.
     """
     model_type, declared = (config.values.get(key) for key in ("model_type", "architectures"))
     if model_type == WRAPPER and isinstance(declared, list):
@@ -173,13 +173,17 @@ def library_class(config: Config) -> LibraryClass | None:
         return LibraryClass("transformers", wrapped[0]) if wrapped else None
     if model_type is not None or declared:
         return None
+    if isinstance(config.values.get("model_cfg"), Mapping):
+        from auditor.analytic import open_clip  # noqa: PLC0415 - few are of open_clip
+
+        return LibraryClass("open_clip", open_clip.class_name(config))
     keys = {"_class_name": "diffusers", "architecture": "timm"}
     names = ((library, config.values.get(key)) for key, library in keys.items())
     return next((LibraryClass(each, name) for each, name in names if isinstance(name, str)), None)
 
 
 def _of_library(config: Config, of: LibraryClass) -> Implied | NotImplied:
-    """Return the expectation for a class of diffusers or timm, from timm's table or the oracle."""
+    """Return the expectation for a class of another library, from a form or the oracle."""
     try:
         expectation = _expect_of_library(config, of)
     except (CheckpointError, SourceError) as error:
@@ -192,6 +196,9 @@ def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
         return _expect_by_form(config, of)
     except SourceError as error:
         reason = str(error)
+    if of.library == "open_clip":  # it has no oracle
+        detail = f"{reason}: it is tallied, not reconciled"
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
     oracle = _oracle(of.library)
     if oracle is None:
         extra = {"transformers": "oracle,timm"}.get(of.library, of.library)
@@ -212,6 +219,10 @@ def _expect_by_form(config: Config, of: LibraryClass) -> Expectation:
             if not generated.types(of.name):
                 raise
         return generated.expect(config, of.name)
+    if of.library == "open_clip":
+        from auditor.analytic import open_clip  # noqa: PLC0415 - few are of open_clip
+
+        return open_clip.expect_open_clip(config, of.name)
     from auditor.analytic import timm_table  # noqa: PLC0415 - few are of timm
 
     expect = timm_table.expect_timm if of.library == "timm" else timm_table.expect_wrapped
@@ -297,7 +308,8 @@ class Opinion(NamedTuple):
 def second_opinion(config: Config, expectation: Expectation) -> Opinion:
     """Compare a closed form with the oracle."""
     of_library = library_class(config)
-    oracle = _oracle(of_library.library) if of_library else _oracle()
+    library = of_library.library if of_library else "transformers"
+    oracle = None if library == "open_clip" else _oracle(library)
     if oracle is None or expectation.by == "oracle":
         return Opinion(unchecked=("a second opinion: there is only one to be had",))
     try:

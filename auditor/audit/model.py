@@ -145,9 +145,10 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         case = case.with_findings(*declared.findings, *_unindexed(case.snapshot, declared))
         if any(isinstance(finding, ConfigOverwritten) for finding in declared.findings):
             return without_expectation(case)
+        stated = declared.stated or config
         case = case.with_outcome(
-            declared=config.architectures,
-            model_type=config.model_type,
+            declared=stated.architectures,
+            model_type=stated.model_type,
             notes=(*case.outcome.notes, *declared.notes, *_drafting_notes(case, config)),
         )
         if module is None and (of_library := library_class(config)):
@@ -176,7 +177,9 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     )
     # Compare both sides.
     outcome = _compare(case, _Expected(implied, dtype, quantization, opinion))
-    return if_comparable(case, outcome, expectation, custom) if custom else outcome
+    if custom is None:
+        return outcome
+    return if_comparable(case, outcome, expectation, custom, is_twin=declared.stated is not None)
 
 
 def _as_requested(declared: Declaration, options: Options) -> Declaration:

@@ -47,6 +47,12 @@ TORCH_WEIGHTS = "pytorch_model.bin"
 TORCH_INDEX = "pytorch_model.bin.index.json"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # the first existing file is loaded
+OPEN_CLIP = "open_clip_config.json"
+# Configs of weights with names of their own; the first existing file is loaded.
+_OWN_WEIGHTS = {
+    ADAPTER_CONFIG: ADAPTERS,
+    OPEN_CLIP: ("open_clip_model.safetensors", "open_clip_pytorch_model.bin"),
+}
 # Files that diffusers loads into a pipeline: LoRA, attention processors, embeddings.
 PIECES = (
     "pytorch_lora_weights.safetensors",
@@ -88,9 +94,9 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
 
     For a pipeline these are the files of every component; otherwise those of the repository's root
     and of the other modules of sentence-transformers. If these do not exist, the order is: the
-    adapter, the file that a config names, the GGUF model, the models in folders, the files that
-    only some loaders find. Raise SourceError, which lists the existing files, if there is no such
-    file, or if there are several and the user has to name one.
+    adapter, open_clip's model, the file that a config names, the GGUF model, the models in folders,
+    the files that only some loaders find. Raise SourceError, which lists the existing files, if
+    there is no such file, or if there are several and the user has to name one.
     """
     if PIPELINE in names and (parts := components(names, PIPELINE, variant)):
         return _select_parts(parts, PIPELINE, where, variant)
@@ -107,11 +113,8 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
             manifest=manifest,
             parts=parts,
         )
-    adapter = next((weights for weights in ADAPTERS if weights in names), None)
-    if adapter and ADAPTER_CONFIG in names:
-        return FileSelection(config=ADAPTER_CONFIG, weights=adapter)
-    if piece := next((weights for weights in PIECES if weights in names), None):
-        return FileSelection(config=None, weights=piece)
+    if own := _select_own(names):
+        return own
 
     def select_unusual() -> FileSelection:
         if shards := only_gguf_set(names, where):
@@ -136,6 +139,16 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
         manifest=manifest,
         parts=parts,
     )
+
+
+def _select_own(names: Collection[str]) -> FileSelection | None:
+    """Select weights with names of their own, and their config; None if there are none."""
+    for config, files in _OWN_WEIGHTS.items():
+        weights = next((name for name in files if name in names), None)
+        if weights and config in names:
+            return FileSelection(config=config, weights=weights)
+    piece = next((name for name in PIECES if name in names), None)
+    return FileSelection(config=None, weights=piece) if piece else None
 
 
 def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
@@ -251,7 +264,7 @@ def with_companions(names: Collection[str], where: str, choose: Chooser = select
 
 def select_config(names: Collection[str], where: str) -> FileSelection:
     """Select only the config, or an adapter's config if there is no other; ignore the weights."""
-    for config in (CONFIG, ADAPTER_CONFIG):
+    for config in (CONFIG, ADAPTER_CONFIG, OPEN_CLIP):
         if config in names:
             return FileSelection(config=config)
     ending = f"/{CONFIG}"
@@ -262,7 +275,8 @@ def select_config(names: Collection[str], where: str) -> FileSelection:
 
 def select_describing(names: Collection[str], where: str) -> FileSelection:
     """Select the files that describe a model: its config, else GGUF files (for metadata)."""
-    if {CONFIG, ADAPTER_CONFIG}.isdisjoint(names) and (shards := only_gguf_set(names, where)):
+    configs = {CONFIG, ADAPTER_CONFIG, OPEN_CLIP}
+    if configs.isdisjoint(names) and (shards := only_gguf_set(names, where)):
         return FileSelection(config=None, shards=shards)
     return select_config(names, where)
 
@@ -338,9 +352,13 @@ def select_place(names: Collection[str], where: str, place: str) -> FileSelectio
     if last.endswith(_INDEX) and is_weights(place):
         return FileSelection(config=_config(names, folder, CONFIG), index=place)
     if is_readable(place) and not (shard and shard["of"] != "1"):
-        config = _config(names, folder, ADAPTER_CONFIG if last in ADAPTERS else CONFIG)
-        return FileSelection(config=config, weights=place)
+        return FileSelection(config=_config(names, folder, config_of(last)), weights=place)
     return _select_folder(names, where, folder) if folder else select(names, where)
+
+
+def config_of(weights: str) -> str:
+    """Return the name of the config beside a weight file."""
+    return next((name for name, files in _OWN_WEIGHTS.items() if weights in files), CONFIG)
 
 
 def _config(names: Collection[str], folder: str, name: str) -> str | None:

@@ -14,12 +14,13 @@ from auditor.checkpoint.filenames import CONFIG, GGUF_ENDING, Chooser, FileSelec
 from auditor.checkpoint.hub_listing import id_fault
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
-    ADAPTERS,
     INDEX,
+    OPEN_CLIP,
     PIECES,
     TORCH_INDEX,
     TORCH_WEIGHTS,
     WEIGHTS,
+    config_of,
     is_weights,
     select,
     select_place,
@@ -137,7 +138,7 @@ def _weight_file(path: Path) -> Snapshot:
     if shard and shard[2] != "1":
         detail = f"is one shard of {shard[2][:20]}: give the folder that holds them all"
         raise UsageError(f"{quoted(str(path))} {detail}")
-    config = _neighbour(path, ADAPTER_CONFIG if path.name in ADAPTERS else CONFIG)
+    config = _neighbour(path, config_of(path.name))
     return _single_file(path, FileSelection(config=config, weights=path.name))
 
 
@@ -270,7 +271,7 @@ _INCOMPLETE = frozenset((Reason.EMPTY_REPO, Reason.NO_WEIGHTS, Reason.NO_SAFETEN
 
 # A model's folder in the cache has at least one of these.
 _MODEL_FILES = (
-    *(WEIGHTS, INDEX, TORCH_WEIGHTS, TORCH_INDEX, CONFIG, ADAPTER_CONFIG),
+    *(WEIGHTS, INDEX, TORCH_WEIGHTS, TORCH_INDEX, CONFIG, ADAPTER_CONFIG, OPEN_CLIP),
     *MANIFESTS,
     *PIECES,
 )

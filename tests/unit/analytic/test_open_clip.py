@@ -1,0 +1,111 @@
+"""The closed forms of open_clip have the state dicts that open_clip 3.3.0 builds.
+
+tests/data/open_clip.jsonl has a line for each built-in config without a text tower of Hugging Face,
+and for sixty random ones: name, model_cfg, class, number of tensors, learned parameters, and the
+first 16 digits of the sha256 of the sorted lines "name shape" of the model on torch's meta device.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.builders import safetensors_bytes
+
+from auditor import audit
+from auditor.analytic import Config, ExpectedTensor, Role
+from auditor.analytic.open_clip import class_name, expect_open_clip
+from auditor.audit.expected import library_class
+from auditor.errors import CheckpointError, SourceError
+
+FACTS = [
+    json.loads(line)
+    for line in (Path(__file__).parents[2] / "data" / "open_clip.jsonl").read_text().splitlines()
+]
+# timm's own pooling of these towers is another one, which the table of timm has.
+OUTSIDE = {"EVA01-g-14", "EVA01-g-14-plus"}
+SMALL: Mapping[str, Any] = {
+    "embed_dim": 8,
+    "vision_cfg": {"layers": 1, "width": 16, "head_width": 8, "patch_size": 4, "image_size": 8},
+    "text_cfg": {"layers": 1, "width": 16, "heads": 2, "context_length": 7, "vocab_size": 50},
+}
+
+
+def expected(model_cfg: Mapping[str, Any]) -> tuple[ExpectedTensor, ...]:
+    config = Config(values={"model_cfg": model_cfg})
+    return expect_open_clip(config, class_name(config)).tensors
+
+
+def is_covered(model_cfg: Mapping[str, Any]) -> bool:
+    try:
+        return bool(expected(model_cfg))
+    except SourceError:
+        return False
+
+
+COVERED = [fact for fact in FACTS if is_covered(fact[1])]
+
+
+def digest(tensors: tuple[ExpectedTensor, ...]) -> str:
+    lines = sorted((one.name, f"{one.name} {list(one.shape)}") for one in tensors)
+    return hashlib.sha256("\n".join(line for _, line in lines).encode()).hexdigest()[:16]
+
+
+def test_all_built_in_and_most_random_configs_are_covered():
+    left = {name for name, *_ in FACTS} - {name for name, *_ in COVERED}
+    assert {name for name in left if "random" not in name} == OUTSIDE
+    assert len(left - OUTSIDE) <= 12
+
+
+@pytest.mark.parametrize("fact", COVERED, ids=lambda fact: fact[0])
+def test_a_model_has_the_tensors_that_open_clip_builds(fact):
+    _, model_cfg, built, count, parameters, known = fact
+    tensors = expected(model_cfg)
+    learned = sum(prod(one.shape) for one in tensors if one.role is Role.PARAMETER)
+    assert (len(tensors), learned, digest(tensors)) == (count, parameters, known)
+    assert library_class(Config(values={"model_cfg": model_cfg})).name == built
+
+
+@pytest.mark.parametrize(
+    ("tower", "key", "value"),
+    [
+        ("vision_cfg", "qk_norm", True),
+        ("vision_cfg", "attentional_pool", "parallel"),
+        ("vision_cfg", "pos_embed_type", "sin_cos_2d"),
+        ("vision_cfg", "norm_kwargs", {"elementwise_affine": False}),
+        ("vision_cfg", "timm_model_name", "no_such_network"),
+        ("vision_cfg", "image_size", [0, 8]),
+        ("vision_cfg", "layers", "twelve"),
+        ("vision_cfg", "timm_model_name", ["convnext_base"]),
+        ("vision_cfg", "layers", 10**9),
+        ("text_cfg", "hf_model_name", "roberta-base"),
+        ("text_cfg", "later_key", 1),
+    ],
+)
+def test_a_value_that_no_form_covers_is_refused(tower, key, value):
+    with pytest.raises((SourceError, CheckpointError)):
+        expected({**SMALL, tower: {**SMALL[tower], key: value}})
+
+
+@pytest.mark.parametrize("lost", [None, "visual.ln_post.weight"])
+def test_a_repository_of_open_clip_is_reconciled(tmp_path, lost):
+    stored = {one.name: ("F32", one.shape) for one in expected(SMALL) if one.name != lost}
+    (tmp_path / "open_clip_model.safetensors").write_bytes(safetensors_bytes(stored))
+    (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": SMALL}))
+    by_folder = audit(tmp_path)
+    assert [one.names for one in by_folder.findings] == ([(lost,)] if lost else [])
+    assert by_folder.target == "CLIP"
+    by_file = audit(tmp_path / "open_clip_model.safetensors")
+    assert by_file.findings == by_folder.findings
+
+
+def test_a_text_tower_with_the_names_of_clip_loads_into_the_other_classes(tmp_path):
+    stored = {one.name: ("F32", one.shape) for one in expected(SMALL)}
+    (tmp_path / "open_clip_model.safetensors").write_bytes(safetensors_bytes(stored))
+    config = {"model_cfg": {**SMALL, "custom_text": True}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
+    outcome = audit(tmp_path)
+    assert (outcome.verdict, outcome.target) == ("clean", "CustomTextCLIP")
