@@ -920,13 +920,15 @@ class Learner:
         large = len(self.default.tensors) > 3000
         todo = [] if large else [_as_saved(self.default.leaves)]
         for tried in range(90):
-            if exact >= _HELD or (exact + outside >= _HELD and tried > 45) or self.used() > 2:
+            if exact >= _HELD or (exact + outside >= _HELD and tried > 45):
                 break
             overrides = todo.pop() if todo else self._fresh(rng, tried)
             if json.dumps(overrides, sort_keys=True) in self.probe.known:
                 continue
             if _is_outside(form, self.probe.full(overrides)):  # no build is needed
                 outside += 1
+                continue
+            if self.used() > 2:
                 continue
             sample = self.probe(overrides)
             if sample is None:
