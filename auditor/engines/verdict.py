@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from auditor.engines.differences import Difference, Shapes, differences, kind_of
-from auditor.engines.knowledge import EngineEntry, Knowledge, SoundVariant
+from auditor.engines.knowledge import EngineEntry, Knowledge, SoundVariant, value_by_rule
 from auditor.messages import described, quoted
 from auditor.reconciler.fold import fold
 
@@ -237,7 +237,9 @@ def _tensors(
     if variant.loads is not True:
         yield _Judgement(f"it refuses every save of {entry.class_}: {variant.loads}", loads=False)
         return
+    guarded = tuple(_guards(entry, subject.config))
     if subject.packing_probe.startswith("packed"):  # the audit has compared the unpacked tensors
+        yield from guarded
         return
     kinds = {entry.kinds[at] for at in variant.kinds}
     wanted = {
@@ -246,6 +248,9 @@ def _tensors(
         if kind_of(name) in kinds and (name in expected.needed or name in subject.stored)
     }
     found = tuple(differences(subject.stored, wanted, entry))
+    if guarded:  # what becomes of a difference beside them was not tried
+        yield from (one._replace(loads=None) if found else one for one in guarded)
+        return
     is_renamed = {one.probe for one in found} & _MISSING and any(
         one.probe == "extra" and known.outcome(entry, "extra", one.kind) is None for one in found
     )
@@ -255,6 +260,23 @@ def _tensors(
             detail = f"{judged.reason}; the engine may know the one by the name of the other"
             judged = judged._replace(loads=None, reason=detail)
         yield judged
+
+
+def _guards(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
+    """Yield each value that differs from the one that the engine derives from other keys."""
+    for key, rule in entry.guards.items():
+        value = config.get(key)
+        derived = rule if isinstance(rule, bool) else value_by_rule(rule, config)
+        if value is None or value == derived:
+            continue
+        loads = None
+        if isinstance(rule, bool):
+            loads = entry.outcome(f"other {key}")
+        elif type(value) is int and derived is not None:
+            loads = entry.outcome(f"{'less' if value < derived else 'more'} {key}")
+        taken = str(rule).lower() if isinstance(rule, bool) else f"{rule} = {derived}"
+        stated = described(value)
+        yield _Judgement(f"it takes {taken} as {key}, which config.json sets to {stated}", loads)
 
 
 def _variant(entry: EngineEntry, expected: ExpectedShapes) -> SoundVariant | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import transformers
 
-from engines import config4, probes, saves
+from engines import config4, guards, probes, saves
 from engines.config4 import Fill
 from engines.judging import Judge
 from engines.saves import Config, Outside, Save
@@ -130,6 +130,7 @@ class Recorder:
         if loading:
             self._probe(entry, loading, fills)
             entry |= self._readings(loading[0], fills)
+            self._guard(entry, loading[0], fills)
         return entry
 
     def _sound(
@@ -209,6 +210,24 @@ class Recorder:
         entry |= _outcomes(outcomes, entry["kinds"])
         if reasons := dict(_reasons(outcomes, why)):
             entry["why"] = reasons
+
+    def _guard(self, entry: Entry, save: Save, fills: Mapping[str, Fill]) -> None:
+        """Record the config keys that the engine does not read although shapes follow from them."""
+
+        def loads(built: list[Save]) -> list[bool | None]:
+            configs = [config4.with_keys(one.config, fills) for one in built]
+            changes = [
+                partial(probes.Written, config, one.tensors)
+                for config, one in zip(configs, built, strict=True)
+            ]
+            return [one["loads"] if one["judged"] else None for one in self.outcomes(changes)]
+
+        found = [*guards.guards(save, loads)]
+        if found:
+            entry["guards"] = {guard.key: guard.rule for guard in found}
+        for probe, outcome in (pair for guard in found for pair in guard.outcomes.items()):
+            key = "loads" if outcome else "raises"
+            entry[key] = sorted({*entry.get(key, ()), probe})
 
     def _changes(self, save: Save, relatives: Mapping[str, Save]) -> Iterator[probes.Probe]:
         yield from probes.probes(save, relatives)
