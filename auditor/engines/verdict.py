@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from auditor.engines.differences import Difference, Shapes, differences, kind_of
 from auditor.engines.knowledge import EngineEntry, Knowledge, SoundVariant, value_by_rule
-from auditor.messages import described, quoted
+from auditor.messages import described, listed, quoted
 from auditor.reconciler.fold import fold
 
 _SHOWN = 3  # patterns of folded names in a reason
@@ -235,6 +235,10 @@ def _tensors(
         yield _Judgement("no save with these kinds of tensors was tried")
         return
     if variant.loads is not True:
+        untried = sorted(_untried(variant, subject.config))
+        if untried:
+            yield _Judgement(f"no save with such a value of {listed(untried)} was tried")
+            return
         yield _Judgement(f"it refuses every save of {entry.class_}: {variant.loads}", loads=False)
         return
     guarded = tuple(_guards(entry, subject.config))
@@ -291,6 +295,15 @@ def _variant(entry: EngineEntry, expected: ExpectedShapes) -> SoundVariant | Non
     fitting = [one for one in entry.variants if least <= {*one.kinds} <= most]
     outcomes = {one.loads is True for one in fitting}
     return fitting[0] if len(outcomes) == 1 else None
+
+
+def _untried(variant: SoundVariant, config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the config keys that a save lacked, or had with another value of a flag."""
+    for key, value in config.items() if variant.tried else ():
+        if key not in variant.tried or (
+            isinstance(value, bool) and value is not variant.tried[key]
+        ):
+            yield key
 
 
 def _judged(known: Knowledge, entry: EngineEntry, difference: Difference) -> _Judgement:

@@ -76,18 +76,21 @@ def _built(save: Save, changes: list[Config]) -> list[Save]:
 
 
 def _rules(config: Mapping[str, Any], key: str) -> Iterator[str]:
-    """Yield the ways in which a value follows from other keys."""
+    """Yield the ways in which a value follows from other keys, those from two keys first.
+
+    A number in a rule may be another key's value by chance; two keys are both changed to see that.
+    """
     value = config[key]
     sizes = {k: v for k, v in config.items() if type(v) is int and v > 1 and k != key}
-    for one, size in sizes.items():
-        yield from (f"{factor}*{one}" for factor in _FACTORS if factor * size == value)
-        yield from (f"{one}/{factor}" for factor in _FACTORS[1:] if factor * value == size)
     for one, size in sizes.items():
         for other, divisor in sizes.items():
             if size == value * divisor and one != other:
                 yield f"{one}/{other}"
             if size * divisor == value and one < other:
                 yield f"{one}*{other}"
+    for one, size in sizes.items():
+        yield from (f"{factor}*{one}" for factor in _FACTORS if factor * size == value)
+        yield from (f"{one}/{factor}" for factor in _FACTORS[1:] if factor * value == size)
 
 
 def _holds(save: Save, key: str, rule: str, loads: Loads) -> bool:

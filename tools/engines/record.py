@@ -34,6 +34,7 @@ _OF_NAMES = re.compile(
 _USELESS = re.compile(r"ValueError: (Received|Missing) \d+ parameters")
 _BASE = 512345.0
 _EPS = 0.00037
+_OTHER_SIZES = {"hidden_size": 96, "intermediate_size": 192, "num_hidden_layers": 3}
 _FEWEST = 5  # entries that agree before a probe is general
 _EPS_KEYS = (
     "rms_norm_eps",
@@ -121,6 +122,8 @@ class Recorder:
         loading, failures = self._sound(entry, sound)
         if not entry["variants"]:
             required = {*fills, *self._without_value(found[0][1], fills)}
+            if refused := self._refused(found[0][1]):
+                return {**entry, "variants": [refused], "kinds": refused.pop("names")}
             known = {"requires": sorted(required)} if required else {"not_tried": failures[0]}
             return {**entry, "kinds": [], **known}
         if fills and loading:
@@ -156,6 +159,24 @@ class Recorder:
                 entry["variants"].append({**variant, "when": changes} if changes else variant)
                 loading += [save] if answer["loads"] else []
         return loading, failures
+
+    def _refused(self, save: Save) -> dict[str, Any] | None:
+        """Return the variant of a save that is refused for one reason at two sizes.
+
+        Published checkpoints may have config keys with which the engine takes them, so the keys
+        and the flags of the tried config belong to the variant.
+        """
+        first, second = self.outcomes(
+            partial(_plain, one) for one in (save, saves.build(save.class_name, {}, _OTHER_SIZES))
+        )
+        reasons = [re.sub(r"\d+", "", one.get("error", "")) for one in (first, second)]
+        is_refused = all(one["judged"] and not one["loads"] for one in (first, second))
+        if not is_refused or reasons[0] != reasons[1]:
+            return None
+        names = [*saves.kinds(save.tensors)]
+        tried = {k: v if isinstance(v, bool) else None for k, v in save.config.items()}
+        reason = shortened(first["error"])
+        return {"names": names, "kinds": [*range(len(names))], "loads": reason, "tried": tried}
 
     def _fills(self, save: Save) -> tuple[dict[str, Fill], bool]:
         """Return the keys that a fresh save lacks and the engine requires, with their values.

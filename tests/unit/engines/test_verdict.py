@@ -174,3 +174,18 @@ def test_a_value_that_the_engine_derives_otherwise_is_judged_as_it_was_tried(
     if loads is not True:
         stored = _without("norm")
         assert judge(known, replace(subject, stored=stored)).loads is None
+
+
+@pytest.mark.parametrize(
+    ("values", "loads"),
+    [({}, False), ({"rotary_base": 5.0}, False), ({"tied": True}, None), ({"older": 1}, None)],
+)
+def test_a_refusal_holds_for_the_keys_and_flags_that_were_tried(
+    values: Mapping[str, Any], *, loads: bool | None
+) -> None:
+    subject = _subject()
+    config = {**subject.config, "tied": False}
+    tried = {**dict.fromkeys(subject.config), "tied": False}
+    refused = {"kinds": [0, 1, 2], "loads": "KeyError: 'x'", "tried": tried}
+    known = _known(entries={"TinyForCausalLM": {**_ENTRY, "variants": [refused]}})
+    assert judge(known, replace(subject, config={**config, **values})).loads is loads
