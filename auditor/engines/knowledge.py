@@ -26,8 +26,8 @@ class SoundVariant(Struct, frozen=True):
     kinds: tuple[int, ...]  # positions in the entry's list
     loads: bool | str  # a string is the reason why the engine refuses a sound save
     when: Mapping[str, Any] = {}
-    # The config keys of a refused save, with the values of flags: others may change the outcome.
-    tried: Mapping[str, bool | None] = {}
+    # The config of a refused save without its numbers: another flag or key may change the outcome.
+    tried: Mapping[str, Any] = {}
 
 
 class KeyReading(Struct, frozen=True):

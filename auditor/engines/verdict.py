@@ -14,6 +14,7 @@ from auditor.engines.knowledge import EngineEntry, Knowledge, SoundVariant, valu
 from auditor.messages import described, listed, quoted
 from auditor.reconciler.fold import fold
 
+_OF_SAVING = frozenset({"dtype", "torch_dtype", "transformers_version"})
 _SHOWN = 3  # patterns of folded names in a reason
 _ROPE = "rope_base"
 # The end of a name -> the ends of probes that tell what becomes of such a tensor.
@@ -298,12 +299,18 @@ def _variant(entry: EngineEntry, expected: ExpectedShapes) -> SoundVariant | Non
 
 
 def _untried(variant: SoundVariant, config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the config keys that a save lacked, or had with another value of a flag."""
+    """Yield the config keys that a refused save lacked, or had with another value of a flag."""
     for key, value in config.items() if variant.tried else ():
-        if key not in variant.tried or (
-            isinstance(value, bool) and value is not variant.tried[key]
-        ):
+        if key not in _OF_SAVING and not _is_like(value, variant.tried.get(key, ...)):
             yield key
+
+
+def _is_like(value: Any, tried: Any) -> bool:
+    """Return whether values are equal but for numbers and the contents of lists."""
+    if isinstance(value, Mapping) and isinstance(tried, Mapping):
+        return all(_is_like(inner, tried.get(key, ...)) for key, inner in value.items())
+    is_flag = value is None or isinstance(value, bool | str)
+    return type(value) is type(tried) and (not is_flag or value == tried)
 
 
 def _judged(known: Knowledge, entry: EngineEntry, difference: Difference) -> _Judgement:

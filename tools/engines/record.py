@@ -31,6 +31,8 @@ _OF_NAMES = re.compile(
     r"ValueError: (Received|Missing) \d+ parameters|ValueError: Can not map"
     r"|.*(no module or parameter named|not initialized from checkpoint)"
 )
+# Another size may be accepted.
+_OF_SIZES = re.compile(r"shape|size|divisible|dimension|exceed|length|AssertionError: $")
 _USELESS = re.compile(r"ValueError: (Received|Missing) \d+ parameters")
 _BASE = 512345.0
 _EPS = 0.00037
@@ -163,19 +165,18 @@ class Recorder:
     def _refused(self, save: Save) -> dict[str, Any] | None:
         """Return the variant of a save that is refused for one reason at two sizes.
 
-        Published checkpoints may have config keys with which the engine takes them, so the keys
-        and the flags of the tried config belong to the variant.
+        Published checkpoints may have config keys with which the engine takes them, so the tried
+        config belongs to the variant, but for its sizes.
         """
         first, second = self.outcomes(
             partial(_plain, one) for one in (save, saves.build(save.class_name, {}, _OTHER_SIZES))
         )
         reasons = [re.sub(r"\d+", "", one.get("error", "")) for one in (first, second)]
         is_refused = all(one["judged"] and not one["loads"] for one in (first, second))
-        if not is_refused or reasons[0] != reasons[1]:
+        if not is_refused or reasons[0] != reasons[1] or _OF_SIZES.search(reasons[0]):
             return None
         names = [*saves.kinds(save.tensors)]
-        tried = {k: v if isinstance(v, bool) else None for k, v in save.config.items()}
-        reason = shortened(first["error"])
+        reason, tried = shortened(first["error"]), _without_sizes(save.config)
         return {"names": names, "kinds": [*range(len(names))], "loads": reason, "tried": tried}
 
     def _fills(self, save: Save) -> tuple[dict[str, Fill], bool]:
@@ -295,6 +296,12 @@ class Recorder:
         seen = {key: answers[key].get("reads") for key in _NUMBERS if key in answers}
         ignored = [key for key, found in seen.items() if "fingerprint" in plain and found == plain]
         return backend | {"reads": reads} | ({"ignores": ignored} if ignored else {})
+
+
+def _without_sizes(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_sizes(inner) for key, inner in value.items()}
+    return value if value is None or isinstance(value, bool | str) else type(value)()
 
 
 def _with_value(save: Save, path: str, value: float) -> probes.Written:

@@ -178,14 +178,24 @@ def test_a_value_that_the_engine_derives_otherwise_is_judged_as_it_was_tried(
 
 @pytest.mark.parametrize(
     ("values", "loads"),
-    [({}, False), ({"rotary_base": 5.0}, False), ({"tied": True}, None), ({"older": 1}, None)],
+    [
+        ({}, False),
+        ({"rotary_base": 5.0, "dtype": "float16"}, False),
+        ({"tied": True}, None),
+        ({"older": 1}, None),
+        ({"tied": None}, None),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}}, False),
+        ({"rope_parameters": {"rope_type": "yarn"}}, None),
+        ({"rope_parameters": {"factor": 2.0}}, None),
+    ],
 )
 def test_a_refusal_holds_for_the_keys_and_flags_that_were_tried(
     values: Mapping[str, Any], *, loads: bool | None
 ) -> None:
     subject = _subject()
     config = {**subject.config, "tied": False}
-    tried = {**dict.fromkeys(subject.config), "tied": False}
+    rope = {"rope_type": "default", "rope_theta": 0.0}
+    tried = {**dict.fromkeys(subject.config, 0.0), "tied": False, "rope_parameters": rope}
     refused = {"kinds": [0, 1, 2], "loads": "KeyError: 'x'", "tried": tried}
     known = _known(entries={"TinyForCausalLM": {**_ENTRY, "variants": [refused]}})
     assert judge(known, replace(subject, config={**config, **values})).loads is loads
