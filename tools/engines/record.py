@@ -124,10 +124,11 @@ class Recorder:
         loading, failures = self._sound(entry, sound)
         if not entry["variants"]:
             required = {*fills, *self._without_value(found[0][1], fills)}
+            if required:
+                return {**entry, "kinds": [], "requires": sorted(required)}
             if refused := self._refused(found[0][1]):
                 return {**entry, "variants": [refused], "kinds": refused.pop("names")}
-            known = {"requires": sorted(required)} if required else {"not_tried": failures[0]}
-            return {**entry, "kinds": [], **known}
+            return {**entry, "kinds": [], "not_tried": failures[0]}
         if fills and loading:
             entry["unclear" if unclear else "requires"] = sorted(fills)
             sources = {path: fill.source for path, fill in fills.items() if fill.source is not None}
@@ -168,9 +169,11 @@ class Recorder:
         Published checkpoints may have config keys with which the engine takes them, so the tried
         config belongs to the variant, but for its sizes.
         """
-        first, second = self.outcomes(
-            partial(_plain, one) for one in (save, saves.build(save.class_name, {}, _OTHER_SIZES))
-        )
+        try:
+            other = saves.build(save.class_name, {}, _OTHER_SIZES)
+        except Outside:
+            return None
+        first, second = self.outcomes(partial(_plain, one) for one in (save, other))
         reasons = [re.sub(r"\d+", "", one.get("error", "")) for one in (first, second)]
         is_refused = all(one["judged"] and not one["loads"] for one in (first, second))
         if not is_refused or reasons[0] != reasons[1] or _OF_SIZES.search(reasons[0]):
