@@ -7,6 +7,7 @@ save of that class; the entry says whether the engine's loader then still loads 
 A kind is a tensor's name with each number replaced by a star: `model.layers.*.mlp.up_proj.weight`.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,8 @@ class SoundVariant(Struct, frozen=True):
     kinds: tuple[int, ...]  # positions in the entry's list
     loads: bool | str  # a string is the reason why the engine refuses a sound save
     when: Mapping[str, Any] = {}
+    # The config of a refused save without its numbers: another flag or key may change the outcome.
+    tried: Mapping[str, Any] = {}
 
 
 class KeyReading(Struct, frozen=True):
@@ -50,6 +53,9 @@ class EngineEntry(Struct, frozen=True):
     why: Mapping[str, str] = {}  # messages of the loader
     reads: Mapping[str, KeyReading] = {}
     ignores: tuple[str, ...] = ()  # config keys that change nothing in the engine
+    # Keys that shapes follow from and the engine does not read: the rule by which it takes the
+    # value, such as `4*hidden_size`, or the one value of a flag.
+    guards: Mapping[str, str | bool] = {}
     needs: str = ""
     not_tried: str = ""
 
@@ -93,6 +99,17 @@ class Knowledge(Struct, frozen=True):
         if own is not None or kind:
             return own
         return {"loads": True, "raises": False}.get(self.general.get(probe, ""))
+
+
+def value_by_rule(rule: str, config: Mapping[str, Any]) -> int | None:
+    """Return the product or the quotient that a rule names; None if it is no positive integer."""
+    first, sign, second = re.split(r"([*/])", rule)
+    one, other = (int(part) if part.isdecimal() else config.get(part) for part in (first, second))
+    if type(one) is not int or type(other) is not int or one <= 0 or other <= 0:
+        return None
+    if sign == "*":
+        return one * other
+    return None if one % other else one // other
 
 
 @cache

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from auditor.engines.differences import Difference, Shapes, differences, kind_of
-from auditor.engines.knowledge import EngineEntry, Knowledge, SoundVariant
-from auditor.messages import described, quoted
+from auditor.engines.knowledge import EngineEntry, Knowledge, SoundVariant, value_by_rule
+from auditor.messages import described, listed, quoted
 from auditor.reconciler.fold import fold
 
+_OF_SAVING = frozenset({"dtype", "torch_dtype", "transformers_version"})
 _SHOWN = 3  # patterns of folded names in a reason
 _ROPE = "rope_base"
 # The end of a name -> the ends of probes that tell what becomes of such a tensor.
@@ -235,9 +236,15 @@ def _tensors(
         yield _Judgement("no save with these kinds of tensors was tried")
         return
     if variant.loads is not True:
+        untried = sorted(_untried(variant, subject.config))
+        if untried:
+            yield _Judgement(f"no save with such a value of {listed(untried)} was tried")
+            return
         yield _Judgement(f"it refuses every save of {entry.class_}: {variant.loads}", loads=False)
         return
+    guarded = tuple(_guards(entry, subject.config))
     if subject.packing_probe.startswith("packed"):  # the audit has compared the unpacked tensors
+        yield from guarded
         return
     kinds = {entry.kinds[at] for at in variant.kinds}
     wanted = {
@@ -246,6 +253,9 @@ def _tensors(
         if kind_of(name) in kinds and (name in expected.needed or name in subject.stored)
     }
     found = tuple(differences(subject.stored, wanted, entry))
+    if guarded:  # what becomes of a difference beside them was not tried
+        yield from (one._replace(loads=None) if found else one for one in guarded)
+        return
     is_renamed = {one.probe for one in found} & _MISSING and any(
         one.probe == "extra" and known.outcome(entry, "extra", one.kind) is None for one in found
     )
@@ -255,6 +265,23 @@ def _tensors(
             detail = f"{judged.reason}; the engine may know the one by the name of the other"
             judged = judged._replace(loads=None, reason=detail)
         yield judged
+
+
+def _guards(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
+    """Yield each value that differs from the one that the engine derives from other keys."""
+    for key, rule in entry.guards.items():
+        value = config.get(key)
+        derived = rule if isinstance(rule, bool) else value_by_rule(rule, config)
+        if value is None or value == derived:
+            continue
+        loads = None
+        if isinstance(rule, bool):
+            loads = entry.outcome(f"other {key}")
+        elif type(value) is int and derived is not None:
+            loads = entry.outcome(f"{'less' if value < derived else 'more'} {key}")
+        taken = str(rule).lower() if isinstance(rule, bool) else f"{rule} = {derived}"
+        stated = described(value)
+        yield _Judgement(f"it takes {taken} as {key}, which config.json sets to {stated}", loads)
 
 
 def _variant(entry: EngineEntry, expected: ExpectedShapes) -> SoundVariant | None:
@@ -269,6 +296,21 @@ def _variant(entry: EngineEntry, expected: ExpectedShapes) -> SoundVariant | Non
     fitting = [one for one in entry.variants if least <= {*one.kinds} <= most]
     outcomes = {one.loads is True for one in fitting}
     return fitting[0] if len(outcomes) == 1 else None
+
+
+def _untried(variant: SoundVariant, config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the config keys that a refused save lacked, or had with another value of a flag."""
+    for key, value in config.items() if variant.tried else ():
+        if key not in _OF_SAVING and not _is_like(value, variant.tried.get(key, ...)):
+            yield key
+
+
+def _is_like(value: Any, tried: Any) -> bool:
+    """Return whether values are equal but for numbers and the contents of lists."""
+    if isinstance(value, Mapping) and isinstance(tried, Mapping):
+        return all(_is_like(inner, tried.get(key, ...)) for key, inner in value.items())
+    is_flag = value is None or isinstance(value, bool | str)
+    return type(value) is type(tried) and (not is_flag or value == tried)
 
 
 def _judged(known: Knowledge, entry: EngineEntry, difference: Difference) -> _Judgement:

@@ -43,7 +43,7 @@ class Drawn(NamedTuple):
 def draw(entries: Mapping[str, Any], count: int, seed: int) -> Iterator[Drawn]:
     """Yield saves of entries with other sizes, each with up to two probes."""
     chance = random.Random(seed)
-    names = sorted(name for name, entry in entries.items() if "not_tried" not in entry)
+    names = sorted(name for name, entry in entries.items() if entry.get("variants"))
     while count and names:
         name = chance.choice(names)
         entry = entries[name]

@@ -12,7 +12,7 @@ from typing import Any
 
 import transformers
 
-from engines import config4, probes, saves
+from engines import config4, guards, probes, saves
 from engines.config4 import Fill
 from engines.judging import Judge
 from engines.saves import Config, Outside, Save
@@ -31,9 +31,12 @@ _OF_NAMES = re.compile(
     r"ValueError: (Received|Missing) \d+ parameters|ValueError: Can not map"
     r"|.*(no module or parameter named|not initialized from checkpoint)"
 )
+# Another size may be accepted.
+_OF_SIZES = re.compile(r"shape|size|divisible|dimension|exceed|length|AssertionError: $")
 _USELESS = re.compile(r"ValueError: (Received|Missing) \d+ parameters")
 _BASE = 512345.0
 _EPS = 0.00037
+_OTHER_SIZES = {"hidden_size": 96, "intermediate_size": 192, "num_hidden_layers": 3}
 _FEWEST = 5  # entries that agree before a probe is general
 _EPS_KEYS = (
     "rms_norm_eps",
@@ -121,8 +124,11 @@ class Recorder:
         loading, failures = self._sound(entry, sound)
         if not entry["variants"]:
             required = {*fills, *self._without_value(found[0][1], fills)}
-            known = {"requires": sorted(required)} if required else {"not_tried": failures[0]}
-            return {**entry, "kinds": [], **known}
+            if required:
+                return {**entry, "kinds": [], "requires": sorted(required)}
+            if refused := self._refused(found[0][1]):
+                return {**entry, "variants": [refused], "kinds": refused.pop("names")}
+            return {**entry, "kinds": [], "not_tried": failures[0]}
         if fills and loading:
             entry["unclear" if unclear else "requires"] = sorted(fills)
             sources = {path: fill.source for path, fill in fills.items() if fill.source is not None}
@@ -130,6 +136,7 @@ class Recorder:
         if loading:
             self._probe(entry, loading, fills)
             entry |= self._readings(loading[0], fills)
+            self._guard(entry, loading[0], fills)
         return entry
 
     def _sound(
@@ -155,6 +162,25 @@ class Recorder:
                 entry["variants"].append({**variant, "when": changes} if changes else variant)
                 loading += [save] if answer["loads"] else []
         return loading, failures
+
+    def _refused(self, save: Save) -> dict[str, Any] | None:
+        """Return the variant of a save that is refused for one reason at two sizes.
+
+        Published checkpoints may have config keys with which the engine takes them, so the tried
+        config belongs to the variant, but for its sizes.
+        """
+        try:
+            other = saves.build(save.class_name, {}, _OTHER_SIZES)
+        except Outside:
+            return None
+        first, second = self.outcomes(partial(_plain, one) for one in (save, other))
+        reasons = [re.sub(r"\d+", "", one.get("error", "")) for one in (first, second)]
+        is_refused = all(one["judged"] and not one["loads"] for one in (first, second))
+        if not is_refused or reasons[0] != reasons[1] or _OF_SIZES.search(reasons[0]):
+            return None
+        names = [*saves.kinds(save.tensors)]
+        reason, tried = shortened(first["error"]), _without_sizes(save.config)
+        return {"names": names, "kinds": [*range(len(names))], "loads": reason, "tried": tried}
 
     def _fills(self, save: Save) -> tuple[dict[str, Fill], bool]:
         """Return the keys that a fresh save lacks and the engine requires, with their values.
@@ -210,6 +236,24 @@ class Recorder:
         if reasons := dict(_reasons(outcomes, why)):
             entry["why"] = reasons
 
+    def _guard(self, entry: Entry, save: Save, fills: Mapping[str, Fill]) -> None:
+        """Record the config keys that the engine does not read although shapes follow from them."""
+
+        def loads(built: list[Save]) -> list[bool | None]:
+            configs = [config4.with_keys(one.config, fills) for one in built]
+            changes = [
+                partial(probes.Written, config, one.tensors)
+                for config, one in zip(configs, built, strict=True)
+            ]
+            return [one["loads"] if one["judged"] else None for one in self.outcomes(changes)]
+
+        found = [*guards.guards(save, loads)]
+        if found:
+            entry["guards"] = {guard.key: guard.rule for guard in found}
+        for probe, outcome in (pair for guard in found for pair in guard.outcomes.items()):
+            key = "loads" if outcome else "raises"
+            entry[key] = sorted({*entry.get(key, ()), probe})
+
     def _changes(self, save: Save, relatives: Mapping[str, Save]) -> Iterator[probes.Probe]:
         yield from probes.probes(save, relatives)
         older = config4.as_version_4(save.config)
@@ -255,6 +299,12 @@ class Recorder:
         seen = {key: answers[key].get("reads") for key in _NUMBERS if key in answers}
         ignored = [key for key, found in seen.items() if "fingerprint" in plain and found == plain]
         return backend | {"reads": reads} | ({"ignores": ignored} if ignored else {})
+
+
+def _without_sizes(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_sizes(inner) for key, inner in value.items()}
+    return value if value is None or isinstance(value, bool | str) else type(value)()
 
 
 def _with_value(save: Save, path: str, value: float) -> probes.Written:

@@ -139,3 +139,63 @@ def test_a_config_without_a_key_of_all_tried_saves_leaves_the_answer_open(config
     entry = {**_ENTRY, "requires": [], "reads": {}, "unclear": ["width"]}
     known = _known(entries={"TinyForCausalLM": entry})
     assert judge(known, _subject(config=config)).loads is loads
+
+
+@pytest.mark.parametrize(
+    ("values", "loads"),
+    [
+        ({}, True),
+        ({"ffn_size": 32, "hidden_size": 8}, True),
+        ({"ffn_size": 16, "hidden_size": 8}, False),
+        ({"ffn_size": 64, "hidden_size": 8}, True),
+        ({"ffn_size": 32}, None),
+        ({"ffn_size": "32", "hidden_size": 8}, None),
+        ({"head_dim": 2, "hidden_size": 8, "heads": 4}, True),
+        ({"head_dim": 4, "hidden_size": 8, "heads": 4}, None),
+        ({"head_dim": 4, "hidden_size": 8, "heads": 0}, None),
+        ({"multi_query": True}, True),
+        ({"multi_query": False}, False),
+    ],
+)
+def test_a_value_that_the_engine_derives_otherwise_is_judged_as_it_was_tried(
+    values: Mapping[str, Any], *, loads: bool | None
+) -> None:
+    guards = {"ffn_size": "4*hidden_size", "head_dim": "hidden_size/heads", "multi_query": True}
+    entry = {
+        **_ENTRY,
+        "guards": guards,
+        "raises": ["less ffn_size", "other multi_query", "less head_dim", "missing #1"],
+        "loads": ["more ffn_size"],
+    }
+    known = _known(entries={"TinyForCausalLM": entry})
+    subject = _subject()
+    subject = replace(subject, config={**subject.config, **values})
+    assert judge(known, subject).loads is loads
+    if loads is not True:
+        stored = _without("norm")
+        assert judge(known, replace(subject, stored=stored)).loads is None
+
+
+@pytest.mark.parametrize(
+    ("values", "loads"),
+    [
+        ({}, False),
+        ({"rotary_base": 5.0, "dtype": "float16"}, False),
+        ({"tied": True}, None),
+        ({"older": 1}, None),
+        ({"tied": None}, None),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}}, False),
+        ({"rope_parameters": {"rope_type": "yarn"}}, None),
+        ({"rope_parameters": {"factor": 2.0}}, None),
+    ],
+)
+def test_a_refusal_holds_for_the_keys_and_flags_that_were_tried(
+    values: Mapping[str, Any], *, loads: bool | None
+) -> None:
+    subject = _subject()
+    config = {**subject.config, "tied": False}
+    rope = {"rope_type": "default", "rope_theta": 0.0}
+    tried = {**dict.fromkeys(subject.config, 0.0), "tied": False, "rope_parameters": rope}
+    refused = {"kinds": [0, 1, 2], "loads": "KeyError: 'x'", "tried": tried}
+    known = _known(entries={"TinyForCausalLM": {**_ENTRY, "variants": [refused]}})
+    assert judge(known, replace(subject, config={**config, **values})).loads is loads

@@ -77,6 +77,7 @@ OF_THE_MACHINE = (
     "not supported for the current platform",
     "is not supported for quantization method",
     "No available memory",
+    "No Unquantized MoE backend",
     "compute capability",
     "Supported backends",
     "libcudart",
