@@ -96,9 +96,11 @@ def _monomials(variables: Any, *, rich: bool) -> Iterator[tuple[Expression, Any]
         if (y > 0).all():
             yield ["*", b, ["//", a, b]], y * (x // y)
             yield ["*", ["//", a, b], ["//", a, b]], (x // y) ** 2
-    for (a, x), (b, y), (c, z) in itertools.permutations(variables[:9], 3):
+    for (a, x), (b, y), (c, z) in itertools.permutations(variables[:9], 3):  # as heads are
         if (z > 0).all():
             yield ["*", a, ["//", b, c]], x * (y // z)
+    for (a, x), (b, y), (c, z) in itertools.permutations(variables[:9], 3):
+        if (z > 0).all():
             yield ["//", ["*", a, b], c], x * y // z
             yield ["*", ["//", a, c], ["//", b, c]], (x // z) * (y // z)
             yield ["//", ["*", a, b], ["*", c, c]], x * y // (z * z)
