@@ -157,10 +157,134 @@ _SD3 = {
     "dual_attention_layers": st.lists(st.integers(0, 4), max_size=3),
     "qk_norm": st.sampled_from([None, "rms_norm", "layer_norm"]),
 }
+_CHANNELS = st.sampled_from([32, 64, 96])
+
+
+@st.composite
+def _other_unet(draw: st.DrawFn, suffix: str, **more: st.SearchStrategy[Any]) -> dict[str, Any]:
+    """Draw the blocks of a UNet whose kinds end with the suffix, and further keys."""
+    blocks = draw(st.integers(1, 4))
+    prefixes = ["", "Attn", "Resnet"] if suffix == "2D" else ["", "CrossAttn"]
+
+    def kinds(way: str) -> list[str]:
+        names = [f"{each}{way}{'sample' * (each == 'Resnet')}Block{suffix}" for each in prefixes]
+        return draw(st.lists(st.sampled_from(names), min_size=blocks, max_size=blocks))
+
+    counts = st.integers(1, 3)
+    config = {
+        "in_channels": draw(st.integers(1, 9)),
+        "out_channels": draw(st.integers(1, 9)),
+        "block_out_channels": draw(st.lists(_CHANNELS, min_size=blocks, max_size=blocks)),
+        "down_block_types": kinds("Down"),
+        "up_block_types": kinds("Up"),
+        "layers_per_block": draw(counts if suffix == "2D" else _each(counts, blocks)),
+    }
+    if suffix != "2D":
+        config |= {
+            "num_attention_heads": draw(_each(st.integers(1, 5), blocks)),
+            "transformer_layers_per_block": draw(_each(counts, blocks)),
+            "cross_attention_dim": draw(st.integers(1, 24)),
+        }
+    return config | draw(st.fixed_dictionaries(more))
+
+
+@st.composite
+def _cascade(draw: st.DrawFn) -> dict[str, Any]:
+    blocks = draw(st.integers(1, 3))
+
+    def each(value: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(value, min_size=blocks, max_size=blocks))
+
+    kinds = [f"SDCascade{kind}Block" for kind in ("Res", "Timestep", "Attn")]
+    numbers = st.none() | st.integers(1, 9)
+    config = {
+        "block_out_channels": each(st.sampled_from([4, 6, 8])),
+        "num_attention_heads": each(st.integers(1, 3)),
+        "block_types_per_layer": each(st.lists(st.sampled_from(kinds), max_size=4)),
+        "dropout": [0.1] * blocks,
+        "switch_level": draw(st.sampled_from([None, [True] * blocks])),
+        "timestep_conditioning_type": draw(st.sampled_from([[], ["sca"], ["sca", "crp"]])),
+    }
+    for way in ("down", "up"):
+        config[f"{way}_num_layers_per_block"] = each(st.integers(0, 3))
+        config[f"{way}_blocks_repeat_mappers"] = each(st.integers(0, 3))
+    optional = ("clip_text_in_channels", "clip_image_in_channels", "effnet_in_channels")
+    for key in (*optional, "pixel_mapper_in_channels"):
+        config[key] = draw(numbers)
+    for key in ("patch_size", "conditioning_dim", "clip_seq", "kernel_size"):
+        config[key] = draw(st.integers(1, 4))
+    return config
+
+
+_VIDEO_VAE = {
+    "base_dim": st.sampled_from([4, 6, 8]),
+    "z_dim": st.integers(1, 6),
+    "dim_mult": st.lists(st.sampled_from([1, 2, 4]), min_size=1, max_size=4),
+    "num_res_blocks": st.integers(0, 3),
+    "temperal_downsample": st.lists(st.booleans(), min_size=3, max_size=3),
+}
+# the configs of classes that cannot be built from their defaults
+NEEDED = {
+    "HiDreamImageTransformer2DModel": {
+        "patch_size": 2,
+        "caption_channels": [4096, 4096],
+        "num_layers": 2,
+        "num_single_layers": 2,
+    }
+}
 _STRATEGIES = {
     "AutoencoderKL": _autoencoder(),
     "FluxTransformer2DModel": st.fixed_dictionaries(_SIZES | _FLUX),
     "SD3Transformer2DModel": st.fixed_dictionaries(_SIZES | _SD3),
+    "HiDreamImageTransformer2DModel": st.fixed_dictionaries(
+        _SIZES
+        | {
+            "num_single_layers": st.integers(0, 3),
+            "caption_channels": st.lists(st.integers(1, 9), min_size=1, max_size=3),
+            "text_emb_dim": st.integers(1, 12),
+            "num_routed_experts": st.integers(0, 4),
+        }
+    ),
+    "AutoencoderKLWan": st.fixed_dictionaries(
+        _VIDEO_VAE
+        | {
+            "in_channels": st.integers(1, 12),
+            "out_channels": st.integers(1, 12),
+            "decoder_base_dim": st.none() | st.sampled_from([4, 8]),
+            "is_residual": st.booleans(),
+        }
+    ),
+    "AutoencoderKLQwenImage": st.fixed_dictionaries(
+        _VIDEO_VAE | {"input_channels": st.integers(1, 4)}
+    ),
+    "StableCascadeUNet": _cascade(),
+    "UNetSpatioTemporalConditionModel": _other_unet(
+        "SpatioTemporal", projection_class_embeddings_input_dim=st.integers(1, 9)
+    ),
+    "UNetMotionModel": _other_unet(
+        "Motion",
+        motion_num_attention_heads=st.integers(1, 4),
+        motion_max_seq_length=st.integers(1, 9),
+        temporal_transformer_layers_per_block=st.integers(1, 3),
+        use_motion_mid_block=st.booleans(),
+        mid_block_layers=st.integers(1, 3),
+        use_linear_projection=st.booleans(),
+        time_cond_proj_dim=st.none() | st.integers(1, 9),
+    ),
+    "UNet2DModel": _other_unet(
+        "2D",
+        attention_head_dim=st.sampled_from([None, 8, 16]),
+        time_embedding_type=st.sampled_from(["positional", "fourier", "learned"]),
+        num_train_timesteps=st.integers(1, 9),
+        resnet_time_scale_shift=st.sampled_from(["default", "scale_shift"]),
+        downsample_type=st.sampled_from(["conv", "resnet"]),
+        upsample_type=st.sampled_from(["conv", "resnet"]),
+        attn_norm_num_groups=st.sampled_from([None, 8]),
+        add_attention=st.booleans(),
+        mid_block_type=st.sampled_from(["UNetMidBlock2D", None]),
+        class_embed_type=st.sampled_from([None, "timestep", "identity"]),
+        num_class_embeds=st.none() | st.integers(1, 9),
+    ),
 }
 
 

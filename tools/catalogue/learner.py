@@ -380,6 +380,10 @@ class Learner:
                 if self._joined(moved):
                     self._joined({k: v * 3 // 2 for k, v in moved.items()})
                     break
+        flags = [k for k, v in leaves.items() if type(v) is bool]
+        for key, other in itertools.permutations(flags, 2):
+            if key in self.guards and self.used() < 0.5:
+                self._joined({key: not leaves[key], other: not leaves[other]})
         lists = [k for k, v in leaves.items() if isinstance(v, list) and len(v) > 1]
         for length in sorted({len(leaves[k]) for k in lists if k in self.menu or k in self.guards}):
             same = [k for k in lists if len(leaves[k]) == length]
@@ -442,10 +446,14 @@ class Learner:
                     [item + 1 for item in value],
                     [*value[:-1], value[-1] * 2],
                 ]
-            case [] | None if words := self.probe.words(key):
+            case [] if words := self.probe.words(key):
                 return [words, words[:1], words[0]]
+            case None if words := self.probe.words(key):
+                return [*words[:2], words]
             case None:
                 return [32, 2, True]
+            case list() if value and all(type(item) is float for item in value):
+                return [[item / 2 for item in value], [*value, 1.0]]
             case list() if last == "out_features":
                 return [[one] for one in self.origin.leaves.get(key[:-12] + "stage_names", [])[1:3]]
             case list() if value and all(isinstance(item, str) for item in value):
@@ -704,7 +712,9 @@ class Learner:
         for key in live:
             mine = {json.dumps(leaves.get(key)) for leaves in there}
             everywhere = {json.dumps(sample.leaves.get(key)) for sample in samples}
-            few = any(type(json.loads(text)) not in (int, list) for text in mine)
+            # a number stands for others: they differ only if one side has another kind of value
+            here, all_kinds = ({_kind_of_text(text) for text in one} for one in (mine, everywhere))
+            few = here not in (all_kinds, {"number"})
             if mine != everywhere and (len(mine) == 1 or few):
                 still[key] = [json.loads(text) for text in sorted(mine)]
         return [title, levels, True if present is None else present, shape, roles, still]
@@ -996,6 +1006,10 @@ def _another(value: float) -> float:
     if type(value) is bool:
         return not value
     return value / 2 or 0.1 if type(value) is float else value * 2 or 1
+
+
+def _kind_of_text(text: str) -> str:
+    return "number" if type(json.loads(text)) in (int, list) else text
 
 
 def _related(one: int, other: int) -> bool:

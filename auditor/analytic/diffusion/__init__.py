@@ -8,15 +8,29 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from auditor.analytic.config import Config
-from auditor.analytic.diffusion import autoencoder_kl, transformers, unet
+from auditor.analytic.diffusion import (
+    autoencoder_kl,
+    hidream,
+    stable_cascade,
+    transformers,
+    unet,
+    unet_2d,
+    video_unets,
+    video_vaes,
+)
 from auditor.analytic.diffusion.keys import LibraryForm, outside, stated_keys
 from auditor.analytic.expectation import Expectation
 from auditor.analytic.listing import tree_expectation
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
+_MODULES = (autoencoder_kl, hidream, stable_cascade, transformers, unet, unet_2d)
 CLASSES: Mapping[str, LibraryForm] = MappingProxyType(
-    {**autoencoder_kl.CLASSES, **transformers.CLASSES, **unet.CLASSES}
+    {
+        name: form
+        for each in (*_MODULES, video_unets, video_vaes)
+        for name, form in each.CLASSES.items()
+    }
 )
 
 # Keys that trainings and older versions wrote, and that shape no tensor: an average's settings.

@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from auditor.analytic.blocks import Conv, Linear, Module, module, sequential
+from auditor.analytic.blocks import Conv, Module, module, sequential
 from auditor.analytic.config import Config
 from auditor.analytic.diffusion.keys import (
     LibraryForm,
@@ -12,7 +12,13 @@ from auditor.analytic.diffusion.keys import (
     size,
     widths,
 )
-from auditor.analytic.diffusion.layers import GroupNorm, layers_of, resnet, sampler
+from auditor.analytic.diffusion.layers import (
+    GroupNorm,
+    biased_attention,
+    layers_of,
+    resnet,
+    sampler,
+)
 from auditor.analytic.dims import Dim
 from auditor.analytic.family import Family
 from auditor.analytic.loading import Loading, Rule
@@ -49,16 +55,9 @@ AUTOENCODER = Family(
 
 def mid_block(c: Config) -> Module:
     W = widths(c, "block_out_channels")[-1]
-    attention = module(
-        group_norm=GroupNorm(W),
-        to_q=Linear(W, W),
-        to_k=Linear(W, W),
-        to_v=Linear(W, W),
-        to_out=sequential(Linear(W, W)),
-    )
     has_attention = c.flag("mid_block_add_attention")
     return module(
-        attentions=sequential(attention) if has_attention else None,
+        attentions=sequential(biased_attention(W)) if has_attention else None,
         resnets=layers_of([resnet(W, W)] * 2),
     )
 

@@ -22,7 +22,16 @@ from auditor.analytic.diffusion.keys import (
     widths,
     widths_by_block,
 )
-from auditor.analytic.diffusion.layers import GroupNorm, Transformers, layers_of, resnet, sampler
+from auditor.analytic.diffusion.layers import (
+    GroupNorm,
+    Transformers,
+    down_inputs,
+    layers_of,
+    resnet,
+    sampler,
+    time_embedding,
+    up_inputs,
+)
 from auditor.analytic.dims import Dim
 from auditor.analytic.family import Family
 
@@ -159,7 +168,7 @@ class _Blocks(NamedTuple):
         count, blocks = len(self.channels), list[Module]()
         kinds = kinds_by_block(c, "down_block_types", count, frozenset({_DOWN, "DownBlock2D"}))
         for i, (kind, W) in enumerate(zip(kinds, self.channels, strict=True)):
-            inputs = [self.channels[max(i - 1, 0)], *[W] * (self.layers[i] - 1)][: self.layers[i]]
+            inputs = down_inputs(self.channels, self.layers, i)
             attentions = [self.transformers[i].of(W)] * len(inputs) if kind == _DOWN else None
             blocks.append(
                 module(
@@ -187,29 +196,17 @@ class _Blocks(NamedTuple):
         kinds = kinds_by_block(c, "up_block_types", count, frozenset({_UP, "UpBlock2D"}))
         for i, kind in enumerate(kinds):
             place = count - 1 - i
-            W, skipped = self.channels[place], self.channels[max(place - 1, 0)]
-            layers = self.layers[place] + 1
-            inputs = [self.channels[min(place + 1, count - 1)], *[W] * (layers - 1)]
-            skips = [*[W] * (layers - 1), skipped]
-            both = [first + second for first, second in zip(inputs, skips, strict=True)]
-            attentions = [self.transformers[place].of(W)] * layers if kind == _UP else None
+            W = self.channels[place]
+            inputs = up_inputs(self.channels, self.layers, place)
+            attentions = [self.transformers[place].of(W)] * len(inputs) if kind == _UP else None
             blocks.append(
                 module(
                     attentions=layers_of(attentions) if attentions else None,
-                    resnets=layers_of(self.resnets(both, W)),
+                    resnets=layers_of(self.resnets(inputs, W)),
                     upsamplers=sampler(W) if place else None,
                 )
             )
         return blocks
-
-
-def time_embedding(inputs: Dim, time: Dim, conditions: Dim | None = None) -> Module:
-    """Return a TimestepEmbedding."""
-    return module(
-        linear_1=Linear(inputs, time),
-        cond_proj=Linear(conditions, inputs, bias=False) if conditions else None,
-        linear_2=Linear(time, time),
-    )
 
 
 def _encoder_projection(c: Config) -> Module | None:
