@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from auditor.analytic import Expectation, Role, catalogue
+from auditor.analytic import Expectation, Role, catalogue, generated
 from auditor.analytic.target import Refusal, choose
-from auditor.audit.declaration import declared_by_config
+from auditor.audit.declaration import Declaration, declared_by_config
 from auditor.audit.expected import Implied, classes_of_type, expectation_of
 from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot
@@ -103,7 +103,7 @@ def _implied(
 def class_tree(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> "ClassTree | None":
-    """Return the tree of blocks that the config implies; None if its class has no closed form.
+    """Return the tree of blocks that the config implies; None if its class has no form.
 
     Raise CheckpointError for a config that implies no tensors.
     """
@@ -115,8 +115,19 @@ def class_tree(
             return None
         choice = choose(declared.config, target or declared.target, catalogue, declared.loader)
         if isinstance(choice, Refusal):
-            return None
+            return _generated_tree(declared, target)
         tree = catalogue.block_tree(choice.kind.config, choice.target)
     except SourceError:
         return None
     return ClassTree(tree, catalogue.family(choice.model_type).prefix)
+
+
+def _generated_tree(declared: Declaration, target: str | None) -> "ClassTree | None":
+    from auditor.diagnosis.solving.inventories import tree_of_sizes  # noqa: PLC0415 - likewise
+    from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - likewise
+
+    choice = choose(declared.config, target or declared.target, generated, declared.loader)
+    if isinstance(choice, Refusal):
+        return None
+    found = generated.formulas(choice.kind.config, choice.target)
+    return ClassTree(tree_of_sizes(found.shapes, found.modules), found.prefix)

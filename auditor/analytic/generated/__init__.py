@@ -7,7 +7,8 @@ right for random configs that learning did not draw. This module is a source of 
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.expectation import Expectation, summed_expectation
 from auditor.analytic.generated.expressions import Outside
 from auditor.analytic.generated.form import Form
+from auditor.analytic.generated.formulas import Formulas, formulas_of
 from auditor.analytic.loading import Loading
 from auditor.bounded.json_text import examined
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -95,20 +97,9 @@ def inside(model_type: str) -> Mapping[str, str]:
 
 def expect(config: Config, target: str) -> Expectation:
     """Return every tensor that the config implies; raise SourceError outside the form's guards."""
-    having = types(target)
-    model_type = config.model_type if config.model_type in having else next(iter(having), "")
-    form = forms(model_type).get(target)
-    if form is None:
-        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, f"{unknown} {quoted(target)}")
-    if config.arguments:
-        detail = f"the generated form of {target} covers no arguments beside the config"
-        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
-    try:
+    form = _form(config, target)
+    with _covered(target):
         tensors, loading = form.tensors(config.values), form.loading(config.values)
-    except Outside as outside:
-        only = f" {outside.only} only" if outside.only else " other values only"
-        detail = f"{target} has a generated form for {quoted(outside.key)}{only}"
-        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail) from None
     return summed_expectation(
         target,
         model_type=form.model_type,
@@ -123,3 +114,33 @@ def expect(config: Config, target: str) -> Expectation:
 def sibling(config: Config, target: str) -> Sibling:
     expectation = expect(config, target)
     return Sibling(target, expectation.prefix, expectation.renamed, expectation.loading)
+
+
+def formulas(config: Config, target: str) -> Formulas:
+    """Return the lengths of the tensors as Dims; raise SourceError outside the form's guards."""
+    form = _form(config, target)
+    with _covered(target):
+        return formulas_of(form, config.values)
+
+
+def _form(config: Config, target: str) -> Form:
+    having = types(target)
+    model_type = config.model_type if config.model_type in having else next(iter(having), "")
+    form = forms(model_type).get(target)
+    if form is None:
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, f"{unknown} {quoted(target)}")
+    if config.arguments:
+        detail = f"the generated form of {target} covers no arguments beside the config"
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
+    return form
+
+
+@contextmanager
+def _covered(target: str) -> Iterator[None]:
+    """Raise SourceError with the key that lies outside the form's guards."""
+    try:
+        yield
+    except Outside as outside:
+        only = f" {outside.only} only" if outside.only else " other values only"
+        detail = f"{target} has a generated form for {quoted(outside.key)}{only}"
+        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail) from None

@@ -1,7 +1,7 @@
 """A generated form: data from which a config's tensors of one class are listed."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -205,7 +205,7 @@ def of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedT
             longer += [(*index, i) for i in range(turns) if is_there(values, (*index, i))]
         indices = longer
     shape = [evaluator(size) for size in row.shape]
-    fixed = not any('["i"' in str(size).replace("'", '"') for size in row.shape)
+    fixed = not reads_index(row.shape)
     roles = [(tag, evaluator(test)) for tag, test in row.roles]
     sizes: tuple[int, ...] | None = None
     for index in indices:
@@ -220,6 +220,11 @@ def of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedT
         name = _filled(row.template, index)
         source = _filled(tied_to, index) if tied_to else None
         yield name, ExpectedTensor(name, sizes, prod(sizes), Role(role), source)
+
+
+def reads_index(expressions: Sequence[Any]) -> bool:
+    """Return whether any expression reads the index of a loop."""
+    return any('["i"' in str(one).replace("'", '"') for one in expressions)
 
 
 def _filled(template: str, index: tuple[int, ...]) -> str:

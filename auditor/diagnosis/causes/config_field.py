@@ -183,8 +183,8 @@ def _of(case: Case, values: Mapping[str, Any]) -> JointSolution:
 
 
 def by_oracle(case: Case) -> bool:
-    """Whether the expected tensors come without the tree of blocks that a closed form has."""
-    return case.report.expected is not None and case.report.expected.by != "closed-form"
+    """Whether the expected tensors come from the oracle, without formulas."""
+    return case.report.expected is not None and case.report.expected.by == "oracle"
 
 
 def trees_of(case: Case) -> Trees:

@@ -20,7 +20,7 @@ from auditor.diagnosis.solving.layer_lists import DEPTH, resized
 from auditor.diagnosis.solving.trials import ClassTree
 
 Shapes = Mapping[str, tuple[int, ...]]
-_Nested = dict[str, Any]  # part of a name -> the parts that may follow, or the tensor's shape
+_Nested = dict[str, Any]  # part of a name -> the parts that may follow, or the tensor
 _Place = tuple[str, int | None]  # pattern of a name and an axis; of a list of modules and None
 
 _MOST_PROBED = 8  # keys that are changed in turn; the oracle takes 50 ms or more for each
@@ -62,30 +62,40 @@ def tree_of_shapes(
     A length that equals the value of exactly one config key is written as the symbol of that key,
     and a length in `shared` as the key there.
     """
+    keys = _keys_by_value(config, shared or {})
+    lists = module_counts(kinds_of(shapes))
+    sizes = {
+        name: tuple(
+            keys.of_axis(name_pattern(name), axis, length) for axis, length in enumerate(shape)
+        )
+        for name, shape in shapes.items()
+    }
+    counts = {name: dim(keys.of_list(name_pattern(name), lists[name])) for name in lists}
+    return ClassTree(tree_of_sizes(sizes, counts), "")
+
+
+def tree_of_sizes(sizes: Mapping[str, tuple[Dim | int, ...]], modules: Mapping[str, Dim]) -> Module:
+    """Return the tree of tensors with these sizes; `modules` has the lists' numbers of modules."""
     nested: _Nested = {}
-    for name, shape in shapes.items():
+    for name, shape in sizes.items():
         *folders, last = name.split(".")
         within = nested
         for folder in folders:
             within = within.setdefault(folder, {})
-        within[last] = shape
-    keys = _keys_by_value(config, shared or {})
-    block = _block(nested, keys, {}, ())
+        within[last] = Param(shape)
+    block = _block(nested, modules, {}, "")
     assert isinstance(block, Module)  # noqa: S101 - a model has a tensor with a name
-    return ClassTree(block, "")
+    return block
 
 
 def _block(
-    nested: _Nested, keys: "_Keys", known: dict[Block, Block], within: tuple[str, ...]
+    nested: _Nested, modules: Mapping[str, Dim], known: dict[Block, Block], path: str
 ) -> Block:
     children: list[tuple[str, Block]] = []
     for name, one in nested.items():
-        path = (*within, "0" if name.isdecimal() else name)
-        if isinstance(one, dict):
-            children.append((name, _block(one, keys, known, path)))
-        else:
-            axes = (keys.of_axis(".".join(path), axis, length) for axis, length in enumerate(one))
-            children.append((name, Param(tuple(axes))))
+        inner = f"{path}.{name}" if path else name
+        below = _block(one, modules, known, inner) if isinstance(one, dict) else one
+        children.append((name, below))
     numbers = sorted(int(name) for name in nested if name.isdecimal())
     block: Block
     if numbers == list(range(len(children))) and all(
@@ -93,7 +103,8 @@ def _block(
     ):
         by_name = dict(children)
         layers = tuple(by_name[str(at)] for at in numbers)
-        count = dim(keys.of_list(".".join(within), len(children)))
+        count = modules.get(path, dim(len(children)))
+        count = count if count.value == len(children) else dim(len(children))
         block = Stack(count, tuple(one for one in layers if isinstance(one, Module)))
     else:
         block = Module(tuple(children))
