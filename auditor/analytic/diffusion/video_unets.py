@@ -175,7 +175,7 @@ def spatio_temporal(c: Config) -> Module:
 
 
 def _ways(c: Config, channels: tuple[Dim, ...]) -> Ways:
-    count, own = len(channels), c.family.own
+    count, own = len(channels), cast("Family", c.family).own
     kinds = (
         kinds_by_block(c, key, count, frozenset(cast("tuple[str, ...]", own[key])))
         for key in ("down_block_types", "up_block_types")
