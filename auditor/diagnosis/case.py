@@ -76,7 +76,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     target: str | None  # the class that the user asked for; None for the declared class
     classes: Callable[[str], tuple[str, ...]]  # model type -> the names of its classes
     implied: Callable[[Snapshot], Shapes | None]  # shapes that the config implies, or None
-    tree: Callable[..., ClassTree | None]  # tree of the snapshot's class; None without closed form
+    tree: Callable[..., ClassTree | None]  # tree of the snapshot's class; None without a form
     forms: Callable[..., NameForms]  # name forms (on disk, in memory) of the config's tensors
 
     def once(self, key: str, make: Callable[[], _Kind]) -> _Kind:

@@ -1,9 +1,9 @@
-"""A tree of blocks for a class that only the oracle knows, with guessed formulas.
+"""A tree of blocks from a list of tensors: with a generated form's formulas, or guessed ones.
 
-A length, or the number of modules of a list, that equals the value of exactly one config key is
-assumed to be this key. If several keys have the value, each is changed in turn, and the lengths
-that change with it are its own. A wrong guess gives a value that the oracle's next list of tensors
-refutes.
+If only the oracle knows a class, a length, or the number of modules of a list, that equals the
+value of exactly one config key is assumed to be this key. If several keys have the value, each is
+changed in turn, and the lengths that change with it are its own. A wrong guess gives a value that
+the oracle's next list of tensors refutes.
 """
 
 from collections import Counter
