@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from auditor.analytic.blocks import Block, Conv, Module, Param, module, sequential
 from auditor.analytic.config import Config
@@ -15,23 +16,23 @@ from auditor.analytic.diffusion.keys import (
 )
 from auditor.analytic.diffusion.layers import layers_of
 from auditor.analytic.dims import Dim
-from auditor.analytic.family import Default, Family
+from auditor.analytic.family import Family
 
 _MEAN: tuple[float, ...] = (-0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508)
 _MEAN += (0.4134, -0.0715, 0.5517, -0.3632, -0.1922, -0.9497, 0.2503, -0.2921)
 _STD: tuple[float, ...] = (2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743)
 _STD += (3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160)
-_BOTH: Mapping[str, Default] = MappingProxyType(
+_BOTH: Mapping[str, Any] = MappingProxyType(
     {
         "base_dim": 96,
         "z_dim": 16,
-        "dim_mult": (1, 2, 4, 4),
+        "dim_mult": [1, 2, 4, 4],
         "num_res_blocks": 2,
-        "attn_scales": (),
-        "temperal_downsample": (False, True, True),
+        "attn_scales": [],
+        "temperal_downsample": [False, True, True],
         "dropout": 0.0,
-        "latents_mean": _MEAN,
-        "latents_std": _STD,
+        "latents_mean": [*_MEAN],
+        "latents_std": [*_STD],
     }
 )
 _LETTERS = MappingProxyType({"base_dim": "W", "z_dim": "Z"})
@@ -161,15 +162,15 @@ def _over_time(c: Config) -> list[bool]:
     """Return for each change of size whether it also changes the number of frames."""
     value = c.attribute("temperal_downsample")
     needed = len(widths(c, "dim_mult")) - 1
-    if not isinstance(value, list | tuple) or len(value) < needed:
+    if not isinstance(value, list) or len(value) < needed:
         raise outside(c, "temperal_downsample")
     if not all(type(one) is bool for one in value):
         raise outside(c, "temperal_downsample")
-    return [*value]
+    return value
 
 
 def _vae(c: Config, images: Dim, outputs: Dim, decoder_base: Dim) -> Module:
-    require(c, "attn_scales", [], ())
+    require(c, "attn_scales", [])
     Z, over_time = size(c, "z_dim"), _over_time(c)
     return module(
         encoder=_encoder(c, images, over_time),
