@@ -5,6 +5,7 @@ right for random configs that learning did not draw. This module is a source of 
 `catalogue` is. It reads the data of a model type when that type is requested.
 """
 
+import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -58,8 +59,10 @@ def decoded(chunk: bytes) -> Mapping[str, Form]:
     """Decode a chunk; raise CheckpointError if it is broken or too large."""
     try:
         text = zlib.decompressobj().decompress(chunk, _MOST_BYTES)
+        if b"Infinity" in text:  # of time_step_limit; msgspec's decoder refuses it
+            return convert(json.loads(text), examined(dict[str, Form]))
         return msgspec.json.decode(text, type=examined(dict[str, Form]))
-    except (zlib.error, msgspec.MsgspecError) as error:
+    except (zlib.error, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise CheckpointError(f"a chunk of generated forms cannot be read: {error}") from None
 
 

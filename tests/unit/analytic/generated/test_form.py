@@ -1,3 +1,5 @@
+import json
+import math
 import zlib
 
 import msgspec
@@ -120,8 +122,21 @@ def test_a_derived_key_without_a_rule_must_be_written():
     assert "layers.0.weight" in shapes({"text": part}, **unfit)
 
 
+def test_a_default_may_be_infinite():
+    form = FORM | {"defaults": {"time_step_limit": [0.0, math.inf]}}
+    chunk = zlib.compress(json.dumps({"ToyModel": form}).encode())
+    assert generated.decoded(chunk)["ToyModel"].defaults == form["defaults"]
+
+
 @pytest.mark.parametrize(
-    "chunk", [b"", b"not zlib", zlib.compress(b"[1]"), zlib.compress(b'{"a": "' + b"x" * 2**25)]
+    "chunk",
+    [
+        b"",
+        b"not zlib",
+        zlib.compress(b"[1]"),
+        zlib.compress(b"[Infinity"),
+        zlib.compress(b'{"a": "' + b"x" * 2**25),
+    ],
 )
 def test_a_broken_or_huge_chunk_is_refused(chunk):
     with pytest.raises(CheckpointError):
