@@ -18,14 +18,26 @@ from auditor.findings import FormulaDisputed
 from auditor.formats import as_json
 from auditor.oracle import client
 
-FNET = {
+# A type with neither a closed form nor a generated form.
+SWITCH = {
+    "d_model": 8,
+    "d_kv": 4,
+    "d_ff": 16,
+    "num_layers": 2,
+    "num_sparse_encoder_layers": 1,
+    "num_sparse_decoder_layers": 1,
+    "num_heads": 2,
+    "num_experts": 2,
+    "vocab_size": 32,
+}
+ROFORMER = {
     "hidden_size": 8,
     "num_hidden_layers": 2,
+    "num_attention_heads": 2,
     "intermediate_size": 16,
     "vocab_size": 32,
     "max_position_embeddings": 16,
 }
-ROFORMER = {**FNET, "num_attention_heads": 2}
 SCHEMA = Path(as_json.__file__).parent / "report.schema.json"
 LIBRARY = f"transformers {version('transformers')}"
 
@@ -34,11 +46,12 @@ LIBRARY = f"transformers {version('transformers')}"
 
 
 @pytest.fixture(scope="module")
-def fnet(tmp_path_factory) -> Path:
+def switch(tmp_path_factory) -> Path:
     import transformers  # noqa: PLC0415 - seconds, for these tests alone
 
-    folder = tmp_path_factory.mktemp("fnet")
-    transformers.FNetForMaskedLM(transformers.FNetConfig(**FNET)).save_pretrained(folder)
+    folder = tmp_path_factory.mktemp("switch")
+    config = transformers.SwitchTransformersConfig(**SWITCH)
+    transformers.SwitchTransformersForConditionalGeneration(config).save_pretrained(folder)
     return folder
 
 
@@ -75,20 +88,23 @@ def python(code: str, *args: str, env: dict[str, str]) -> subprocess.CompletedPr
 
 
 @pytest.mark.oracle
-def test_a_checkpoint_without_a_closed_form_is_audited_by_the_oracle(fnet: Path, env) -> None:
-    report = audited(fnet, env=env)
+def test_a_checkpoint_without_a_closed_form_is_audited_by_the_oracle(switch: Path, env) -> None:
+    report = audited(switch, env=env)
     assert (report["expected"]["by"], report["expected"]["library"]) == ("oracle", LIBRARY)
-    assert (report["target"], report["model_type"]) == ("FNetForMaskedLM", "fnet")
+    assert (report["target"], report["model_type"]) == (
+        "SwitchTransformersForConditionalGeneration",
+        "switch_transformers",
+    )
     assert (report["verdict"], report["residual"]) == ("clean", 0)
     assert report["observed"]["parameters"] == report["expected"]["parameters"] > 0
     assert {finding["kind"] for finding in report["findings"]} == {"tied"}
-    printed = " ".join(run(str(fnet), env=env).stdout.split())
+    printed = " ".join(run(str(switch), env=env).stdout.split())
     assert f"Expected by the oracle, {LIBRARY}." in printed
 
 
 @pytest.mark.oracle
-def test_the_second_audit_starts_no_process_and_imports_neither_library(fnet: Path, env) -> None:
-    first = audited(fnet, env=env)
+def test_the_second_audit_starts_no_process_and_imports_neither_library(switch: Path, env) -> None:
+    first = audited(switch, env=env)
     code = (
         "import atexit, subprocess\n"
         "from auditor.oracle import client\n"  # before there is no Popen for it to name
@@ -97,7 +113,7 @@ def test_the_second_audit_starts_no_process_and_imports_neither_library(fnet: Pa
         "heavy = ('torch', 'transformers')\n"
         "atexit.register(lambda: print([m for m in heavy if m in sys.modules], file=sys.stderr))"
     )
-    done = python(code, str(fnet), "--format", "json", env=env)
+    done = python(code, str(switch), "--format", "json", env=env)
     assert (done.returncode, done.stderr) == (0, "[]\n")
     assert json.loads(done.stdout) == first
 
@@ -107,15 +123,16 @@ def test_without_the_extra_it_names_what_lets_transformers_build_it(
     tmp_path: Path, env, missing: str
 ) -> None:
     path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "fnet", **FNET}))
+    path.write_text(json.dumps({"model_type": "switch_transformers", **SWITCH}))
     without = f"sys.modules[{missing!r}] = None\nfrom auditor.cli import main"
     done = python(without, str(path), env=env)
     assert done.returncode == 3
     assert done.stderr.endswith(
-        "unknown-architecture: no closed form is known for no architectures, model_type 'fnet'; "
-        "hf-audit[oracle] lets transformers build it if it has the class\n"
+        "unknown-architecture: no closed form is known for no architectures, "
+        "model_type 'switch_transformers'; hf-audit[oracle] lets transformers build it "
+        "if it has the class\n"
     )
-    for asked in (("--oracle",), ("--as", "FNetModel")):
+    for asked in (("--oracle",), ("--as", "SwitchTransformersModel")):
         done = python(without, str(path), *asked, env=env)
         assert done.returncode == 2
         assert "hf-audit[oracle]" in done.stderr
@@ -123,16 +140,33 @@ def test_without_the_extra_it_names_what_lets_transformers_build_it(
 
 UNBUILT = [
     ({"architectures": ["NoSuch"], "model_type": "nosuch"}, 3, f"{LIBRARY} is known for arch"),
-    ({"architectures": ["NoSuch"]}, 3, "architecture 'NoSuch', .*; --as takes FNetModel, FNet"),
-    ({"architectures": ["FNetLayer"]}, 3, "has no model class 'FNetLayer'"),
-    ({"hidden_size": "8"}, 1, "transformers cannot build FNetModel .*hidden_size"),
-    ({"num_hidden_layers": 10**9}, 1, "num_hidden_layers is 1000000000; the oracle builds"),
-    ({"model_type": "roformer"}, 1, "FNetModel, which is fnet, but model_type says 'roformer'"),
+    (
+        {"architectures": ["NoSuch"]},
+        3,
+        "architecture 'NoSuch', .*; --as takes SwitchTransformersModel, Switch",
+    ),
+    (
+        {"architectures": ["SwitchTransformersBlock"]},
+        3,
+        "has no model class 'SwitchTransformersBlock'",
+    ),
+    ({"d_model": "8"}, 1, "transformers cannot build SwitchTransformersModel .*d_model"),
+    ({"num_layers": 10**9}, 1, "num_layers is 1000000000; the oracle builds"),
+    (
+        {"model_type": "roformer"},
+        1,
+        "SwitchTransformersModel, which is switch_transformers, but model_type says 'roformer'",
+    ),
 ]
 
 
 def unbuilt(folder: Path, changes) -> Path:
-    values = {"architectures": ["FNetModel"], "model_type": "fnet", **FNET, **changes}
+    values = {
+        "architectures": ["SwitchTransformersModel"],
+        "model_type": "switch_transformers",
+        **SWITCH,
+        **changes,
+    }
     (folder / "config.json").write_text(json.dumps(values))
     return folder / "config.json"
 
@@ -161,14 +195,14 @@ def test_the_command_reports_it_as_the_library_does(tmp_path: Path, env) -> None
 
 
 @pytest.mark.oracle
-def test_the_code_of_a_checkpoint_never_runs(fnet: Path, tmp_path: Path, hub_env) -> None:
+def test_the_code_of_a_checkpoint_never_runs(switch: Path, tmp_path: Path, hub_env) -> None:
     marker, folder = tmp_path / "ran", tmp_path / "folder"
     folder.mkdir()
-    values = json.loads((fnet / "config.json").read_text())
-    values |= {"auto_map": {"AutoModelForMaskedLM": "modeling_fnet.FNetForMaskedLM"}}
+    values = json.loads((switch / "config.json").read_text())
+    values |= {"auto_map": {"AutoModelForMaskedLM": "modeling_switch.SwitchForMaskedLM"}}
     (folder / "config.json").write_text(json.dumps(values))
-    (folder / "model.safetensors").write_bytes((fnet / "model.safetensors").read_bytes())
-    for name in ("torch", "transformers", "modeling_fnet", "sitecustomize", "auditor"):
+    (folder / "model.safetensors").write_bytes((switch / "model.safetensors").read_bytes())
+    for name in ("torch", "transformers", "modeling_switch", "sitecustomize", "auditor"):
         (folder / f"{name}.py").write_text(f"open({str(marker)!r}, 'w')\n")
     done = subprocess.run(  # noqa: S603 - our own command
         [Path(sys.executable).parent / "audit", "."],
@@ -225,16 +259,24 @@ def test_as_another_class_it_names_what_from_pretrained_names(
 @pytest.mark.parametrize(
     ("target", "code", "said"),
     [
-        ("FNetForMagic", 2, "transformers .* has no such model class"),
-        ("FNetPreTrainedModel", 2, "no closed form is known for 'FNetPreTrainedModel'"),
-        ("RoFormerModel", 3, "other-family: RoFormerModel is of the family roformer, the .* fnet"),
-        ("BertModel", 3, "other-family: BertModel is of the family bert, the checkpoint fnet"),
+        ("SwitchTransformersForMagic", 2, "transformers .* has no such model class"),
+        (
+            "SwitchTransformersPreTrainedModel",
+            2,
+            "no closed form is known for 'SwitchTransformersPreTrainedModel'",
+        ),
+        (
+            "RoFormerModel",
+            3,
+            "other-family: RoFormerModel is of the family roformer, the .* switch_transformers",
+        ),
+        ("BertModel", 3, "other-family: BertModel is of the family bert, the checkpoint switch_tr"),
     ],
 )
 def test_a_class_of_no_family_or_of_another_one_is_refused(
-    fnet: Path, env, target: str, code: int, said: str
+    switch: Path, env, target: str, code: int, said: str
 ) -> None:
-    done = run(str(fnet), "--as", target, "-q", env=env)
+    done = run(str(switch), "--as", target, "-q", env=env)
     assert done.returncode == code
     jsonschema.validate(done.stderr, {"pattern": said})
 

@@ -1,7 +1,6 @@
 """The list of classes to learn, and the forms as data of the package."""
 
 import json
-import math
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -72,7 +71,7 @@ def pack(work: Path) -> str:
         before[old.stem] = json.loads(zlib.decompress(old.read_bytes()))
         old.unlink()
     for place, forms in chunks.items():
-        text = json.dumps(_finite(forms), separators=(",", ":"), sort_keys=True, allow_nan=False)
+        text = json.dumps(forms, separators=(",", ":"), sort_keys=True)
         (_DATA / f"{place}.z").write_bytes(zlib.compress(text.encode(), 9))
     types = {
         place: [name for name in library.listed.get(place, forms) if name in forms]
@@ -103,18 +102,6 @@ def pack(work: Path) -> str:
             f"types without torch: {len(alone)} of {len(library.listed)}",
         )
     )
-
-
-def _finite(value: Any) -> Any:
-    """Return the value with null for each number that JSON does not have, such as Infinity."""
-    match value:
-        case dict():
-            return {key: _finite(item) for key, item in value.items()}
-        case list():
-            return [_finite(item) for item in value]
-        case float():
-            return value if math.isfinite(value) else None
-    return value
 
 
 def _hidden(form: dict[str, Any]) -> list[str] | None:
