@@ -141,7 +141,7 @@ dist: $(VENV)/.test ## build wheel and sdist, check both, and audit a model with
 	@$(BIN)/python -m twine check --strict dist/*
 	@$(PYTHON) -m venv $(VENV)/.dist
 	@$(VENV)/.dist/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
-	@cd dist && ../$(VENV)/.dist/bin/audit bert-base-chinese --source bundled --quiet
+	@cd dist && $(abspath $(VENV))/.dist/bin/audit bert-base-chinese --source bundled --quiet
 	@ls -l dist
 
 peers: $(VENV)/.test ## run other tools on six folders: docs/peers.md; they live in .venv/peers/

@@ -243,7 +243,7 @@ def icicle(cells: Sequence[Cell], label: str, level: int = LEVEL) -> Element:
     size: Attributes = {"width": "100%", "height": height(cells, level)}
     attributes = {"role": "img", "aria-label": label, "class": "icicle"}
     drawn = (_drawn(cell, level) for cell in cells)
-    return element("svg", {**size, **attributes}, element("defs", {}, *_patterns()), *drawn)
+    return element("svg", {**size, **attributes}, element("defs", {}, *patterns()), *drawn)
 
 
 def _drawn(cell: Cell, level: int) -> Element:
@@ -326,7 +326,8 @@ def sentence_of(cell: Cell) -> str:
     return f"{cell.name}: {', '.join(parts)}"
 
 
-def _patterns() -> Iterator[Element]:
+def patterns() -> Iterator[Element]:
+    """Yield the definitions of the patterns of statuses."""
     for status, (ends, angle) in _PATTERNS.items():
         size: Attributes = {"id": f"p-{status}", "width": 8, "height": 8}
         turned = {"patternUnits": "userSpaceOnUse", "patternTransform": f"rotate({angle})"}

@@ -86,7 +86,8 @@ class Page:
             pytest.skip("axe-core is not installed: npm")
         self.do(AXE.read_text())
         return self.do(
-            "axe.run(document, {resultTypes: ['violations']}).then((said) => said.violations"
+            "axe.run(document, {resultTypes: ['violations'], rules: "
+            "{'label-content-name-mismatch': {enabled: true}}}).then((said) => said.violations"
             ".map((one) => one.id + ': ' + one.nodes.map((node) => node.html).join(' | ')))"
         )
 

@@ -5,7 +5,7 @@ trees that rows share, each stored once. The script inserts their values as text
 in the page's head allows only its own script and style, by their digests.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.resources import files
 from shutil import copyfileobj
@@ -15,8 +15,12 @@ from typing import IO, Any
 
 from auditor.formats.as_csv import Outcome, object_at
 from auditor.formats.as_html import content_policy
-from auditor.formats.module_tree import module_tree, modules_of
+from auditor.formats.as_svg import palette, patterns
+from auditor.formats.markup import element, html_fragment
+from auditor.formats.module_kinds import KINDS, OTHER, kinds_of
+from auditor.formats.module_tree import Module, Node, module_tree, modules_of
 from auditor.messages import printable
+from auditor.names import first
 from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
 from auditor.sweep.reporting.files import JsonArray, ascii_json
 from auditor.sweep.reporting.heading import HUB, heading
@@ -99,15 +103,16 @@ class NightPage:
             return -1
         expected = object_at(outcome, "expected")
         texts = [_short(expected.get("formula")), expected.get("by") or ""]
-        return self._trees.place([modules, texts], lambda: [*texts, module_tree(modules)])
+        return self._trees.place([modules, texts], lambda: [*texts, _with_kinds(modules)])
 
     def write(self, file: IO[bytes], summary: Mapping[str, Any], pages: Mapping[str, str]) -> None:
         """Write the page; `summary` is the content of summary.json, `pages` addresses by model."""
-        style, script = _text("page.css"), _text("page.js") + _text("icicle.js")
+        style, script = palette() + _text("page.css"), _text("page.js") + _text("icicle.js")
         words = {
             "states": STATES,
             "severities": SEVERITIES,
             "changes": CHANGES,
+            "kinds": KINDS,
             "hub": HUB,
             # Names in rows are cut and escaped, so only unchanged names can be looked up.
             "pages": {one: pages[one] for one in pages if _name(one) == one},
@@ -116,6 +121,7 @@ class NightPage:
             "policy": content_policy(style, script),
             "style": style,
             "script": script,
+            "patterns": html_fragment(element("defs", {}, *patterns())),
             "words": ascii_json(words),
             **heading(summary, pages, left_out=self._left_out),
         }
@@ -129,6 +135,22 @@ class NightPage:
             else:
                 text = Template(piece).substitute(values)
                 file.write(text.encode("ascii", "xmlcharrefreplace"))
+
+
+def _with_kinds(modules: Sequence[Module]) -> Sequence[Any] | None:
+    """Return the module tree as icicle.js reads it: each node with the index of its kind."""
+    tree = module_tree(modules)
+    kinds = kinds_of(row["prefix"] for row in modules)
+
+    def row(node: Node, above: str) -> Sequence[Any]:
+        path = f"{above}.{node.name}" if above else node.name
+        try:
+            kind = kinds.get(first(path), OTHER)
+        except ValueError:  # the name was cut
+            kind = OTHER
+        return [*node[:-1], KINDS.index(kind), [row(child, path) for child in node.below]]
+
+    return tree and row(tree, "")
 
 
 def _weight(match: Matched) -> tuple[int, bool]:

@@ -1,11 +1,11 @@
 // The modules of a model as an icicle: a row a level, as wide as their parameters, stored or
 // expected, whichever are more, so that what is missing has room. Arrows walk, Enter goes in,
-// Escape goes out. What is amiss is never narrower than a few pixels.
+// Escape goes out. What is amiss is never narrower than a few pixels. The colour is the kind, a
+// pattern over it the status: classes of palette.css, as on the page of one model.
 
 const QUIET = new Set(["equal", "buffer", "quantization-data", "tied", "unchecked"]);
-const HATCHED = new Set(["missing", "mismatched", "unreadable"]);
-const DRAWN = new Set(["equal", "differs", "unused", "newly-initialized", "missing", "mismatched",
-  "unexpected", "duplicate", "unreadable"]);
+const ALARMING = new Set(["missing", "mismatched", "unexpected", "duplicate", "unreadable"]);
+const PATTERNED = new Set([...ALARMING, "unused", "newly-initialized"]);
 const LEVEL = 28; // pixels
 const LEAST = 5;
 const LETTER = 6.6;
@@ -18,13 +18,16 @@ const svg = (tag, attributes, ...children) => {
 };
 
 // A node of page.py's tree, with its place: figures are those of all modules that it stands for.
-function grown([name, alike, tensors, stored, expected, status, children], above, times) {
+function grown([name, alike, tensors, stored, expected, status, kind, children], above, times) {
   const path = above === null ? name : above.path ? `${above.path}.${name}` : name;
-  const node = { name: name || "(whole model)", path, alike, above, status, times: times * alike };
+  const node = { name: name || "(whole model)", path, alike, above, status, times: times * alike,
+    kind: WORDS.kinds[kind] };
   const all = (figure) => (figure === null ? null : figure * node.times);
   Object.assign(node, { tensors: all(tensors), stored: all(stored), expected: all(expected) });
   node.size = Math.max(node.stored ?? 0, node.expected ?? 0);
   node.below = children.map((child) => grown(child, node, node.times));
+  node.alarms = ALARMING.has(status) || node.below.some((child) => child.alarms);
+  node.look = status === "differs" && !node.alarms ? "equal" : status;
   node.amiss = !QUIET.has(status) || node.below.some((child) => child.amiss);
   return node;
 }
@@ -36,7 +39,26 @@ function widths(nodes, room) {
   return nodes.map((node, at) => least[at] + (whole ? (spare * node.size) / whole : 0));
 }
 
-const look = (status) => (DRAWN.has(status) ? `s-${status}` : "s-quiet");
+function swatch(kind, status, place = { width: "100%", height: "100%" }) {
+  const drawn = [svg("rect", { ...place, class: `k-${kind} s-${status}` })];
+  if (PATTERNED.has(status)) drawn.push(svg("rect", { ...place, class: `over p-${status}` }));
+  return drawn;
+}
+
+function legend(root) {
+  const [kinds, looks] = [new Set(), new Set()];
+  const collect = (node) => { kinds.add(node.kind); looks.add(node.look); node.below.forEach(collect); };
+  collect(root);
+  const part = (kind, status, text) => make("span", {},
+    svg("svg", { class: "icicle", "aria-hidden": "true" }, ...swatch(kind, status)), text);
+  const plain = [...looks].filter((status) => QUIET.has(status)).sort();
+  return make("div", { class: "legend" },
+    ...WORDS.kinds.filter((kind) => kinds.has(kind)).map((kind) =>
+      part(kind, "equal", kind === "several" ? "several kinds" : kind.replace("-", " "))),
+    ...plain.length ? [part("several", "equal", `no pattern: ${plain.join(", ")}`)] : [],
+    ...[...looks].filter((status) => !QUIET.has(status)).sort().map((status) =>
+      part("several", status, status)));
+}
 
 function told(node) {
   const names = node.times > 1 ? `, ${count(node.times)} modules` : "";
@@ -50,14 +72,10 @@ function told(node) {
 
 function icicle(cell, tree) {
   const root = grown(tree, null, 1);
-  const drawing = svg("svg", { class: "icicle", role: "tree", "aria-label": "Modules" });
+  const drawing = svg("svg", { class: "icicle", width: "100%", role: "tree",
+    "aria-label": "Modules" });
   const line = make("p", { class: "told", "aria-live": "polite" });
-  const used = new Set();
-  const collect = (node) => [used.add(node.status), node.below.forEach(collect)];
-  collect(root);
-  const legend = make("div", { class: "legend" }, ...[...used].sort().map((status) =>
-    make("span", {}, make("i", { class: look(status) }), status)));
-  cell.append(drawing, line, legend, table(root));
+  cell.append(drawing, line, legend(root), table(root));
   let top = root;
   let cells = new Map();
 
@@ -77,9 +95,7 @@ function icicle(cell, tree) {
   function paint() {
     cells = new Map();
     const room = Math.max(200, cell.clientWidth - 48);
-    const hatch = svg("pattern", { id: "hatch", width: 8, height: 8, patternUnits: "userSpaceOnUse",
-      patternTransform: "rotate(45)" }, svg("line", { class: "hatch", x1: 0, y1: 0, x2: 0, y2: 8 }));
-    drawing.replaceChildren(svg("defs", {}, hatch));
+    drawing.replaceChildren();
     const chain = [];
     for (let node = top.above; node; node = node.above) chain.unshift(node);
     chain.forEach((node, level) => put(node, 0, room, level));
@@ -104,8 +120,7 @@ function icicle(cell, tree) {
   function put(node, left, width, level) {
     const place = { x: left, y: level * LEVEL, width, height: LEVEL, rx: 3 };
     const group = svg("g", { class: "cell", role: "treeitem", tabindex: -1, "aria-label": told(node) },
-      svg("rect", { ...place, class: look(node.status) }));
-    if (HATCHED.has(node.status)) group.append(svg("rect", { ...place, class: "over-cell" }));
+      ...swatch(node.kind, node.look, place));
     const letters = Math.floor((width - 10) / LETTER);
     if (letters > 2) {
       const name = node.name.length > letters ? `${node.name.slice(0, letters - 1)}\u2026` : node.name;

@@ -208,6 +208,52 @@ def test_the_icicle_is_wide_where_the_parameters_are_and_shows_what_is_small_and
 
 @pytest.mark.slow
 @needs_chromium
+def test_the_icicle_has_the_colour_of_a_kind_and_the_pattern_of_a_status(page, tmp_path):
+    layer = "layers.0"
+    names = {"": "differs", "embed_tokens": "equal", "odd": "unexpected", layer: "differs"}
+    names |= {f"{layer}.mlp": "differs", f"{layer}.mlp.up_proj": "equal"}
+    names |= {f"{layer}.self_attn": "missing", f"{layer}.self_attn.q_proj": "missing"}
+    modules = [
+        {
+            "prefix": name,
+            "depth": len(name.split(".")) if name else 0,
+            "tensors": 1,
+            "parameters": 6,
+            "expected": 6,
+            "status": status,
+        }
+        for name, status in names.items()
+    ]
+    page.open(written_page(tmp_path, {THIRD: [plain("o/kinds", modules=modules)]}))
+    click(page, ".row button", "o/kinds")
+    drawn = page.do(
+        "Object.fromEntries([...document.querySelectorAll('.icicle .cell')].map(one => "
+        "[one.ariaLabel.split(':')[0], [...one.querySelectorAll('rect')].map(drawn => "
+        "drawn.getAttribute('class')).join()]))"
+    )
+    assert drawn == {
+        "(whole model)": "k-several s-differs",
+        "embed_tokens": "k-embeddings s-equal",
+        "odd": "k-other s-unexpected,over p-unexpected",
+        "layers.0": "k-several s-differs",
+        "layers.0.mlp": "k-feed-forward s-equal",  # nothing inside is amiss
+        "layers.0.mlp.up_proj": "k-feed-forward s-equal",
+        "layers.0.self_attn": "k-attention s-missing,over p-missing",
+        "layers.0.self_attn.q_proj": "k-attention s-missing,over p-missing",
+    }
+    assert "#p-missing" in page.do(
+        "getComputedStyle(document.querySelector('rect.p-missing')).fill"
+    )
+    assert page.do("document.querySelectorAll('pattern#p-missing').length") == 1
+    words = "[...document.querySelectorAll('.legend > span')].map(one => one.textContent)"
+    assert page.do(words) == [
+        *("attention", "feed forward", "embeddings", "other", "several kinds"),
+        *("no pattern: equal", "differs", "missing", "unexpected"),
+    ]
+
+
+@pytest.mark.slow
+@needs_chromium
 def test_all_of_it_can_be_done_with_the_keyboard(several):
     several.do("document.querySelector('.row button').focus()")
     several.press("ArrowDown")
