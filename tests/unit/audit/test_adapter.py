@@ -214,11 +214,11 @@ def test_a_class_that_the_user_names_is_that_of_the_base(at_hub, tmp_path):
 
 
 @pytest.mark.oracle
-def test_a_base_without_a_closed_form_is_built_by_the_oracle(at_hub, tmp_path):
+def test_a_base_outside_its_generated_form_is_built_by_the_oracle(at_hub, tmp_path):
     pytest.importorskip("transformers", reason="the oracle")
     xglm = {"model_type": "xglm", "architectures": ["XGLMForCausalLM"], "d_model": 8}
     xglm |= {"num_layers": 1, "attention_heads": 2, "vocab_size": 40}
-    xglm |= {"ffn_dim": 12, "max_position_embeddings": 10}
+    xglm |= {"ffn_dim": 12, "max_position_embeddings": 10, "activation_function": "prelu"}
     at_hub.add("org/base", {CONFIG: coded(xglm)})
     below = "base_model.model.model"
     tensors = {
