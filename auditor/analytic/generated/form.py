@@ -89,7 +89,11 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def _derive(self, values: dict[str, Any], written: Mapping[str, Any]) -> None:
         """Set the keys that the config class derives from others and the config does not state."""
         for key, length, element in self.derived:
-            if written.get(key) is not None:
+            if (stated := written.get(key)) is not None:
+                if isinstance(stated, list) and any(keys_of(length)):
+                    count = evaluator(length)(values, ())
+                    if len(stated) != count:  # a list by layer that differs from the depth
+                        raise Outside(key, f"{count} items")
                 continue
             if length is None and element is None:
                 raise Outside(key)

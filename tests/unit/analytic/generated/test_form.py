@@ -103,6 +103,7 @@ def test_a_tied_tensor_is_last_and_names_its_source():
         ({"text": 3}, "text"),
         ({"text": {"model_type": "toy_text", "layers": 10**12}}, "text.kinds"),
         ({"text": {"model_type": "toy_text", "layers": 3, "kinds": ["a"]}}, "text.kinds"),
+        ({"text": {"model_type": "toy_text", "layers": 1, "kinds": ["a", "b"]}}, "text.kinds"),
         ({"width": -1}, "width"),
         ({"gated": True, "act": "gelu"}, "act"),  # the row was not seen with gelu
         ({"id2label": {"0": "x"}}, "id2label"),
