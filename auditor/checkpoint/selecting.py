@@ -142,7 +142,7 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
 
 
 def _select_own(names: Collection[str]) -> FileSelection | None:
-    """Select weights with names of their own, and their config; None if there are none."""
+    """Return weights with unusual names and their config, or None without such weights."""
     for config, files in _OWN_WEIGHTS.items():
         weights = next((name for name in files if name in names), None)
         if weights and config in names:

@@ -42,9 +42,9 @@ def test_an_explanation_of_any_number_adds_up(model_type, number):
 
 @pytest.mark.slow
 def test_most_claims_are_explained_by_the_slips_that_were_made():
-    """`make claims` measures it over 500: 81 %, of which 40 draws may be two sigma off."""
-    places = [place_of(claim, judged(claim)) for claim in claims(40, 2026)]
-    assert places.count("first") >= 0.68 * len(places)
+    """`make claims` measures it over 500; 40 draws would be off by 6 %."""
+    places = [place_of(claim, judged(claim)) for claim in claims(200, 2026)]
+    assert places.count("first") >= 0.8 * len(places)
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def _blocks(c: Config, channels: tuple[Dim, ...], way: str) -> list[Block]:
 
 
 def _repeated(c: Config, channels: tuple[Dim, ...], way: str) -> list[Block]:
-    """Return the convolutions of a way's repetitions, of which the first one has none."""
+    """Return the convolutions before a way's repetitions; the first one has no convolution."""
     counts = counts_by_block(c, f"{way}_blocks_repeat_mappers", len(channels))
     places = range(len(channels))
     return [
