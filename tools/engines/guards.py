@@ -81,7 +81,11 @@ def _rules(config: Mapping[str, Any], key: str) -> Iterator[str]:
     A number in a rule may be another key's value by chance; two keys are both changed to see that.
     """
     value = config[key]
-    sizes = {k: v for k, v in config.items() if type(v) is int and v > 1 and k != key}
+    sizes = {
+        k: v
+        for k, v in config.items()
+        if type(v) is int and v > 1 and k != key and not k.endswith("token_id")
+    }
     for one, size in sizes.items():
         for other, divisor in sizes.items():
             if size == value * divisor and one != other:
