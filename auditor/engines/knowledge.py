@@ -55,7 +55,7 @@ class EngineEntry(Struct, frozen=True):
     reads: Mapping[str, KeyReading] = {}
     ignores: tuple[str, ...] = ()  # config keys that change nothing in the engine
     # Keys that shapes follow from and the engine does not read: the rule by which it takes the
-    # value, such as `4*hidden_size`, or the one value of a flag.
+    # value, such as `4*hidden_size`, or the one value of a flag; "" if the rule was not found.
     guards: Mapping[str, str | bool] = {}
     needs: str = ""
     not_tried: str = ""

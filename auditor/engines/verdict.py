@@ -297,6 +297,9 @@ def _guards(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgemen
     """Yield each value that differs from the one that the engine derives from other keys."""
     for key, rule in entry.guards.items():
         value = config.get(key)
+        if rule == "":
+            yield _Judgement(f"how it takes {key} from other keys was not found")
+            continue
         derived = rule if isinstance(rule, bool) else value_by_rule(rule, config)
         if value is None or value == derived:
             continue

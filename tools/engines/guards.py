@@ -14,13 +14,14 @@ from engines.saves import Config, Outside, Save
 
 Loads = Callable[[list[Save]], list[bool | None]]  # None: not judged
 _FACTORS = (1, 2, 3, 4, 6, 8)
+_OTHERS = {"hidden_size": 128, "num_attention_heads": 8, "intermediate_size": 224}
 
 
 class Guard(NamedTuple):
     """A key that an engine does not read, the rule for its value, and what happens beside it."""
 
     key: str
-    rule: str | bool  # a bool is the one value that the engine takes
+    rule: str | bool  # a bool is the one value that the engine takes; "" if no rule was found
     outcomes: Mapping[str, bool]  # by probe
 
 
@@ -40,12 +41,11 @@ def guards(save: Save, loads: Loads) -> Iterator[Guard]:
             continue
         more = loads(_built(save, [{key: value * 2}]))
         rule = next((one for one in _rules(save.config, key) if _holds(save, key, one, loads)), "")
-        if rule:
-            operands.update(_keys(rule))
-            found = {f"less {key}": False}
-            if more and more[0] is not None:
-                found[f"more {key}"] = more[0]
-            yield Guard(key, rule, found)
+        operands.update(_keys(rule))
+        found = {f"less {key}": False} if rule else {}
+        if rule and more and more[0] is not None:
+            found[f"more {key}"] = more[0]
+        yield Guard(key, rule, found)
 
 
 def _shaping(save: Save) -> Iterator[tuple[str, int]]:
@@ -68,9 +68,9 @@ def _shapes(class_name: str, changes: Config) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def _built(save: Save, changes: list[Config]) -> list[Save]:
+def _built(save: Save, changes: list[Config], sizes: Config | None = None) -> list[Save]:
     try:
-        return [saves.build(save.class_name, one) for one in changes]
+        return [saves.build(save.class_name, one, sizes) for one in changes]
     except Outside:
         return []
 
@@ -98,16 +98,21 @@ def _rules(config: Mapping[str, Any], key: str) -> Iterator[str]:
 
 
 def _holds(save: Save, key: str, rule: str, loads: Loads) -> bool:
-    """Return whether saves load that keep a rule while each other key of it changes."""
+    """Return whether saves load that keep a rule while other keys change.
+
+    These are each key of the rule, and then the usual sizes all at once, if there is such a save:
+    a number in the rule may stand for one of them.
+    """
     config = save.config
-    for operand in _keys(rule):
-        changed = {operand: config[operand] * 2}
+    each = [{operand: config[operand] * 2} for operand in _keys(rule)]
+    others = {name: size for name, size in _OTHERS.items() if name in config}
+    for changed in (*each, others):
         value = value_by_rule(rule, {**config, **changed})
-        built = _built(save, [{**changed, key: value}]) if value else []
-        if loads(built) != [True]:
+        built = _built(save, [{**changed, key: value}], changed) if value else []
+        if loads(built) != [True] and (built or changed is not others):
             return False
     return True
 
 
 def _keys(rule: str) -> list[str]:
-    return [part for part in rule.replace("/", "*").split("*") if not part.isdecimal()]
+    return [part for part in rule.replace("/", "*").split("*") if part and not part.isdecimal()]

@@ -12,6 +12,7 @@ from typing import Any
 
 import transformers
 
+from auditor.bounded.json_text import with_floats
 from auditor.engines.knowledge import value_at, without_sizes
 from engines import config4, defaults, guards, probes, saves
 from engines.config4 import Fill
@@ -30,7 +31,7 @@ _ROUNDS = 12
 # Which tensors the engine takes, and not a value of the config, decides with this message.
 _OF_NAMES = re.compile(
     r"ValueError: (Received|Missing) \d+ parameters|ValueError: (Can not map|Duplicated) tensor"
-    r"|.*(no module or parameter named|not initialized from checkpoint)"
+    r"|.*(no module or parameter named|not initialized from checkpoint|not supported for now)"
 )
 # Another size may be accepted. An error of type is about a value that no size has.
 _OF_SIZES = re.compile(
@@ -174,7 +175,7 @@ class Recorder:
             if changes:
                 variant["when"] = changes
             if not of_names:
-                variant["tried"] = without_sizes(save.config)
+                variant["tried"] = without_sizes(with_floats(save.config))
             entry["variants"].append(variant)
             loading += [save] if answer["loads"] else []
         return loading, failures

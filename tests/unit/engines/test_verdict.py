@@ -155,12 +155,15 @@ def test_a_config_without_a_key_of_all_tried_saves_leaves_the_answer_open(config
         ({"head_dim": 4, "hidden_size": 8, "heads": 0}, None),
         ({"multi_query": True}, True),
         ({"multi_query": False}, False),
+        ({"width": 4}, None),
     ],
 )
 def test_a_value_that_the_engine_derives_otherwise_is_judged_as_it_was_tried(
     values: Mapping[str, Any], *, loads: bool | None
 ) -> None:
     guards = {"ffn_size": "4*hidden_size", "head_dim": "hidden_size/heads", "multi_query": True}
+    if "width" in values:  # a key whose rule was not found
+        guards["width"] = ""
     entry = {
         **_ENTRY,
         "guards": guards,
