@@ -14,6 +14,7 @@ from auditor.downloader.waits import Waits
 from auditor.errors import Reason, UsageError
 from auditor.formats.text import counted
 from auditor.machine import one_cpu
+from auditor.sweep.authors import record_authors
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.progress import Progress, duration
@@ -79,6 +80,7 @@ def sweep(
                 current = _planned(ledger, started, settings, selector, progress)
             first = ledger.random_model(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, progress)
+            record_authors(ledger, current, usable, budget, waits)
             ledger.finish(current)
             keep = settings.output.keep
         return Swept(

@@ -151,17 +151,27 @@ def new_row(
     """
     commit = f"/{at}/{item['commit']}" if item["commit"] else ""
     address = HUB + quote(printable(f"{item['model']}{commit}"))
-    time = item["last_modified"]
     of_model = element("span", {"class": "hidden"}, " of ", element("bdi", {}, item["model"]))
     model = element(
         "span",
         {},
         element("a", {"href": address}, element("bdi", {}, item["model"])),
         f" ({item['component']})" if item["component"] else None,
-        f" pushed {time[:16].replace('T', ' ')} UTC" if time else None,
+        *_push(item),
         *((" ", element("a", {"href": page}, "report", of_model)) if page else ()),
     )
     return model, _mark(item["severity"], item["what"]), _text(item["said"])
+
+
+def _push(item: Mapping[str, Any]) -> Iterator[Child]:
+    """Yield who pushed the commit of an item, and when; yield nothing if neither is known."""
+    time, authors = item["last_modified"], item["commit_authors"]
+    if time or authors:
+        yield " pushed"
+    if authors:
+        yield from (" by ", _text(authors))
+    if time:
+        yield f" on {time[:16].replace('T', ' ')} UTC"
 
 
 def _text(text: str) -> Element:

@@ -179,7 +179,7 @@ def _items(entry: ModelEntry) -> Iterator[Item]:
         yield {
             "model": entry.model,
             "commit": entry.commits[1],
-            "last_modified": entry.pushed,
+            **entry.push,
             "component": component,
             "severity": cause["severity"],
             "what": kind,
@@ -198,7 +198,7 @@ def _mended(entry: ModelEntry) -> Iterator[Item]:
         yield {
             "model": entry.model,
             "commit": entry.commits[1],
-            "last_modified": entry.pushed,
+            **entry.push,
             "component": component,
             "severity": findings[0]["severity"],
             "what": kind,

@@ -68,7 +68,7 @@ def test_the_time_of_a_commit_is_in_the_tables_the_summary_and_the_page(tmp_path
         assert row["last_modified"] == time
     [item] = json.loads((folder / "summary.json").read_text())["news"]["listed"]
     assert item["last_modified"] == time
-    assert "pushed 2026-11-25 14:02 UTC" in (folder / "index.html").read_text()
+    assert "pushed on 2026-11-25 14:02 UTC" in (folder / "index.html").read_text()
 
 
 SIGNED = {"--kind": "missing", "--by": "A. Reviewer", "--reason": "r", "--until": "2999-12-31"}

@@ -66,7 +66,7 @@ def test_nothing_of_the_page_is_elsewhere(tmp_path):
 @given(st.text(st.characters(exclude_categories=())) | st.sampled_from(NASTY))
 def test_no_name_leads_anywhere_but_to_its_model_on_the_hub(name):
     item = {"model": name, "commit": name, "component": name, "severity": "error"}
-    item["last_modified"] = None
+    item |= {"last_modified": None, "commit_authors": name}
     model, *_ = new_row({**item, "what": name, "said": name})
     [link] = re.findall(r'href="([^"]*)"', html_fragment(model))
     assert re.fullmatch(r"https://huggingface\.co/[A-Za-z0-9._~/%-]*", link)
@@ -77,7 +77,7 @@ def test_no_name_is_markup_anywhere_in_the_page(tmp_path):
         models = [plain(f"o/{name}", finding("missing", name), target=name) for name in names]
         entry = {"kind": "missing", "model": "none", "reason": night}
         (tmp_path / "baseline.json").write_text(json.dumps({"accept": [entry]}))
-        store = store_of(tmp_path / folder / "sweep.sqlite", {night: models})
+        store = store_of(tmp_path / folder / "sweep.sqlite", {night: models}, authors=night)
         folder, baseline = tmp_path / folder / "out", tmp_path / "baseline.json"
         write_night(store, wanted=Wanted(folder=folder, baseline=baseline))
         text = (folder / "index.html").read_text()
