@@ -99,7 +99,7 @@ def _lines(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
         for item in items["listed"][:_MOST_NEWS]:
             inside = f" ({item['component']})" if item["component"] else ""
             by = f" (pushed by {authors})" if (authors := item["commit_authors"]) else ""
-            yield f"{what}: {item['model']}{inside}: {item['what']}: {item['said']}{by}"
+            yield f"{item['change']}: {item['model']}{inside}: {item['what']}: {item['said']}{by}"
         if more := len(items["listed"][_MOST_NEWS:]) + items["more"]:
             yield f"and {more:,} more {what} findings, in {quoted(str(folder / 'changes.csv'))}"
     yield f"wrote {quoted(str(folder))}: {counts_in_words(summary)}"

@@ -17,7 +17,7 @@ from auditor.machine import one_cpu
 from auditor.sweep.authors import record_authors
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
-from auditor.sweep.progress import Progress, duration
+from auditor.sweep.progress import Progress, duration, verdict_counts
 from auditor.sweep.selection import Selector
 from auditor.sweep.settings import SweepSettings, folder_of
 from auditor.sweep.store.ledger import StoreWriter
@@ -184,11 +184,9 @@ def crash_notice(swept: Swept) -> str | None:
 
 def summary_line(swept: Swept) -> str:
     """Return the result of the night in one line."""
-    parts = [
-        f"{count:,} {reason or verdict or 'pending'}" for verdict, reason, count in swept.tally
-    ]
+    counts = {reason or verdict or "pending": count for verdict, reason, count in swept.tally}
     dropped = f"; {counted(swept.dropped, 'night')} dropped" if swept.dropped else ""
     return (
-        f"night {swept.night.night}: {counted(swept.models, 'model')} ({', '.join(parts)}); "
+        f"night {swept.night.night}: {counted(swept.models, 'model')} ({verdict_counts(counts)}); "
         f"{swept.audited:,} audited in {duration(swept.seconds)}{dropped}"
     )

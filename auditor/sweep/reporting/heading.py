@@ -59,6 +59,8 @@ def counts_in_words(summary: Mapping[str, Any]) -> str:
     )
     alarms, kinds = summary["errors_and_warnings"], ("new", "changed", "still-open", "fixed")
     changes = ", ".join(f"{alarms.get(change, 0):,} {change}" for change in kinds)
+    if unseen := alarms.get("unseen"):
+        changes = f"{changes}, {unseen:,} not seen tonight"
     models = f"{counted(summary['models'], 'model')} ({states or 'none'})"
     return f"{models}; errors and warnings: {changes}"
 
@@ -80,7 +82,6 @@ def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
         **states,
         "unaudited": states["unaudited"] + states["pending"],
         "fixed": alarms.get("fixed", 0),
-        "fixed_models": summary["models_with"].get("fixed", 0),
         "new_alarms": alarms.get("new", 0) + alarms.get("changed", 0),
         "open_alarms": alarms.get("still-open", 0),
         "accepted_alarms": alarms.get("accepted", 0),
@@ -89,6 +90,7 @@ def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
     }
     return {
         **{name: f"{count:,}" for name, count in counts.items()},
+        "fixed_models": counted(summary["models_with"].get("fixed", 0), "model"),
         "reasons": _reasons(summary),
         "parameters": short(totals["parameters"]),
         "size": size(totals["bytes"], digits=3),
@@ -96,11 +98,16 @@ def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _reasons(summary: Mapping[str, Any]) -> str:
-    """Return the three most frequent reasons for unaudited models, and the pending models."""
+    """Return the three most frequent reasons for unaudited models, and the pending models.
+
+    The reasons of accepted models are counted too.
+    """
     counts = Counter(summary["reasons"]).most_common(3)
     if pending := summary["states"]["pending"]:
         counts.append(("pending", pending))
-    return ", ".join(f"{count:,} {reason}" for reason, count in counts) or "none"
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts) or "none"
+    excused = (summary["baseline"] or {}).get("excused")
+    return f"{reasons}; {excused:,} of them accepted" if excused else reasons
 
 
 def short(number: int) -> str:
@@ -137,9 +144,10 @@ def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element
         )
         columns = ("model", "cause or kind", "what was found", "what to do")
         table = SimpleTable("news", columns, rows)
-        news_table = scrolled("New tonight", html_table(table, **{"class": "news"}))
+        title = "New or changed tonight"
+        news_table = scrolled(title, html_table(table, **{"class": "news"}))
         more = element("p", {}, f"and {news['more']:,} more, in changes.csv")
-        yield _section("New tonight", news_table, more if news["more"] else None)
+        yield _section(title, news_table, more if news["more"] else None)
 
 
 def new_row(
@@ -157,17 +165,19 @@ def new_row(
         {},
         element("a", {"href": address}, element("bdi", {}, item["model"])),
         f" ({item['component']})" if item["component"] else None,
-        *_push(item),
         *((" ", element("a", {"href": page}, "report", of_model)) if page else ()),
+        *((" ", element("small", {}, *push)) if (push := tuple(_push(item))) else ()),
     )
-    return model, _mark(item["severity"], item["what"]), _text(item["said"])
+    changed = " (changed)" if item["change"] == "changed" else None
+    kind = element("span", {}, _mark(item["severity"], item["what"]), changed)
+    return model, kind, _text(item["said"])
 
 
 def _push(item: Mapping[str, Any]) -> Iterator[Child]:
     """Yield who pushed the commit of an item, and when; yield nothing if neither is known."""
     time, authors = item["last_modified"], item["commit_authors"]
     if time or authors:
-        yield " pushed"
+        yield "pushed"
     if authors:
         yield from (" by ", _text(authors))
     if time:

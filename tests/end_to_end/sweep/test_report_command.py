@@ -5,7 +5,17 @@ import io
 import json
 
 import pytest
-from support.nightly_stores import SECOND, THIRD, A, B, baseline, plain, store_of
+from support.nightly_stores import (
+    SECOND,
+    THIRD,
+    A,
+    B,
+    baseline,
+    finding,
+    plain,
+    store_of,
+    unaudited,
+)
 from support.running import run
 
 from auditor.sweep.reporting.files import TABLES
@@ -56,6 +66,26 @@ def test_what_is_fixed_is_printed_after_what_is_new(tmp_path):
     lines = command(tmp_path)[2].splitlines()
     assert [line.split(": ")[1:3] for line in lines[:2]] == [["new", "o/b"], ["fixed", "o/a"]]
     assert lines[1].endswith("missing: 1 name, 6 parameters: a.weight")
+
+
+def test_changed_and_unseen_findings_are_named_so_and_accepted_reasons_are_counted(tmp_path):
+    other = finding("missing", "a.weight", parameters=9)
+    nights = {
+        SECOND: [plain("o/a", A), plain("o/b", B)],
+        THIRD: [
+            plain("o/a", other, commit="b" * 40),
+            *(unaudited(name, commit="b" * 40) for name in ("o/b", "o/c")),
+        ],
+    }
+    store_of(tmp_path / "sweep.sqlite", nights)
+    accepts = baseline(tmp_path, {"kind": "gated", "model": "o/c", "reason": "r"})
+    _, _, said = command(tmp_path, "--baseline", str(accepts), "-o", "out")
+    first, last = said.splitlines()
+    assert first == "audit: changed: o/a: missing: 1 name, 9 parameters: a.weight"
+    assert last.endswith("0 new, 1 changed, 0 still-open, 0 fixed, 1 not seen tonight")
+    page = (tmp_path / "out/index.html").read_text()
+    assert "missing</span> (changed)" in page
+    assert "<span>models not audited</span><small>2 gated; 1 of them accepted</small>" in page
 
 
 def test_the_time_of_a_commit_is_in_the_tables_the_summary_and_the_page(tmp_path):

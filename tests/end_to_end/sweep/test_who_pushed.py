@@ -65,7 +65,7 @@ def test_only_models_with_new_findings_are_asked_about(two_nights):
 def test_tables_summary_page_and_terminal_name_who_pushed(two_nights, tmp_path):
     del two_nights
     code, said = command(tmp_path, "report", "-o", "out")
-    expected = {"o/clean": "", "o/moved": "alice; bob", "o/open": "pusher"}
+    expected = {"o/clean": "", "o/moved": "alice; bob", "o/open": "o"}
     models = {row["model"]: row["commit_authors"] for row in rows(tmp_path / "out/models.csv")}
     shown = models.pop("o/hostile")
     assert (code, models) == (1, expected)
@@ -116,9 +116,7 @@ def test_who_pushed_stays_unknown_if_the_hub_does_not_say(fault, at_hub, setting
         assert store.night("n1").finished
 
 
-def test_a_sweep_without_network_after_its_audits_ends_as_it_would(
-    at_hub, settings, monkeypatch
-):
+def test_a_sweep_without_network_after_its_audits_ends_as_it_would(at_hub, settings, monkeypatch):
     at_hub.add("sweep/a", BROKEN(1))
     audit = runner._audit  # noqa: SLF001 - the point at which the network goes
 
@@ -153,7 +151,7 @@ def test_a_sweep_that_is_stopped_between_two_answers_asks_for_the_others(
     at_hub.reset_log()
     runner.sweep(settings(OURS), night="n1")
     assert asked(at_hub) == dict.fromkeys(["m2", "m3", "m4"], 1)
-    assert known(settings(OURS), "n1") == dict.fromkeys(names, "pusher")
+    assert known(settings(OURS), "n1") == dict.fromkeys(names, "sweep")
 
 
 def test_a_night_asks_about_so_many_commits_with_errors_first(at_hub, settings, monkeypatch):

@@ -108,10 +108,11 @@ class Hub:
         files: Files,
         *,
         revision: str = "main",
-        authors: Iterable[str] = ("pusher",),
+        authors: Iterable[str] | None = None,
     ) -> str:
         """Move (or make) a branch, tag or refs/pr/N to a commit with exactly these files."""
-        return self._shelf.push(id, files, revision, tuple(authors))
+        authors = (id.partition("/")[0],) if authors is None else tuple(authors)
+        return self._shelf.push(id, files, revision, authors)
 
     def grant(self, token: str, *ids: str) -> None:
         """Make a token valid, and let it read these private or gated models."""

@@ -140,7 +140,7 @@ def listed(**how):
     return [[c.commit_id, c.authors] for c in h.list_repo_commits("o/n", **how)]
 print(json.dumps([listed(), listed(revision=%r)]))
 """
-    old = [first, ["pusher"]]
+    old = [first, ["o"]]
     assert run(code % first, hub_env) == [[[second, ["alice", "bob"]], old], [old]]
 
 

@@ -66,7 +66,7 @@ def test_nothing_of_the_page_is_elsewhere(tmp_path):
 @given(st.text(st.characters(exclude_categories=())) | st.sampled_from(NASTY))
 def test_no_name_leads_anywhere_but_to_its_model_on_the_hub(name):
     item = {"model": name, "commit": name, "component": name, "severity": "error"}
-    item |= {"last_modified": None, "commit_authors": name}
+    item |= {"last_modified": None, "commit_authors": name, "change": "new"}
     model, *_ = new_row({**item, "what": name, "said": name})
     [link] = re.findall(r'href="([^"]*)"', html_fragment(model))
     assert re.fullmatch(r"https://huggingface\.co/[A-Za-z0-9._~/%-]*", link)
