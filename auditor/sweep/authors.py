@@ -56,10 +56,11 @@ def _with_news(store: Store, night: Night) -> Sequence[Result]:
     results: dict[str, list[Result]] = {severity: [] for severity in ALARMING}
     previous = store.previous(night.night)
     for compared in store.compared(night, previous, clean=False):
-        if compared.tonight and compared.tonight.commit_sha:
+        tonight = compared.tonight
+        if tonight and tonight.commit_sha and not compared.is_unchanged:
             entry = entry_of(compared, Baseline(), first=previous is None)
             severities = {match.finding["severity"] for match in entry.news}
             worst = next((one for one in ALARMING if one in severities), None)
             if worst and len(results[worst]) < MOST:
-                results[worst].append(compared.tonight)
+                results[worst].append(tonight)
     return [result for severity in ALARMING for result in results[severity]][:MOST]

@@ -174,10 +174,9 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
 def crash_notice(swept: Swept) -> str | None:
     """Return a line about models whose audit crashed by a bug; None if no audit crashed."""
     count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
-    models = "1 model" if count == 1 else f"{count:,} models"
     notice = (
-        f"the audit of {models} crashed, which is a bug of hf-audit; the reports name them: please "
-        f"report the output of `audit MODEL` for one"
+        f"the audit of {counted(count, 'model')} crashed, which is a bug of hf-audit; the reports "
+        f"name them: please report the output of `audit MODEL` for one"
     )
     return notice if count else None
 

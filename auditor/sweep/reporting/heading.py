@@ -11,14 +11,13 @@ from msgspec.json import decode
 
 from auditor.formats.markup import Child, element, html_fragment, html_table, scrolled
 from auditor.formats.tables import SimpleTable
-from auditor.formats.text import counted, size
+from auditor.formats.text import counted, short_count, size
 from auditor.messages import printable
 
 _WORDS = {"new": "with new findings", "open": "with known findings", "unaudited": "not audited"}
 HUB = "https://huggingface.co/"
 _DOT = " \N{MIDDLE DOT} "
 _LONGEST_ITEM = 300  # characters of a new item's description
-_SCALES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 
 
 def heading(
@@ -69,9 +68,14 @@ def _subtitle(summary: Mapping[str, Any]) -> str:
     before = summary["previous"]
     since = f"compared with {before['night']}" if before else "the first night of its store"
     ended = summary["finished"]
-    state = f"finished {ended[:16].replace('T', ' ')} UTC" if ended else "not finished yet"
-    parts = (f"{summary['models']:,} models", since, state, f"hf-audit {summary['auditor']}")
+    state = f"finished {_minute(ended)}" if ended else "not finished yet"
+    parts = (counted(summary["models"], "model"), since, state, f"hf-audit {summary['auditor']}")
     return _DOT.join(parts)
+
+
+def _minute(time: str) -> str:
+    """Return a time in UTC, as ISO 8601, to the minute: `2026-11-25 14:02 UTC`."""
+    return f"{time[:16].replace('T', ' ')} UTC"
 
 
 def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
@@ -92,7 +96,7 @@ def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
         **{name: f"{count:,}" for name, count in counts.items()},
         "fixed_models": counted(summary["models_with"].get("fixed", 0), "model"),
         "reasons": _reasons(summary),
-        "parameters": short(totals["parameters"]),
+        "parameters": short_count(totals["parameters"]),
         "size": size(totals["bytes"], digits=3),
     }
 
@@ -108,14 +112,6 @@ def _reasons(summary: Mapping[str, Any]) -> str:
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts) or "none"
     excused = (summary["baseline"] or {}).get("excused")
     return f"{reasons}; {excused:,} of them accepted" if excused else reasons
-
-
-def short(number: int) -> str:
-    """Return a number as `1.23M`: three digits are enough to compare by eye."""
-    for scale, letter in _SCALES:
-        if number >= scale:
-            return f"{number / scale:.3g}{letter}" if number < 1000 * scale else f"{number:.2e}"
-    return str(number)
 
 
 def _bar(states: Mapping[str, int], models: int) -> Iterator[Element]:
@@ -143,11 +139,7 @@ def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element
             for item in news["listed"]
         )
         columns = ("model", "cause or kind", "what was found", "what to do")
-        table = SimpleTable("news", columns, rows)
-        title = "New or changed tonight"
-        news_table = scrolled(title, html_table(table, **{"class": "news"}))
-        more = element("p", {}, f"and {news['more']:,} more, in changes.csv")
-        yield _section(title, news_table, more if news["more"] else None)
+        yield _listed(SimpleTable("New or changed tonight", columns, rows), news["more"])
 
 
 def new_row(
@@ -181,7 +173,7 @@ def _push(item: Mapping[str, Any]) -> Iterator[Child]:
     if authors:
         yield from (" by ", _text(authors))
     if time:
-        yield f" on {time[:16].replace('T', ' ')} UTC"
+        yield f" on {_minute(time)}"
 
 
 def _text(text: str) -> Element:
@@ -199,10 +191,7 @@ def _mended(summary: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[El
             new_row(item, pages.get(item["model"]), at="commit") for item in mended["listed"]
         )
         title = f"Fixed since {summary['previous']['night']}"
-        table = SimpleTable("fixed", ("model", "kind", "what is gone"), rows)
-        more = element("p", {}, f"and {mended['more']:,} more, in changes.csv")
-        gone = scrolled(title, html_table(table, **{"class": "news"}))
-        yield _section(title, gone, more if mended["more"] else None)
+        yield _listed(SimpleTable(title, ("model", "kind", "what is gone"), rows), mended["more"])
 
 
 def _decisions(baseline: Mapping[str, Any] | None) -> Iterator[Element]:
@@ -221,12 +210,15 @@ def _decisions(baseline: Mapping[str, Any] | None) -> Iterator[Element]:
             for one in baseline["decisions"]["listed"]
         )
         columns = ("models", "kind", "reason", "by", "last night", "tonight", "findings")
-        more = baseline["decisions"]["more"]
-        left = element("p", {}, f"and {more:,} more, in the baseline")
-        table = scrolled(
-            "Accepted", html_table(SimpleTable("accepted", columns, rows), **{"class": "news"})
-        )
-        yield _section("Accepted", table, left if more else None)
+        table = SimpleTable("Accepted", columns, rows)
+        yield _listed(table, baseline["decisions"]["more"], "the baseline")
+
+
+def _listed(table: SimpleTable, more: int, place: str = "changes.csv") -> Element:
+    """Return a section with a table, and the number of rows that only `place` has."""
+    rows = scrolled(table.title, html_table(table, **{"class": "news"}))
+    left = element("p", {}, f"and {more:,} more, in {place}") if more else None
+    return _section(table.title, rows, left)
 
 
 def _counts(
@@ -258,7 +250,7 @@ def _notes(summary: Mapping[str, Any], left_out: int) -> Iterator[str]:
     if before and (before["auditor"], before["catalogue"]) != ours:
         yield "The auditor has changed since the night before, so findings may differ."
     if left_out:
-        yield f"{left_out:,} models are not on this page; models.csv has them."
+        yield f"Not on this page: {counted(left_out, 'model')}; models.csv has them."
     if summary["baseline"]:
         for note in summary["baseline"]["notes"]:
             yield f"Baseline: {note}"

@@ -94,10 +94,7 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
     model, planned, last = compared
     outcome = _outcome(planned)
     # Most outcomes are the same as before: unpack these only once.
-    is_unchanged = (
-        planned and last and last.content is not None and _packed(planned) == _packed(last)
-    )
-    before = outcome if is_unchanged else _outcome(last)
+    before = outcome if compared.is_unchanged else _outcome(last)
     unseen = _unseen(outcome, before)
     matches = matched(changes.findings(outcome), changes.findings(before), unseen=unseen)
     return ModelEntry(
@@ -149,10 +146,6 @@ def _unseen(outcome: Outcome, before: Outcome) -> tuple[str | None, ...]:
         for part in unaudited
         if not (part.get("observed") and part.get("component") in names_before)
     )
-
-
-def _packed(result: Result) -> tuple[bytes | None, bytes | None]:
-    return result.content, result.shared_content
 
 
 def _outcome(result: Result | None) -> Outcome:

@@ -112,6 +112,12 @@ class Compared(NamedTuple):
     tonight: Result | None  # None: no longer selected
     before: Result | None  # None: selected for the first time, or the first night of the store
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether both nights have the same outcome, as the store contains it."""
+        contents = [(one.content, one.shared_content) for one in self[1:] if one and one.content]
+        return len(contents) == 2 and contents[0] == contents[1]  # noqa: PLR2004 - the nights
+
 
 class Store:
     """An open store; all reads see the state at the first read, even if a sweep writes meanwhile.
