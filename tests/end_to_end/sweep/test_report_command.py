@@ -55,7 +55,7 @@ def test_ten_lines_list_new_findings_and_one_counts_the_others(tmp_path):
     lines = command(tmp_path)[2].splitlines()
     assert [line.split(": ")[2] for line in lines[:10]] == [f"o/{n:02}" for n in range(10)]
     assert lines[10] == (
-        f"audit: and 3 more new findings, in 'reports/nightly/{THIRD}/changes.csv'"
+        f"audit: and 3 more new or changed, in 'reports/nightly/{THIRD}/changes.csv'"
     )
     assert len(lines) == 12
 
