@@ -1,4 +1,4 @@
-"""Who pushed the commits with new or changed findings: one request for each of these models."""
+"""Request who pushed the commits with new or changed findings: one request for each model."""
 
 from collections.abc import Sequence
 from threading import Event
