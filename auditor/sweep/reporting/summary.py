@@ -165,11 +165,14 @@ def _sorted(counter: Counter[str]) -> dict[str, int]:
 
 def _items(entry: ModelEntry) -> Iterator[Item]:
     """Group new errors and warnings by cause, else by kind, and yield an item for each group."""
-    groups: dict[tuple[str | None, bool, str], list[Finding]] = defaultdict(list)
-    for finding in (match.finding for match in entry.news):
+    groups: dict[tuple[str | None, bool, str], list[Matched]] = defaultdict(list)
+    for match in entry.news:
+        finding = match.finding
         cause = next(iter(entry.causes_of(finding)), finding)
-        groups[finding.get("component"), cause is finding, cause["kind"]].append(finding)
-    for (component, _, kind), findings in groups.items():
+        groups[finding.get("component"), cause is finding, cause["kind"]].append(match)
+    for (component, _, kind), matches in groups.items():
+        findings = [match.finding for match in matches]
+        is_new = any(match.change is Change.NEW for match in matches)
         without_cause = {
             **findings[0],
             "reason": _description(findings),
@@ -179,9 +182,10 @@ def _items(entry: ModelEntry) -> Iterator[Item]:
         yield {
             "model": entry.model,
             "commit": entry.commits[1],
-            "last_modified": entry.pushed,
+            **entry.push,
             "component": component,
             "severity": cause["severity"],
+            "change": (Change.NEW if is_new else Change.CHANGED).value,
             "what": kind,
             "said": cause["reason"],
             "fix": cause["fix"],
@@ -198,9 +202,10 @@ def _mended(entry: ModelEntry) -> Iterator[Item]:
         yield {
             "model": entry.model,
             "commit": entry.commits[1],
-            "last_modified": entry.pushed,
+            **entry.push,
             "component": component,
             "severity": findings[0]["severity"],
+            "change": Change.FIXED.value,
             "what": kind,
             "said": _description(findings),
         }
