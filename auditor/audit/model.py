@@ -376,12 +376,22 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
 
 
 def _undeclared(case: ModelAudit) -> Report | Unaudited:
-    """Return the outcome for a model without a config, or with one that cannot be used."""
+    """Return the outcome for a model without a config; its names may be those of a known model."""
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model
-    notes = tuple(single_file_notes(case.contents.tensors))
-    case = case.with_outcome(notes=(*case.outcome.notes, *notes))
+    tensors = case.contents.tensors
+    if case.snapshot.config is None and tensors:
+        from auditor.audit.single_file import single_file  # noqa: PLC0415 - most have a config
+
+        implied, notes = single_file(tensors)
+        case = case.with_outcome(notes=(*case.outcome.notes, *notes))
+        if implied is not None:
+            expected = expected_side(implied.expectation)
+            case = case.with_outcome(target=implied.expectation.target, expected=expected)
+            case = replace(case, unchecked=("the config: the repository has none",))
+            return _compare(case, _Expected(implied, None, None, Opinion()))
+    case = case.with_outcome(notes=(*case.outcome.notes, *single_file_notes(tensors)))
     if name := pipeline_file(case.snapshot):
         detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
         return unaudited_outcome(

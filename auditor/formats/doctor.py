@@ -187,6 +187,9 @@ def _unchecked(topic: Topic, outcome: Report | Unaudited) -> str:
         return "the model was not audited"
     if topic.needs == "values" and outcome.values is None:
         return "only headers were read; numbers of local files are read with hf-audit[values]"
+    without_config = [text for text in outcome.unchecked if text.startswith("the config: ")]
+    if topic.needs == "config" and without_config:
+        return without_config[0]
     if topic.needs == "weights" and outcome.observed is None:
         return "no weight file was read"
     is_unknown = any(part.expected is None for part in outcome.parts or (outcome,))
