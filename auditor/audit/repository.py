@@ -14,6 +14,7 @@ from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.filenames import is_in_folder
 from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import Component, Fetched, Snapshot
+from auditor.companions.companion_files import CompanionFile
 from auditor.containers.manifest import (
     LEARNING,
     NEEDED_FILES,
@@ -28,6 +29,7 @@ from auditor.errors import CheckpointError, Reason, UsageError
 from auditor.findings import BadConfig, Finding, MissingComponent, OtherWeights
 from auditor.findings.ignore import split
 from auditor.messages import listed, named
+from auditor.names import folder_of
 from auditor.reconciler.other_weights import (
     other_weights_by_kind,
     unread_pickles,
@@ -320,7 +322,7 @@ def split_components(snapshot: Snapshot) -> ComponentAudits:
     ]
     components = tuple(piece for piece in candidates if piece.folder in by_folder or piece.weights)
     absent = tuple(_absent(manifest, candidates, by_folder)) if manifest else ()
-    between = _between(manifest, components)
+    between = _between(snapshot, manifest, components)
     unclaimed = _unclaimed_files(snapshot, components)
     partial = snapshot.partial and snapshot.commit is not None  # in a cache, files may be missing
     return ComponentAudits(
@@ -347,7 +349,9 @@ class _Between(NamedTuple):
     unchecked: tuple[str, ...] = ()
 
 
-def _between(manifest: Manifest | None, components: Iterable[ComponentAudit]) -> _Between:
+def _between(
+    snapshot: Snapshot, manifest: Manifest | None, components: Collection[ComponentAudit]
+) -> _Between:
     """Apply the rules between the components of a pipeline; other repositories have none."""
     if manifest is None or manifest.file != PIPELINE:
         return _Between()
@@ -364,9 +368,30 @@ def _between(manifest: Manifest | None, components: Iterable[ComponentAudit]) ->
                 with_defaults(parse_or_empty(config.content, config.name) if config else {}),
                 piece.weights,
             )
+    tokenizers = _tokenizers(snapshot, components)
     return _Between(
-        tuple(pipelines.pipeline_findings(manifest, pieces)),
-        tuple(pipelines.pipeline_notes(manifest)),
+        (*pipelines.pipeline_findings(manifest, pieces), *tokenizers.findings),
+        (*pipelines.pipeline_notes(manifest), *tokenizers.unchecked),
+    )
+
+
+def _tokenizers(snapshot: Snapshot, components: Iterable[ComponentAudit]) -> _Between:
+    """Compare the ids of a pipeline's tokenizers with the embeddings of their text encoders."""
+    files_by_folder: dict[str, list[CompanionFile]] = {}
+    for file in snapshot.companions or ():
+        files_by_folder.setdefault(folder_of(file.name).rstrip("/"), []).append(file)
+    if not files_by_folder:
+        return _Between()
+    from auditor.reconciler.repository_rules import tokenizers  # noqa: PLC0415 - few are pipelines
+
+    found = [
+        tokenizers.tokenizer_findings(folder, files_by_folder[folder], piece.snapshot)
+        for piece in components
+        if (folder := piece.folder.replace("text_encoder", "tokenizer", 1)) in files_by_folder
+    ]
+    return _Between(
+        tuple(finding for each in found for finding in each.findings),
+        tuple(line for each in found for line in each.unchecked),
     )
 
 
@@ -415,8 +440,13 @@ def _split_off(snapshot: Snapshot, folder: str, by_folder: Mapping[str, Componen
         settings=component.settings,
         manifest=None,
         components=(),
+        companions=None if _is_pipeline(snapshot) else snapshot.companions,
         fetched=Fetched(),
     )
+
+
+def _is_pipeline(snapshot: Snapshot) -> bool:
+    return snapshot.manifest is not None and snapshot.manifest.name == PIPELINE
 
 
 def _unclaimed_files(snapshot: Snapshot, components: Iterable[ComponentAudit]) -> Snapshot:

@@ -187,9 +187,6 @@ def _unchecked(topic: Topic, outcome: Report | Unaudited) -> str:
         return "the model was not audited"
     if topic.needs == "values" and outcome.values is None:
         return "only headers were read; numbers of local files are read with hf-audit[values]"
-    without_config = [text for text in outcome.unchecked if text.startswith("the config: ")]
-    if topic.needs == "config" and without_config:
-        return without_config[0]
     if topic.needs == "weights" and outcome.observed is None:
         return "no weight file was read"
     is_unknown = any(part.expected is None for part in outcome.parts or (outcome,))
@@ -198,5 +195,5 @@ def _unchecked(topic: Topic, outcome: Report | Unaudited) -> str:
     read = {name.rpartition("/")[2] for name in outcome.companions or ()}
     if topic.files and read.isdisjoint(topic.files):
         return f"no file for it was read, expected one of {', '.join(topic.files)}"
-    unread = [text for text in outcome.unchecked if text.startswith(topic.files)]
-    return unread[0] if topic.files and unread else ""
+    sources = topic.files or (("the config: ",) if topic.needs == "config" else ())
+    return next((text for text in outcome.unchecked if text.startswith(sources)), "")
