@@ -1,6 +1,5 @@
 """A repository of several models (components): each gets a snapshot and an audit of its own."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -35,14 +34,12 @@ from auditor.reconciler.other_weights import (
     unread_pickles,
     unsafe_pickles,
 )
+from auditor.reconciler.parts_alone import training_notes
 from auditor.reconciler.rows import ModuleRow, Weights
 from auditor.report import Expected, Observed, Outcome, Report, Unaudited, in_order
 from auditor.tensors import natural_key
 
 ROOT = "."  # the name of the root folder in a repository of several models
-
-# Files that accelerate's save_state writes next to the models.
-_TRAINING_STATE = re.compile(r"(optimizer|scheduler)(_\d+)?\.bin|random_states_\d+\.pkl")
 
 
 class ComponentAudit(NamedTuple):
@@ -148,7 +145,7 @@ def repository_outcome(
         modules=tuple(_rows(parts, observed)),
         findings=in_order(reported),
         ignored=in_order(ignored),
-        notes=tuple(_training_notes(snapshot, parts)),
+        notes=tuple(training_notes(snapshot, [one.component for one in parts if one.component])),
         unchecked=(*components.unchecked, *_unchecked(parts)),
         fetched=_fetched(snapshot, parts),
         parts=parts,
@@ -169,19 +166,6 @@ def repository_outcome(
     names = listed([part.component or ROOT for part in unaudited])
     detail = f"{count} components of {snapshot.model} are not reconciled, {names}: "
     return outcome.as_unaudited(reason, f"{detail}{unaudited[0].detail}")
-
-
-def _training_notes(snapshot: Snapshot, parts: tuple[Report | Unaudited, ...]) -> Iterator[str]:
-    """Yield a note if the folder is a training checkpoint of accelerate, and not a pipeline."""
-    states = [file.name for file in snapshot.files if _TRAINING_STATE.fullmatch(file.name)]
-    if snapshot.manifest or not any(name.endswith(".pkl") for name in states):
-        return
-    folders = [part.component for part in parts if part.component]
-    yield (
-        f"{listed(states)} are states of a training that accelerate saved, and {PIPELINE} is not "
-        "there: a training checkpoint, not a pipeline; load each model alone, with from_pretrained("
-        f"..., subfolder=...): {listed(folders)}"
-    )
 
 
 def _fetched(snapshot: Snapshot, parts: Iterable[Report | Unaudited]) -> Fetched:
