@@ -35,8 +35,7 @@ def test_a_default_config_is_what_diffusers_builds(target):
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_config_is_what_diffusers_builds(name):
-    target, config, _ = PUBLISHED[name]
-    assert_equal(target, config)
+    assert_equal(*PUBLISHED[name])
 
 
 @pytest.mark.parametrize("target", CLASSES)

@@ -134,3 +134,18 @@ def test_a_file_of_no_known_model_is_tallied_and_never_clean(unknown):
 
 def test_a_tensor_that_the_model_lacks_is_named():
     assert alarms(audited(shapes_of(SD1) | {"a.weight": (2,)})) == [("unexpected", ("a.weight",))]
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        # github.com/buddy-compiler/buddy-mlir, examples/BuddyStableDiffusion: what diffusers reads
+        ("Stable Diffusion 2", 340_387_840),
+        # github.com/FanBB2333/FakeGPU, fakegpu/data/diffusion_profiles.json: from the Hub's headers
+        ("SDXL", 817_720_320),
+    ],
+)
+def test_the_text_encoders_have_their_published_sizes(model, parameters):
+    encoders = ORIGINAL_MODELS[model].text_encoders.values()
+    tensors = [one for each in encoders for one in text_encoder(each)]
+    assert sum(one.elements for one in tensors if one.role == "parameter") == parameters
