@@ -230,6 +230,32 @@ _STRATEGIES = {
     "AutoencoderKLQwenImage": st.fixed_dictionaries(
         _VIDEO_VAE | {"input_channels": st.integers(1, 4)}
     ),
+    "PriorTransformer": st.fixed_dictionaries(
+        {
+            "num_attention_heads": st.integers(1, 3),
+            "attention_head_dim": st.sampled_from([4, 8]),
+            "num_layers": st.integers(0, 3),
+            "embedding_dim": st.integers(1, 12),
+            "num_embeddings": st.integers(0, 5),
+            "additional_embeddings": st.integers(0, 4),
+            "norm_in_type": st.sampled_from([None, "layer"]),
+            "embedding_proj_norm_type": st.sampled_from([None, "layer"]),
+            "encoder_hid_proj_type": st.sampled_from([None, "linear"]),
+            "added_emb_type": st.sampled_from([None, "prd", "other"]),
+            "time_embed_dim": st.sampled_from([None, 0, 6]),
+            "embedding_proj_dim": st.none() | st.integers(1, 9),
+            "clip_embed_dim": st.none() | st.integers(1, 9),
+        }
+    ),
+    "T2IAdapter": st.fixed_dictionaries(
+        {
+            "in_channels": st.integers(1, 4),
+            "channels": st.lists(st.sampled_from([4, 6, 8, 13]), min_size=1, max_size=5),
+            "num_res_blocks": st.integers(0, 3),
+            "downscale_factor": st.integers(1, 4),
+            "adapter_type": st.sampled_from(["full_adapter", "full_adapter_xl", "light_adapter"]),
+        }
+    ),
     "StableCascadeUNet": _cascade(),
     "UNetSpatioTemporalConditionModel": _other_unet(
         "SpatioTemporal", projection_class_embeddings_input_dim=st.integers(1, 9)

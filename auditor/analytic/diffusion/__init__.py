@@ -11,7 +11,9 @@ from auditor.analytic.config import Config
 from auditor.analytic.diffusion import (
     autoencoder_kl,
     hidream,
+    prior_transformer,
     stable_cascade,
+    t2i_adapter,
     transformers,
     unet,
     unet_2d,
@@ -24,11 +26,11 @@ from auditor.analytic.listing import tree_expectation
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
-_MODULES = (autoencoder_kl, hidream, stable_cascade, transformers, unet, unet_2d)
+_MODULES = (autoencoder_kl, hidream, prior_transformer, stable_cascade, t2i_adapter, transformers)
 CLASSES: Mapping[str, LibraryForm] = MappingProxyType(
     {
         name: form
-        for each in (*_MODULES, video_unets, video_vaes)
+        for each in (*_MODULES, unet, unet_2d, video_unets, video_vaes)
         for name, form in each.CLASSES.items()
     }
 )
