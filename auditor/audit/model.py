@@ -387,7 +387,7 @@ def _undeclared(case: ModelAudit) -> Report | Unaudited:
         return without_expectation(case)
     model = case.snapshot.model
     tensors = case.contents.tensors
-    if case.snapshot.config is None and tensors:
+    if case.snapshot.config is None and case.options.target is None and tensors:
         from auditor.audit.single_file import single_file  # noqa: PLC0415 - most have a config
 
         implied, notes = single_file(tensors)

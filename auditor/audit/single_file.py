@@ -55,7 +55,8 @@ _SCHEDULE = (
     *("model_ema.decay", "model_ema.num_updates", "v_pred", "ztsnr", "edm_mean", "edm_std"),
     *("edm_vpred.sigma_max", "edm_vpred.sigma_min"),
 )
-_SCALES = (".scale_weight", ".weight_scale", ".comfy_quant")  # of ComfyUI's quantized layers
+# What ComfyUI stores of quantized layers.
+_SCALES = ("scaled_fp8", ".scale_weight", ".weight_scale", ".comfy_quant")
 
 
 class SingleFile(NamedTuple):
@@ -68,7 +69,7 @@ class SingleFile(NamedTuple):
 def single_file(tensors: Iterable[StoredTensor]) -> SingleFile:
     """Return what a single file of a published model should store."""
     shapes = {tensor.name: tensor.shape for tensor in tensors}
-    if "scaled_fp8" in shapes or any(name.endswith(_SCALES) for name in shapes):
+    if any(name.endswith(_SCALES) for name in shapes):
         return SingleFile()
     fitting = _model_of(shapes)
     if fitting is None:
