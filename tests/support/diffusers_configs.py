@@ -230,6 +230,23 @@ _STRATEGIES = {
     "AutoencoderKLQwenImage": st.fixed_dictionaries(
         _VIDEO_VAE | {"input_channels": st.integers(1, 4)}
     ),
+    "PixArtTransformer2DModel": st.fixed_dictionaries(
+        {
+            "num_attention_heads": st.integers(1, 3),
+            "attention_head_dim": st.sampled_from([4, 8]),
+            "in_channels": st.integers(1, 5),
+            "out_channels": st.none() | st.integers(1, 9),
+            "num_layers": st.integers(0, 3),
+            "cross_attention_dim": st.none() | st.integers(1, 9),
+            "attention_bias": st.booleans(),
+            "sample_size": st.sampled_from([8, 64, 128]),
+            "patch_size": st.integers(1, 3),
+            "activation_fn": st.sampled_from(["gelu-approximate", "gelu", "geglu"]),
+            "norm_elementwise_affine": st.booleans(),
+            "use_additional_conditions": st.sampled_from([None, False, True]),
+            "caption_channels": st.none() | st.integers(1, 9),
+        }
+    ),
     "PriorTransformer": st.fixed_dictionaries(
         {
             "num_attention_heads": st.integers(1, 3),

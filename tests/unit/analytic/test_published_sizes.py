@@ -6,7 +6,7 @@ import pytest
 from support.published_figures import SIZES
 
 from auditor.analytic import Config
-from auditor.audit.expected import Implied, expectation_of
+from auditor.audit.expected import OLDER_CLASSES, Implied, expectation_of
 
 NAMES = [size["model"] for size in SIZES]
 
@@ -28,3 +28,11 @@ def test_ten_models_of_each_library_are_exact_and_have_a_source():
     assert min(exact["diffusers"], exact["timm"]) >= 10
     assert all(size["source"] for size in SIZES)
     assert len(set(NAMES)) == len(NAMES)
+
+
+@pytest.mark.parametrize(("norm", "target"), OLDER_CLASSES.items())
+def test_an_older_config_is_of_the_class_that_has_taken_its_place(norm, target):
+    older = {"_class_name": "Transformer2DModel", "norm_type": norm, "num_vector_embeds": None}
+    implied = expectation_of(Config(values=older), None)
+    assert implied.expectation.target == target
+    assert implied.expectation == expectation_of(Config(values={"_class_name": target}), None)[0]
