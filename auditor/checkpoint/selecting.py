@@ -33,6 +33,7 @@ from auditor.companions.companion_files import (
     TOKENIZER_CONFIG,
     companions_of,
     template_name,
+    tokenizers_of,
 )
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
 from auditor.containers.weight_formats import MODULES as FORMATS
@@ -261,9 +262,11 @@ def select_compared(names: Collection[str], where: str) -> FileSelection:
 
 
 def with_companions(names: Collection[str], where: str, choose: Chooser = select) -> FileSelection:
-    """Add to the selection of `choose` the companion files of a model in a repository's root."""
+    """Add the companion files of a model in the root, or of a pipeline's tokenizers."""
     selection = choose(names, where)
-    if selection.config != CONFIG or PIPELINE in names:
+    if PIPELINE in names:
+        return replace(selection, companions=tokenizers_of(names) or None)
+    if selection.config != CONFIG:
         return selection
     return replace(selection, companions=companions_of(names))
 

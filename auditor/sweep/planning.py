@@ -14,6 +14,7 @@ from auditor.downloader.hub_settings import usable_token
 from auditor.downloader.model_list import MAX_PAGES, PAGE
 from auditor.downloader.waits import Waits
 from auditor.errors import CheckpointError, SourceError
+from auditor.names import file_name
 from auditor.sweep.authors import MOST
 from auditor.sweep.costs import CompanionLoad, SweepLoad
 from auditor.sweep.outcome_digest import current_versions
@@ -121,7 +122,8 @@ def _load_of(selected: SelectedModel, store: Store | None, policy: Policy) -> Sw
 def _reads(files: Files, names: Collection[str]) -> SweepLoad:
     """Return the requests for one model: one for each file, two more for the base of an adapter."""
     companions = files.companions or ()
-    reads = len(companions) + (TOKENIZER in companions)  # it takes two reads
+    # a tokenizer.json takes two reads
+    reads = len(companions) + sum(file_name(one) == TOKENIZER for one in companions)
     extra = CompanionLoad(models=int(bool(companions)), reads=min(reads, OF_HUB.requests))
     if files.hints:  # probably one of them names a weight file
         return SweepLoad(models=1, texts=len(files.hints), headers=1, companions=extra)
