@@ -101,7 +101,7 @@ def _undoing(case: Case, fit: "_Fit", others: list[str]) -> Undoing:
         ),
         summary=f"the files hold a model of the type {quoted(model_type)}"
         f"{or_else}, and the config is that of "
-        f"{quoted(str(declared))}",
+        f"{quoted(str(declared or case.report.target))}",
         fix=f"take the config of the model whose weights these are: {target}, model_type "
         f"{quoted(model_type)}",
         evidence=(
