@@ -158,22 +158,20 @@ def new_row(
         element("a", {"href": address}, element("bdi", {}, item["model"])),
         f" ({item['component']})" if item["component"] else None,
         *((" ", element("a", {"href": page}, "report", of_model)) if page else ()),
-        *((" ", element("small", {}, *push)) if (push := tuple(_push(item))) else ()),
+        " ",
+        _push(item),
     )
     changed = " (changed)" if item["change"] == "changed" else None
     kind = element("span", {}, _mark(item["severity"], item["what"]), changed)
     return model, kind, _text(item["said"])
 
 
-def _push(item: Mapping[str, Any]) -> Iterator[Child]:
-    """Yield who pushed the commit of an item, and when; yield nothing if neither is known."""
+def _push(item: Mapping[str, Any]) -> Element | None:
+    """Return who pushed the commit of an item, and when; None if neither is known."""
     time, authors = item["last_modified"], item["commit_authors"]
-    if time or authors:
-        yield "pushed"
-    if authors:
-        yield from (" by ", _text(authors))
-    if time:
-        yield f" on {_minute(time)}"
+    by = (" by ", _text(authors)) if authors else ()
+    on = f" on {_minute(time)}" if time else None
+    return element("small", {}, "pushed", *by, on) if time or authors else None
 
 
 def _text(text: str) -> Element:

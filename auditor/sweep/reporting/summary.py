@@ -112,6 +112,7 @@ class NightSummary:
         """Return the content of summary.json; later versions only add keys."""
         kinds = sorted(sorted(self.kinds), key=lambda kind: SEVERITIES.index(self.severities[kind]))
         causes = sorted(self.causes, key=lambda name: (-self.causes[name]["models"], name))
+        unread = sorted(self.unread.items(), key=lambda item: (-item[1], item[0]))
         listed = [item for severity in ALARMING for item in self.listed[severity]][:MOST_LISTED]
         return {
             "schema": SCHEMA,
@@ -132,7 +133,7 @@ class NightSummary:
             "fixed": {"listed": self.mended, "more": self.mended_count - len(self.mended)},
             "errors_and_warnings": _sorted(self.alarms_by_change),
             "models_with": _sorted(self.models_by_change),
-            "not_checked": dict(self.unread.most_common(_MOST_UNREAD)),
+            "not_checked": dict(unread[:_MOST_UNREAD]),
             "totals": {name: self.totals[name] for name in _TOTALS},
             "alarms": self.alarms._asdict(),
             "baseline": baseline

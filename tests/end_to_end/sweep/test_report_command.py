@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 
 import pytest
 from support.nightly_stores import (
@@ -66,6 +67,16 @@ def test_what_is_fixed_is_printed_after_what_is_new(tmp_path):
     lines = command(tmp_path)[2].splitlines()
     assert [line.split(": ")[1:3] for line in lines[:2]] == [["new", "o/b"], ["fixed", "o/a"]]
     assert lines[1].endswith("missing: 1 name, 6 parameters: a.weight")
+
+
+def test_a_report_is_the_same_bytes_in_every_process(tmp_path):
+    lines = [f"{name}: not read" for name in "abcdefgh"]
+    store_of(tmp_path / "sweep.sqlite", {THIRD: [plain("o/a", A, unchecked=lines)]})
+    for seed in "01":
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        assert run("report", "-o", seed, cwd=tmp_path, env=env).returncode == 1
+    for name in ("summary.json", "index.html", "models.csv"):
+        assert (tmp_path / "0" / name).read_bytes() == (tmp_path / "1" / name).read_bytes()
 
 
 def test_changed_and_unseen_findings_are_named_so_and_accepted_reasons_are_counted(tmp_path):
