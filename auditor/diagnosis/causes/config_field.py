@@ -79,7 +79,8 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
             others = tuple(_changes_of(case, one) for one in solutions if one is not solution)
             yield undoing_of(case, changes, () if all(map(_is_spelt, changes)) else others)
         return
-    if len(solved.changes) == 2 and not solved.open_keys:  # noqa: PLR2004 - a pair
+    has_list = any(isinstance(change.value, list) for change in solved.changes)
+    if len(solved.changes) == 2 and not (solved.open_keys or has_list):  # noqa: PLR2004 - a pair
         for change in solved.changes:  # the other key may only concern unused tensors
             yield undoing_of(case, (change,))
     undoing = undoing_of(case, solved.changes)
@@ -349,10 +350,11 @@ def shown(value: Any) -> str:
             return {True: "true", False: "false", None: "null"}[value]
         case int():
             return f"{value:,}" if abs(value) < _LONG else described(value)
-        case str():
-            return json.dumps(value, ensure_ascii=False)
         case list() if len(value) > 2 * _MOST_SHOWN:
             return f"[{', '.join(map(str, value[:_MOST_SHOWN]))}, ...]"
-        case list():
+        case str() | list():
             return json.dumps(value, ensure_ascii=False)
+        case dict():
+            keys = [f"{json.dumps(key)}: ..." for key in list(value)[:_MOST_SHOWN]]
+            return f"{{{', '.join([*keys, '...'] if len(value) > _MOST_SHOWN else keys)}}}"
     return str(value)
