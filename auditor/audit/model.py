@@ -254,12 +254,17 @@ def _implied_by(
     """Return the expectation for the requested class, else for the loader's or declared class."""
     if module:
         return expectation_of_module(declared.config, module)
-    return expectation_of(
+    implied = expectation_of(
         declared.config,
         case.options.target or declared.target,
         loader=declared.loader,
         stored=partial(_stored_names, case.contents),
     )
+    if declared.names is None or isinstance(implied, NotImplied):
+        return implied
+    own = declared.names.of(implied.expectation)
+    family = replace(implied.family, declared=own, siblings=tuple)
+    return implied._replace(expectation=own, family=family)
 
 
 def _unindexed(snapshot: Snapshot, declared: Declaration) -> tuple[BadIndex, ...]:
