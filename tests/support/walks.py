@@ -222,7 +222,7 @@ WALKS: Mapping[str, Walk] = {
             "audit report",
             Event(
                 "acme pushes a tensor less to acme/bert",
-                lambda hub: hub.push("acme/bert", FAULTS["missing"](0)),
+                lambda hub: hub.push("acme/bert", FAULTS["missing"](0), authors=["alice"]),
             ),
             "audit sweep --author acme --night 2026-11-21 --processes 1",
             "audit report",

@@ -106,7 +106,7 @@ REFUSALS = (
     unaudited(
         "neither class nor family",
         "unknown-architecture",
-        "no architectures, no model_type",
+        "neither architectures nor a model_type",
         architectures=...,
         model_type=...,
     ),
