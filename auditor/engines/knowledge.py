@@ -28,6 +28,7 @@ class SoundVariant(Struct, frozen=True):
     when: Mapping[str, Any] = {}
     # The config of a refused save without its sizes: another flag or key may change the outcome.
     tried: Mapping[str, Any] = {}
+    spares: tuple[str, ...] = ()  # keys that the entry requires and such a save loads without
 
 
 class KeyReading(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Config keys that an engine does not read although tensors' shapes follow from them.
+"""Config keys that an engine does not read although shapes or numbers of layers follow from them.
 
 Each key is set to another value, in a save that transformers writes with it. If the engine refuses
 that save, it takes the size from other keys or compares it with them. The rule is looked for among
@@ -28,28 +28,32 @@ class Guard(NamedTuple):
 def guards(save: Save, loads: Loads) -> Iterator[Guard]:
     """Yield the guards of a save that loads, those of keys that the engine does not read first."""
     refused: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
-    for key, value in _shaping(save):
+    for key, value, others in _shaping(save):
+        if False not in [one for other in others for one in loads(_built(save, {key: other}))]:
+            continue
         if isinstance(value, bool):
-            if loads(_built(save, [{key: not value}])) == [False]:
-                yield Guard(key, value, {f"other {key}": False})
-        elif (less := _built(save, [{key: value // 2}])) and loads(less) == [False]:
-            alone = save._replace(config={**save.config, key: value // 2})
-            refused[loads([alone]) == [True]].append((key, value))
+            yield Guard(key, value, {f"other {key}": False})
+            continue
+        alone = save._replace(config={**save.config, key: value // 2})
+        refused[loads([alone]) == [True]].append((key, value))
     operands: set[str] = set()
     for key, value in refused[True] + refused[False]:
         if key in operands:
             continue
-        more = loads(_built(save, [{key: value * 2}]))
         rule = next((one for one in _rules(save.config, key) if _holds(save, key, one, loads)), "")
         operands.update(_keys(rule))
-        found = {f"less {key}": False} if rule else {}
-        if rule and more and more[0] is not None:
-            found[f"more {key}"] = more[0]
-        yield Guard(key, rule, found)
+        found: dict[str, bool | None] = {}
+        beside = {"less": value // 2, "more": value * 2} if rule else {}
+        for word, other in beside.items():
+            found |= {f"{word} {key}": one for one in loads(_built(save, {key: other}))}
+        yield Guard(key, rule, {probe: one for probe, one in found.items() if one is not None})
 
 
-def _shaping(save: Save) -> Iterator[tuple[str, int]]:
-    """Yield the keys that change shapes, and no names, of a class's tensors."""
+def _shaping(save: Save) -> Iterator[tuple[str, int, list[int]]]:
+    """Yield the keys that change shapes or numbers of layers, but no kinds, and other values.
+
+    A layer too many may be refused although one less is not.
+    """
     plain = _shapes(save.class_name, {})
     for key, value in save.config.items():
         if type(value) not in {int, bool} or key.endswith("token_id") or value == 1:
@@ -59,8 +63,12 @@ def _shaping(save: Save) -> Iterator[tuple[str, int]]:
             shapes = _shapes(save.class_name, {key: other})
         except Outside:
             continue
-        if shapes != plain and shapes.keys() == plain.keys():
-            yield key, value
+        if shapes == plain:
+            continue
+        if shapes.keys() == plain.keys():
+            yield key, value, [other]
+        elif saves.kinds(shapes) == saves.kinds(plain) and not isinstance(value, bool):
+            yield key, value, [other, value * 2]
 
 
 def _shapes(class_name: str, changes: Config) -> dict[str, tuple[int, ...]]:
@@ -68,9 +76,9 @@ def _shapes(class_name: str, changes: Config) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def _built(save: Save, changes: list[Config], sizes: Config | None = None) -> list[Save]:
+def _built(save: Save, changes: Config, sizes: Config | None = None) -> list[Save]:
     try:
-        return [saves.build(save.class_name, one, sizes) for one in changes]
+        return [saves.build(save.class_name, changes, sizes)]
     except Outside:
         return []
 
@@ -108,7 +116,7 @@ def _holds(save: Save, key: str, rule: str, loads: Loads) -> bool:
     others = {name: size for name, size in _OTHERS.items() if name in config}
     for changed in (*each, others):
         value = value_by_rule(rule, {**config, **changed})
-        built = _built(save, [{**changed, key: value}], changed) if value else []
+        built = _built(save, {**changed, key: value}, changed) if value else []
         if loads(built) != [True] and (built or changed is not others):
             return False
     return True

@@ -276,8 +276,8 @@ def _fused_experts(tensors: Tensors) -> Tensors:
     for key, gates in stacked.items():
         module, part = key.split(" ")
         if part in {"gate_proj", "w1"}:
-            ups = stacked.get(f"{module} {'up_proj' if part == 'gate_proj' else 'w3'}")
-            if ups is not None:
+            ups = stacked.get(f"{module} {'up_proj' if part == 'gate_proj' else 'w3'}", [])
+            if [one.shape for one in gates] == [one.shape for one in ups]:
                 both = torch.cat([torch.stack(gates), torch.stack(ups)], 1)
                 result[f"{module}.gate_up_proj"] = both.contiguous()
         elif part in {"down_proj", "w2"}:

@@ -144,6 +144,7 @@ class Recorder:
             entry |= self._readings(loading[0], fills)
             self._guard(entry, loading[0], fills)
             self._null(entry, loading[0], fills)
+            self._spared(entry, loading, own)
         if own:
             entry["defaults"] = {path: one.number for path, one in own.items()}
         for probe, loads in (pair for one in own.values() for pair in one.outcomes.items()):
@@ -278,6 +279,17 @@ class Recorder:
         for path, answer in zip(fills, self.outcomes(changes), strict=True):
             if answer["judged"]:
                 _add(entry, f"null {path}", loads=answer["loads"])
+
+    def _spared(self, entry: Entry, loading: list[Save], own: Iterable[str]) -> None:
+        """Record the required keys without which a variant loads, except those with a default."""
+        required = [path for path in entry.get("requires", ()) if path not in own]
+        variants = [one for one in entry["variants"] if one["loads"] is True]
+        for variant, save in zip(variants, loading, strict=True):
+            present = [path for path in required if value_at(save.config, path) is not None]
+            answers = self.outcomes([partial(probes.without_key, save, path) for path in present])
+            spared = [path for path, one in zip(present, answers, strict=True) if one["loads"]]
+            if spared:
+                variant["spares"] = spared
 
     def _changes(self, save: Save, relatives: Mapping[str, Save]) -> Iterator[probes.Probe]:
         yield from probes.probes(save, relatives)

@@ -119,6 +119,41 @@ def test_a_required_key_is_refused_and_its_value_is_named() -> None:
     assert verdict.additions == {"rotary_base": 5000.0}
 
 
+@pytest.mark.parametrize(("heads", "loads"), [((8, 2), True), ((2, 8), None), ((8, 0), None)])
+def test_heads_that_cannot_share_keys_evenly_leave_the_answer_open(
+    heads: tuple[int, int], *, loads: bool | None
+) -> None:
+    config = dict(zip(("num_attention_heads", "num_key_value_heads"), heads, strict=True))
+    for one in (config, {"text_config": config}):
+        subject = _subject(config={"rotary_base": 10000.0, **one})
+        assert judge(_known(), subject).loads is loads
+
+
+@pytest.mark.parametrize(
+    ("head", "config", "loads"),
+    [
+        (True, {}, False),
+        (False, {}, True),
+        (True, {"rotary_base": None}, False),
+        (False, {"rotary_base": None}, None),
+        (None, {}, None),
+    ],
+)
+def test_a_required_key_is_needed_only_by_the_saves_that_were_refused_without_it(
+    config: Mapping[str, Any], *, head: bool | None, loads: bool | None
+) -> None:
+    variants = [
+        {"kinds": [0, 1, 2], "loads": True, "when": {"rotary_base": 1}},
+        {"kinds": [0, 1], "loads": True, "spares": ["rotary_base"]},
+    ]
+    raises = [*_ENTRY["raises"], "null rotary_base"]
+    entry = {**_ENTRY, "variants": variants, "raises": raises, "reads": {}}
+    shapes = _SHAPES if head else _without("lm_head")
+    expected = None if head is None else ExpectedShapes(shapes, {})
+    subject = _subject(shapes, config=config, expect=lambda _: expected)
+    assert judge(_known(entries={"TinyForCausalLM": entry}), subject).loads is loads
+
+
 def test_another_rope_base_is_said_with_the_key_that_would_help() -> None:
     config = {"rotary_base": 1.0, "rope_parameters": {"rope_theta": 512345.0}}
     verdict = judge(_known(), _subject(config=config))
