@@ -16,7 +16,7 @@ _FUSED = {
     "gate_up_proj": ("fused gate_up", ("gate_proj", "up_proj")),
 }
 _MATRIX = 2  # dimensions
-
+_NUMBER = re.compile(r"(?<![^.])[0-9]{1,6}(?![^.])")  # as number_of reads it
 
 # Projections of experts, which are stacked in one tensor or stored one by one.
 _STACKED = re.compile(r".*\.experts\.(?:gate_up_proj|down_proj)(?:\.weight)?", re.DOTALL)
@@ -41,7 +41,7 @@ class Difference(NamedTuple):
 
 def kind_of(name: str) -> str:
     """Return a tensor's name with each number replaced by a star."""
-    return ".".join("*" if number_of(part) is not None else part for part in name.split("."))
+    return _NUMBER.sub("*", name)
 
 
 def differences(stored: Shapes, expected: Shapes, entry: EngineEntry) -> Iterator[Difference]:

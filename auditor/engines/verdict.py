@@ -5,6 +5,8 @@ verdict unknown, unless another one is refused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -32,11 +34,17 @@ _SIMILAR: Mapping[str, str | tuple[str, ...]] = {
 }
 
 
-class ExpectedShapes(NamedTuple):
+@dataclass(frozen=True)
+class ExpectedShapes:
     """The tensors that a class expects as save_pretrained writes them."""
 
     needed: Shapes
     optional: Shapes  # stored by some versions of transformers
+
+    @cached_property
+    def kinds(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The kinds of the needed tensors, and of the optional ones."""
+        return frozenset(map(kind_of, self.needed)), frozenset(map(kind_of, self.optional))
 
 
 class ServedModel(Struct, frozen=True, kw_only=True):
@@ -352,13 +360,12 @@ def _guards(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgemen
 
 def _fitting(entry: EngineEntry, expected: ExpectedShapes) -> tuple[SoundVariant, ...]:
     """Return the variants with the kinds that the config implies."""
-    needed = set(map(kind_of, expected.needed))
-    allowed = needed.union(map(kind_of, expected.optional))
+    needed, optional = expected.kinds
     positions = {kind: at for at, kind in enumerate(entry.kinds)}
     if not needed <= positions.keys():
         return ()
     least = {positions[kind] for kind in needed}
-    most = {positions[kind] for kind in allowed if kind in positions}
+    most = least.union(positions[kind] for kind in optional if kind in positions)
     return tuple(one for one in entry.variants if least <= {*one.kinds} <= most)
 
 

@@ -6,7 +6,7 @@ these, and it counts only if saves that keep it load when the other keys change.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from auditor.engines.knowledge import value_by_rule
 from engines import saves
@@ -40,7 +40,7 @@ def guards(save: Save, loads: Loads) -> Iterator[Guard]:
     for key, value in refused[True] + refused[False]:
         if key in operands:
             continue
-        rule = next((one for one in _rules(save.config, key) if _holds(save, key, one, loads)), "")
+        rule = next((one for one in _rules(save, key) if _holds(save, key, one, loads)), "")
         operands.update(_keys(rule))
         found: dict[str, bool | None] = {}
         beside = {"less": value // 2, "more": value * 2} if rule else {}
@@ -54,13 +54,13 @@ def _shaping(save: Save) -> Iterator[tuple[str, int, list[int]]]:
 
     A layer too many may be refused although one less is not.
     """
-    plain = _shapes(save.class_name, {})
+    plain = _shapes(save, {})
     for key, value in save.config.items():
         if type(value) not in {int, bool} or key.endswith("token_id") or value == 1:
             continue
         other = not value if isinstance(value, bool) else value // 2
         try:
-            shapes = _shapes(save.class_name, {key: other})
+            shapes = _shapes(save, {key: other})
         except Outside:
             continue
         if shapes == plain:
@@ -71,24 +71,25 @@ def _shaping(save: Save) -> Iterator[tuple[str, int, list[int]]]:
             yield key, value, [other, value * 2]
 
 
-def _shapes(class_name: str, changes: Config) -> dict[str, tuple[int, ...]]:
-    tensors = saves.hollow(class_name, changes, {}).state_dict()
+def _shapes(save: Save, changes: Config) -> dict[str, tuple[int, ...]]:
+    tensors = saves.hollow(save.class_name, {**save.changes, **changes}, {}).state_dict()
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def _built(save: Save, changes: Config, sizes: Config | None = None) -> list[Save]:
     try:
-        return [saves.build(save.class_name, changes, sizes)]
+        return [saves.build(save.class_name, {**save.changes, **changes}, sizes)]
     except Outside:
         return []
 
 
-def _rules(config: Mapping[str, Any], key: str) -> Iterator[str]:
+def _rules(save: Save, key: str) -> Iterator[str]:
     """Yield the ways in which a value follows from other keys, those from two keys first.
 
     A number in a rule may be another key's value by chance; two keys are both changed to see that.
+    The last rule is the class's own default, as the only value that the engine takes.
     """
-    value = config[key]
+    config, value = save.config, save.config[key]
     sizes = {
         k: v
         for k, v in config.items()
@@ -103,6 +104,8 @@ def _rules(config: Mapping[str, Any], key: str) -> Iterator[str]:
     for one, size in sizes.items():
         yield from (f"{factor}*{one}" for factor in _FACTORS if factor * size == value)
         yield from (f"{one}/{factor}" for factor in _FACTORS[1:] if factor * value == size)
+    if value == saves.defaults_of(save.model_type).get(key):
+        yield f"1*{value}"
 
 
 def _holds(save: Save, key: str, rule: str, loads: Loads) -> bool:
@@ -117,7 +120,7 @@ def _holds(save: Save, key: str, rule: str, loads: Loads) -> bool:
     for changed in (*each, others):
         value = value_by_rule(rule, {**config, **changed})
         built = _built(save, {**changed, key: value}, changed) if value else []
-        if loads(built) != [True] and (built or changed is not others):
+        if loads(built) != [True] and (built or changed is not others or not each):
             return False
     return True
 

@@ -260,7 +260,7 @@ class Recorder:
         """Record the config keys that the engine does not read although shapes follow from them."""
 
         def loads(built: list[Save]) -> list[bool | None]:
-            configs = [config4.with_keys(one.config, fills) for one in built]
+            configs = [config4.with_keys(one.config, _filled_for(one, fills)) for one in built]
             changes = [
                 partial(probes.Written, config, one.tensors)
                 for config, one in zip(configs, built, strict=True)
@@ -336,6 +336,14 @@ class Recorder:
         seen = {key: answers[key].get("reads") for key in _NUMBERS if key in answers}
         ignored = [key for key, found in seen.items() if "fingerprint" in plain and found == plain]
         return backend | {"reads": reads} | ({"ignores": ignored} if ignored else {})
+
+
+def _filled_for(save: Save, fills: Mapping[str, Fill]) -> dict[str, Fill]:
+    """Return the values of the keys that an engine requires for another save of the class."""
+    return {
+        path: config4.fill_of(save.config, save.model_type, path) or fill
+        for path, fill in fills.items()
+    }
 
 
 def _add(entry: Entry, probe: str, *, loads: bool) -> None:
