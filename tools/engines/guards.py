@@ -28,8 +28,8 @@ class Guard(NamedTuple):
 def guards(save: Save, loads: Loads) -> Iterator[Guard]:
     """Yield the guards of a save that loads, those of keys that the engine does not read first."""
     refused: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
-    for key, value, others in _shaping(save):
-        if False not in [one for other in others for one in loads(_built(save, {key: other}))]:
+    for key, value, other in _shaping(save):
+        if loads(_built(save, {key: other})) != [False]:
             continue
         if isinstance(value, bool):
             yield Guard(key, value, {f"other {key}": False})
@@ -49,10 +49,10 @@ def guards(save: Save, loads: Loads) -> Iterator[Guard]:
         yield Guard(key, rule, {probe: one for probe, one in found.items() if one is not None})
 
 
-def _shaping(save: Save) -> Iterator[tuple[str, int, list[int]]]:
-    """Yield the keys that change shapes or numbers of layers, but no kinds, and other values.
+def _shaping(save: Save) -> Iterator[tuple[str, int, int]]:
+    """Yield the keys that change shapes or numbers of layers, but no kinds, and another value.
 
-    A layer too many may be refused although one less is not.
+    The other value is half of a size, and twice a number of layers.
     """
     plain = _shapes(save, {})
     for key, value in save.config.items():
@@ -66,9 +66,9 @@ def _shaping(save: Save) -> Iterator[tuple[str, int, list[int]]]:
         if shapes == plain:
             continue
         if shapes.keys() == plain.keys():
-            yield key, value, [other]
+            yield key, value, other
         elif saves.kinds(shapes) == saves.kinds(plain) and not isinstance(value, bool):
-            yield key, value, [other, value * 2]
+            yield key, value, value * 2
 
 
 def _shapes(save: Save, changes: Config) -> dict[str, tuple[int, ...]]:
