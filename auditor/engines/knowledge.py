@@ -25,7 +25,7 @@ class SoundVariant(Struct, frozen=True):
 
     kinds: tuple[int, ...]  # positions in the entry's list
     loads: bool | str  # a string is the reason why the engine refuses a sound save
-    when: Mapping[str, Any] = {}
+    when: Mapping[str, Any] = {}  # the changes, and the flags with which alone it is refused
     # The config of a refused save without its sizes: another flag or key may change the outcome.
     tried: Mapping[str, Any] = {}
     spares: tuple[str, ...] = ()  # keys that the entry requires and such a save loads without

@@ -46,6 +46,11 @@ class ExpectedShapes:
         """The kinds of the needed tensors, and of the optional ones."""
         return frozenset(map(kind_of, self.needed)), frozenset(map(kind_of, self.optional))
 
+    @property
+    def has_empty(self) -> bool:
+        """Whether a tensor has no elements, as no tensor of a recorded save."""
+        return any(0 in shape for shape in self.needed.values())
+
 
 class ServedModel(Struct, frozen=True, kw_only=True):
     """A checkpoint as an engine finds it."""
@@ -127,7 +132,7 @@ def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[_Judgement]:
     for probe in subject.file_probes:
         yield _looked_up(known, entry, probe, _FILES.get(probe, probe))
     expected = None if subject.unread else subject.expect(entry.class_)
-    fitting = _fitting(entry, expected) if expected else ()
+    fitting = _fitting(entry, expected, subject.config) if expected else ()
     yield from _required_keys(entry, subject.config, fitting or entry.variants)
     yield from _uneven_heads(subject.config)
     yield from _readings(entry, subject.config)
@@ -140,7 +145,7 @@ def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[_Judgement]:
         yield _Judgement(f"the tensors of {entry.class_} are not known here")
         return
     outcomes = {one.loads is True for one in fitting}
-    if len(outcomes) != 1:
+    if len(outcomes) != 1 or expected.has_empty:
         yield _Judgement("no save with these kinds of tensors was tried")
         return
     yield from _tensors(known, entry, subject, expected, fitting[0])
@@ -341,7 +346,7 @@ def _tensors(
 def _guards(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
     """Yield each value that differs from the one that the engine derives from other keys."""
     for key, rule in entry.guards.items():
-        value = config.get(key)
+        value = value_at(config, key)
         if rule == "":
             yield _Judgement(f"how it takes {key} from other keys was not found")
             continue
@@ -358,15 +363,24 @@ def _guards(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgemen
         yield _Judgement(f"it takes {taken} as {key}, which config.json sets to {stated}", loads)
 
 
-def _fitting(entry: EngineEntry, expected: ExpectedShapes) -> tuple[SoundVariant, ...]:
-    """Return the variants with the kinds that the config implies."""
+def _fitting(
+    entry: EngineEntry, expected: ExpectedShapes, config: Mapping[str, Any]
+) -> tuple[SoundVariant, ...]:
+    """Return the variants with the kinds that the config implies, and with its flags."""
     needed, optional = expected.kinds
     positions = {kind: at for at, kind in enumerate(entry.kinds)}
     if not needed <= positions.keys():
         return ()
     least = {positions[kind] for kind in needed}
     most = least.union(positions[kind] for kind in optional if kind in positions)
-    return tuple(one for one in entry.variants if least <= {*one.kinds} <= most)
+    return tuple(
+        one
+        for one in entry.variants
+        if least <= {*one.kinds} <= most
+        and all(
+            value_at(config, key) is flag for key, flag in one.when.items() if type(flag) is bool
+        )
+    )
 
 
 def _untried(variant: SoundVariant, config: Mapping[str, Any]) -> Iterator[str]:

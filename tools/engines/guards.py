@@ -27,12 +27,11 @@ class Guard(NamedTuple):
 
 def guards(save: Save, loads: Loads) -> Iterator[Guard]:
     """Yield the guards of a save that loads, those of keys that the engine does not read first."""
+    for key, flag in deciding(save, loads, loaded=True):
+        yield Guard(key, flag, {f"other {key}": False})
     refused: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
     for key, value, other in _shaping(save):
         if loads(_built(save, {key: other})) != [False]:
-            continue
-        if isinstance(value, bool):
-            yield Guard(key, value, {f"other {key}": False})
             continue
         alone = save._replace(config={**save.config, key: value // 2})
         refused[loads([alone]) == [True]].append((key, value))
@@ -49,6 +48,19 @@ def guards(save: Save, loads: Loads) -> Iterator[Guard]:
         yield Guard(key, rule, {probe: one for probe, one in found.items() if one is not None})
 
 
+def deciding(save: Save, loads: Loads, *, loaded: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the flags, with their values, whose other value changes the outcome and no names."""
+    flags: Config = {}
+    for key, flag in saves.flips(save.config):
+        for other in _built(save, {key: flag}) if isinstance(flag, bool) else ():
+            flags |= {key: flag} if other.tensors.keys() == save.tensors.keys() else {}
+    if not flags or loads(_built(save, flags)) == [loaded]:
+        return
+    for key, flag in flags.items():
+        if loads(_built(save, {key: flag})) == [not loaded]:
+            yield key, not flag
+
+
 def _shaping(save: Save) -> Iterator[tuple[str, int, int]]:
     """Yield the keys that change shapes or numbers of layers, but no kinds, and another value.
 
@@ -56,18 +68,17 @@ def _shaping(save: Save) -> Iterator[tuple[str, int, int]]:
     """
     plain = _shapes(save, {})
     for key, value in save.config.items():
-        if type(value) not in {int, bool} or key.endswith("token_id") or value == 1:
+        if type(value) is not int or key.endswith("token_id") or value == 1:
             continue
-        other = not value if isinstance(value, bool) else value // 2
         try:
-            shapes = _shapes(save, {key: other})
+            shapes = _shapes(save, {key: value // 2})
         except Outside:
             continue
         if shapes == plain:
             continue
         if shapes.keys() == plain.keys():
-            yield key, value, other
-        elif saves.kinds(shapes) == saves.kinds(plain) and not isinstance(value, bool):
+            yield key, value, value // 2
+        elif saves.kinds(shapes) == saves.kinds(plain):
             yield key, value, value * 2
 
 

@@ -175,6 +175,9 @@ class Recorder:
             variant = {"kinds": numbers, "loads": answer["loads"] or reason}
             if changes:
                 variant["when"] = changes
+            if not answer["loads"] and of_names:
+                flags = dict(guards.deciding(save, self._loads(fills), loaded=False))
+                variant |= {"when": {**changes, **flags}} if flags else {}
             if not of_names:
                 variant["tried"] = without_sizes(with_floats(save.config))
             entry["variants"].append(variant)
@@ -256,8 +259,8 @@ class Recorder:
         if reasons := dict(_reasons(outcomes, why)):
             entry["why"] = reasons
 
-    def _guard(self, entry: Entry, save: Save, fills: Mapping[str, Fill]) -> None:
-        """Record the config keys that the engine does not read although shapes follow from them."""
+    def _loads(self, fills: Mapping[str, Fill]) -> guards.Loads:
+        """Return a function that has saves judged with the keys that the engine requires."""
 
         def loads(built: list[Save]) -> list[bool | None]:
             configs = [config4.with_keys(one.config, _filled_for(one, fills)) for one in built]
@@ -267,6 +270,11 @@ class Recorder:
             ]
             return [one["loads"] if one["judged"] else None for one in self.outcomes(changes)]
 
+        return loads
+
+    def _guard(self, entry: Entry, save: Save, fills: Mapping[str, Fill]) -> None:
+        """Record the config keys that the engine does not read although shapes follow from them."""
+        loads = self._loads(fills)
         found = [*guards.guards(save, loads)]
         if found:
             entry["guards"] = {guard.key: guard.rule for guard in found}

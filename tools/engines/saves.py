@@ -320,7 +320,7 @@ def variants(class_name: str) -> Iterator[tuple[Config, Save]]:
     plain = hollow(class_name, {}, {}).state_dict().keys()
     text = first.config.get("text_config", first.config)
     depth = (("num_hidden_layers", 2),) if text.get("num_hidden_layers", 2) > 2 else ()
-    for key, value in (*depth, *_flips(first.config)):
+    for key, value in (*depth, *flips(first.config)):
         try:
             names = hollow(class_name, {key: value}, {}).state_dict().keys()
             if names == plain and "tie_word_embeddings" not in key:
@@ -346,12 +346,13 @@ def variants(class_name: str) -> Iterator[tuple[Config, Save]]:
                 yield changes, save
 
 
-def _flips(config: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, Any]]:
+def flips(config: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the keys that may change which tensors there are, with other values."""
     for key, value in sorted(config.items(), key=lambda item: item[0] != "tie_word_embeddings"):
         if isinstance(value, bool) and key not in {"return_dict", "use_cache"}:
             yield outer + key, not value
         elif key == "text_config" and isinstance(value, dict):
-            yield from _flips(value, "text_config.")
+            yield from flips(value, "text_config.")
         for choice in _CHOICES.get(key, ()):
             if choice != value:
                 yield outer + key, choice

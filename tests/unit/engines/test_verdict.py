@@ -119,6 +119,28 @@ def test_a_required_key_is_refused_and_its_value_is_named() -> None:
     assert verdict.additions == {"rotary_base": 5000.0}
 
 
+@pytest.mark.parametrize(("flag", "loads"), [(True, False), (False, None), (None, None)])
+def test_a_variant_counts_only_for_configs_with_its_flags(
+    *, flag: bool | None, loads: bool | None
+) -> None:
+    tied = {"kinds": [0, 1], "loads": "no lm_head", "when": {"text_config.tied": True}}
+    entry = {**_ENTRY, "variants": [*_ENTRY["variants"], tied], "requires": [], "reads": {}}
+    shapes = _without("lm_head")
+    subject = _subject(
+        shapes,
+        config={} if flag is None else {"text_config": {"tied": flag}},
+        expect=lambda _: ExpectedShapes(shapes, {}),
+    )
+    assert judge(_known(entries={"TinyForCausalLM": entry}), subject).loads is loads
+
+
+def test_a_tensor_without_elements_leaves_the_answer_open() -> None:
+    shapes = {**_SHAPES, "model.norm.weight": (0,)}
+    subject = _subject(shapes, expect=lambda _: ExpectedShapes(shapes, {}))
+    assert judge(_known(), _subject()).loads is True
+    assert judge(_known(), subject).loads is None
+
+
 @pytest.mark.parametrize(("heads", "loads"), [((8, 2), True), ((2, 8), None), ((8, 0), None)])
 def test_heads_that_cannot_share_keys_evenly_leave_the_answer_open(
     heads: tuple[int, int], *, loads: bool | None
