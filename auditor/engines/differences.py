@@ -107,7 +107,9 @@ def _fused(missing: Iterable[str], extra: Iterable[str]) -> Iterator[_OtherForm]
         }
         complete = {name: replaced for name, replaced in places.items() if replaced <= absent}
         if complete:
-            yield _OtherForm(probe, frozenset(complete), frozenset().union(*complete.values()))
+            biased = any(name.endswith(".bias") for name in complete)
+            named = f"{probe} with bias" if biased else probe  # an engine may know weights alone
+            yield _OtherForm(named, frozenset(complete), frozenset().union(*complete.values()))
 
 
 def _experts(missing: Iterable[str], extra: Iterable[str]) -> Iterator[_OtherForm]:

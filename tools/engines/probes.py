@@ -152,7 +152,9 @@ def layers_and_names(save: Save) -> Iterator[Probe]:
     ):
         changed = _fused(save.tensors, fused, parts)
         if changed.keys() != save.tensors.keys():
-            yield probe, lambda c=changed: Written(save.config, c)
+            biased = any(name.endswith(f"{fused}.bias") for name in changed)
+            named = f"{probe} with bias" if biased else probe
+            yield named, lambda c=changed: Written(save.config, c)
     for probe, change in (("fused experts", _fused_experts), ("split experts", _split_experts)):
         changed = change(save.tensors)
         if changed.keys() != save.tensors.keys():
@@ -254,7 +256,8 @@ def _fused(tensors: Tensors, fused: str, parts: tuple[str, ...]) -> Tensors:
             continue
         names = [name.replace(f".{parts[0]}.", f".{part}.") for part in parts]
         widths = {tensors[one].shape[1:] for one in names if one in result}
-        if all(one in result for one in names) and len(widths) == 1:
+        can_join = all(one in result and result[one].dim() for one in names)
+        if can_join and len(widths) == 1:
             result[name.replace(f".{parts[0]}.", f".{fused}.")] = torch.cat(
                 [result.pop(one) for one in names]
             )

@@ -81,6 +81,10 @@ def test_fused_projections_are_neither_missing_nor_extra() -> None:
     stored = {name: shape for name, shape in _SOUND.items() if ".self_attn." not in name}
     stored |= {f"model.layers.{layer}.self_attn.qkv_proj.weight": (128, 64) for layer in range(3)}
     assert _probes(stored) == [("fused qkv", "")]
+    biases = {f"model.layers.0.self_attn.{part}_proj.bias": (64,) for part in "qkv"}
+    fused = {**stored, "model.layers.0.self_attn.qkv_proj.bias": (192,)}
+    found = differences(fused, {**_SOUND, **biases}, _ENTRY)
+    assert [one.probe for one in found] == ["fused qkv with bias"]
 
 
 def test_a_shape_differs_by_side_and_direction() -> None:
