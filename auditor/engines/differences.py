@@ -55,7 +55,7 @@ def differences(stored: Shapes, expected: Shapes, entry: EngineEntry) -> Iterato
         stored = {forms.get(name, name): shape for name, shape in stored.items()}
     missing = expected.keys() - stored.keys()
     extra = stored.keys() - expected.keys()
-    for form in (*_fused(missing, extra), *_experts(missing, extra)):
+    for form in (*_fused(missing, extra, entry), *_experts(missing, extra)):
         missing -= form.replaced
         extra -= form.stored
         yield Difference(form.probe, "", tuple(sorted(form.stored)))
@@ -96,7 +96,9 @@ def _by_kind(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {kind: tuple(of_kind) for kind, of_kind in kinds.items()}
 
 
-def _fused(missing: Iterable[str], extra: Iterable[str]) -> Iterator[_OtherForm]:
+def _fused(
+    missing: Iterable[str], extra: Iterable[str], entry: EngineEntry
+) -> Iterator[_OtherForm]:
     """Yield the projections that are stored as one tensor, if all of its parts are missing."""
     absent = frozenset(missing)
     for fused, (probe, parts) in _FUSED.items():
@@ -107,9 +109,24 @@ def _fused(missing: Iterable[str], extra: Iterable[str]) -> Iterator[_OtherForm]
         }
         complete = {name: replaced for name, replaced in places.items() if replaced <= absent}
         if complete:
-            biased = any(name.endswith(".bias") for name in complete)
-            named = f"{probe} with bias" if biased else probe  # an engine may know weights alone
+            is_tried = set(map(kind_of, complete)) == _fused_kinds(entry, fused, parts)
+            named = probe if is_tried else f"{probe} otherwise"
             yield _OtherForm(named, frozenset(complete), frozenset().union(*complete.values()))
+
+
+def _fused_kinds(entry: EngineEntry, fused: str, parts: tuple[str, ...]) -> set[str]:
+    """Return the fused kinds of the recorded save, the first one that has such projections."""
+    for variant in entry.variants:
+        kinds = {entry.kinds[at] for at in variant.kinds} if variant.loads is True else set()
+        found = {
+            kind.replace(f".{parts[0]}.", f".{fused}.")
+            for kind in kinds
+            if f".{parts[0]}." in kind and ".experts." not in kind
+            if all(kind.replace(f".{parts[0]}.", f".{part}.") in kinds for part in parts)
+        }
+        if found:
+            return found
+    return set()
 
 
 def _experts(missing: Iterable[str], extra: Iterable[str]) -> Iterator[_OtherForm]:

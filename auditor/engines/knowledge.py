@@ -45,6 +45,7 @@ class EngineEntry(Struct, frozen=True):
     class_: str = field(name="class", default="")
     model_type: str = ""
     requires: tuple[str, ...] = ()  # config keys without which a sound save is refused
+    by_tensors: tuple[str, ...] = ()  # those without which it refuses a tensor of the save
     unclear: tuple[str, ...] = ()  # config keys that each tried save has, and newer saves lack
     fills: Mapping[str, Any] = {}  # for each of them, where its value stands, or the value itself
     defaults: Mapping[str, int] = {}  # the engine's value of a required key that a config lacks

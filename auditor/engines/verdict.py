@@ -133,7 +133,9 @@ def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[_Judgement]:
         yield _looked_up(known, entry, probe, _FILES.get(probe, probe))
     expected = None if subject.unread else subject.expect(entry.class_)
     fitting = _fitting(entry, expected, subject.config) if expected else ()
-    yield from _required_keys(entry, subject.config, fitting or entry.variants)
+    has_all = expected is not None and expected.needed.keys() <= subject.stored.keys()
+    for path, judged in _required_keys(entry, subject.config, fitting or entry.variants):
+        yield judged if has_all or path not in entry.by_tensors else judged._replace(loads=None)
     yield from _uneven_heads(subject.config)
     yield from _readings(entry, subject.config)
     if subject.unread:
@@ -190,24 +192,25 @@ def _looked_up(known: Knowledge, entry: EngineEntry, probe: str, detail: str) ->
 
 def _required_keys(
     entry: EngineEntry, config: Mapping[str, Any], variants: Sequence[SoundVariant]
-) -> Iterator[_Judgement]:
+) -> Iterator[tuple[str, _Judgement]]:
     for path in entry.requires:
         if value_at(config, path) is None:
             is_null = _is_null(config, path)
             spared = {_spares(one, path, is_null=is_null) for one in variants if one.loads is True}
             if spared - {False}:
                 if spared != {True}:
-                    yield _Judgement(f"config.json lacks {path}, which some saves need")
+                    yield path, _Judgement(f"config.json lacks {path}, which some saves need")
                 continue
             value = _filled(entry, config, path)
             loads, why = _without(entry, config, path, value)
             what = f": write {value!r}, as the class takes it" if value is not None else ""
             added = {path: value} if value is not None and "." not in path else {}
             if not loads:
-                yield _Judgement(f"{why}{what}", loads, added)
+                yield path, _Judgement(f"{why}{what}", loads, added)
     for path in entry.unclear:
         if value_at(config, path) is None:
-            yield _Judgement(f"config.json lacks {path}, without which it was not tried")
+            detail = f"config.json lacks {path}, without which it was not tried"
+            yield path, _Judgement(detail)
 
 
 def _uneven_heads(config: Mapping[str, Any]) -> Iterator[_Judgement]:

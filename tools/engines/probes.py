@@ -152,9 +152,7 @@ def layers_and_names(save: Save) -> Iterator[Probe]:
     ):
         changed = _fused(save.tensors, fused, parts)
         if changed.keys() != save.tensors.keys():
-            biased = any(name.endswith(f"{fused}.bias") for name in changed)
-            named = f"{probe} with bias" if biased else probe
-            yield named, lambda c=changed: Written(save.config, c)
+            yield probe, lambda c=changed: Written(save.config, c)
     for probe, change in (("fused experts", _fused_experts), ("split experts", _split_experts)):
         changed = change(save.tensors)
         if changed.keys() != save.tensors.keys():

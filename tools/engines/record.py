@@ -139,6 +139,8 @@ class Recorder:
             entry["unclear" if unclear else "requires"] = sorted(fills)
             sources = {path: fill.source for path, fill in fills.items() if fill.source is not None}
             entry |= {"fills": sources} if sources else {}
+            by_tensors = sorted(fills.keys() & config4.BY_TENSORS.keys())
+            entry |= {"by_tensors": by_tensors} if by_tensors else {}
         if loading:
             self._probe(entry, loading, fills)
             entry |= self._readings(loading[0], fills)

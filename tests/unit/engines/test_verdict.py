@@ -184,6 +184,13 @@ def test_another_rope_base_is_said_with_the_key_that_would_help() -> None:
     assert "rope base" in verdict.reasons[0]
 
 
+def test_a_key_whose_lack_shows_in_a_tensor_is_refused_with_all_tensors() -> None:
+    entry = {**_ENTRY, "by_tensors": ["rotary_base"], "reads": {}}
+    known = _known(entries={"TinyForCausalLM": entry})
+    assert judge(known, _subject(config={})).loads is False
+    assert judge(known, _subject(_without(".q."), config={})).loads is None
+
+
 def test_a_refused_class_refuses_all_its_saves() -> None:
     entry = {**_ENTRY, "variants": [{"kinds": [0, 1, 2], "loads": "no experts"}]}
     verdict = judge(_known(entries={"TinyForCausalLM": entry}), _subject())
