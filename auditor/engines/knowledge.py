@@ -28,6 +28,7 @@ class SoundVariant(Struct, frozen=True):
     when: Mapping[str, Any] = {}  # the changes, and the flags with which alone it is refused
     # The config of a refused save without its sizes: another flag or key may change the outcome.
     tried: Mapping[str, Any] = {}
+    stays: bool = False  # whether it is refused with each change of names, too
     spares: tuple[str, ...] = ()  # keys that the entry requires and such a save loads without
 
 

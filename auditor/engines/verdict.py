@@ -310,28 +310,27 @@ def _tensors(
     expected: ExpectedShapes,
     variant: SoundVariant,
 ) -> Iterator[_Judgement]:
-    if variant.loads is not True:
-        untried = sorted(_untried(variant, subject.config))
-        if untried:
-            yield _Judgement(f"no save with such a value of {listed(untried)} was tried")
-            return
-        allowed = {**expected.needed, **expected.optional}
-        if not expected.needed.keys() <= subject.stored.keys() <= allowed.keys():
-            yield _Judgement(f"it refuses sound saves of {entry.class_}; this one was not tried")
-            return
-        yield _Judgement(f"it refuses every save of {entry.class_}: {variant.loads}", loads=False)
-        return
-    guarded = tuple(_guards(entry, subject.config))
-    if subject.packing_probe.startswith("packed"):  # the audit has compared the unpacked tensors
-        yield from guarded
-        return
     kinds = {entry.kinds[at] for at in variant.kinds}
     wanted = {
         name: shape
         for name, shape in {**expected.needed, **expected.optional}.items()
         if kind_of(name) in kinds and (name in expected.needed or name in subject.stored)
     }
-    found = tuple(differences(subject.stored, wanted, entry))
+    is_packed = subject.packing_probe.startswith("packed")  # the audit has compared them unpacked
+    found = () if is_packed else tuple(differences(subject.stored, wanted, entry))
+    if variant.loads is not True:
+        untried = sorted(_untried(variant, subject.config))
+        if untried:
+            yield _Judgement(f"no save with such a value of {listed(untried)} was tried")
+            return
+        allowed = {**expected.needed, **expected.optional}
+        is_sound = expected.needed.keys() <= subject.stored.keys() <= allowed.keys()
+        if not is_sound and not (variant.stays and _is_one_sided(found)):
+            yield _Judgement(f"it refuses sound saves of {entry.class_}; this one was not tried")
+            return
+        yield _Judgement(f"it refuses every save of {entry.class_}: {variant.loads}", loads=False)
+        return
+    guarded = tuple(_guards(entry, subject.config))
     if guarded:  # what becomes of a difference beside them was not tried
         yield from (one._replace(loads=None) if found else one for one in guarded)
         return
@@ -344,6 +343,13 @@ def _tensors(
             detail = f"{judged.reason}; the engine may know the one by the name of the other"
             judged = judged._replace(loads=None, reason=detail)
         yield judged
+
+
+def _is_one_sided(found: Sequence[Difference]) -> bool:
+    """Return whether tensors are only missing or only too many, so that none has another name."""
+    probes = {one.probe for one in found}
+    lacks = not probes.isdisjoint({*_MISSING, "layer missing"})
+    return bool(probes) and "" not in probes and not (lacks and "extra" in probes)
 
 
 def _guards(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgement]:

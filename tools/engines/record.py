@@ -180,11 +180,19 @@ class Recorder:
             if not answer["loads"] and of_names:
                 flags = dict(guards.deciding(save, self._loads(fills), loaded=False))
                 variant |= {"when": {**changes, **flags}} if flags else {}
+            if not answer["loads"] and self._stays(save):
+                variant["stays"] = True
             if not of_names:
                 variant["tried"] = without_sizes(with_floats(save.config))
             entry["variants"].append(variant)
             loading += [save] if answer["loads"] else []
         return loading, failures
+
+    def _stays(self, save: Save) -> bool:
+        """Return whether the engine refuses a refused save with each change of its names, too."""
+        changes = (*probes.missing(save), *probes.extras(save), *probes.layers_and_names(save))
+        answers = self.outcomes(change for _, change in changes)
+        return all(one["judged"] and not one["loads"] for one in answers)
 
     def _is_refused(
         self, changes: Config, save: Save, fills: Mapping[str, Fill], error: str

@@ -198,6 +198,18 @@ def test_a_refused_class_refuses_all_its_saves() -> None:
     assert "no experts" in verdict.reasons[0]
 
 
+@pytest.mark.parametrize(("stays", "loads"), [(True, False), (False, None)])
+def test_a_refused_save_that_lacks_tensors_is_refused_if_such_changes_were_tried(
+    *, stays: bool, loads: bool | None
+) -> None:
+    variant = {"kinds": [0, 1, 2], "loads": "no experts", "stays": stays}
+    known = _known(entries={"TinyForCausalLM": {**_ENTRY, "variants": [variant]}})
+    assert judge(known, _subject(_without("norm"))).loads is loads
+    assert judge(known, _subject({**_SHAPES, "more.weight": (8,)})).loads is loads
+    renamed = {**_without("norm"), "more.weight": (8,)}  # perhaps the same tensor
+    assert judge(known, _subject(renamed)).loads is None
+
+
 @pytest.mark.parametrize(("config", "loads"), [({"width": 8}, True), ({}, None)])
 def test_a_config_without_a_key_of_all_tried_saves_leaves_the_answer_open(config, loads):
     entry = {**_ENTRY, "requires": [], "reads": {}, "unclear": ["width"]}
