@@ -8,7 +8,7 @@ these, and it counts only if saves that keep it load when the other keys change.
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.engines.knowledge import value_by_rule
+from auditor.engines.knowledge import value_at, value_by_rule
 from engines import saves
 from engines.saves import Config, Outside, Save
 
@@ -30,10 +30,10 @@ def guards(save: Save, loads: Loads) -> Iterator[Guard]:
     for key, flag in deciding(save, loads, loaded=True):
         yield Guard(key, flag, {f"other {key}": False})
     refused: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
-    for key, value, other in _shaping(save):
-        if loads(_built(save, {key: other})) != [False]:
+    for key, value, others in _shaping(save):
+        if False not in [one for other in others for one in loads(_built(save, {key: other}))]:
             continue
-        alone = save._replace(config={**save.config, key: value // 2})
+        alone = save._replace(config=saves.with_value(save.config, key, value // 2))
         refused[loads([alone]) == [True]].append((key, value))
     operands: set[str] = set()
     for key, value in refused[True] + refused[False]:
@@ -61,25 +61,32 @@ def deciding(save: Save, loads: Loads, *, loaded: bool) -> Iterator[tuple[str, b
             yield key, not flag
 
 
-def _shaping(save: Save) -> Iterator[tuple[str, int, int]]:
-    """Yield the keys that change shapes or numbers of layers, but no kinds, and another value.
+def _shaping(save: Save) -> Iterator[tuple[str, int, list[int]]]:
+    """Yield the keys that change shapes or numbers of layers, but no kinds, and other values.
 
-    The other value is half of a size, and twice a number of layers.
+    These are half of a size, and twice a number of layers or a size of a nested config.
     """
     plain = _shapes(save, {})
-    for key, value in save.config.items():
-        if type(value) is not int or key.endswith("token_id") or value == 1:
+    for key, value in _numbers(save.config):
+        if value == 1:
             continue
         try:
             shapes = _shapes(save, {key: value // 2})
         except Outside:
             continue
-        if shapes == plain:
+        if shapes == plain or saves.kinds(shapes) != saves.kinds(plain):
             continue
-        if shapes.keys() == plain.keys():
-            yield key, value, value // 2
-        elif saves.kinds(shapes) == saves.kinds(plain):
-            yield key, value, value * 2
+        less = [value // 2] if shapes.keys() == plain.keys() else []
+        more = [value * 2] if not less or "." in key else []
+        yield key, value, less + more
+
+
+def _numbers(config: Config) -> Iterator[tuple[str, int]]:
+    """Yield the keys of integers, at the top and in the text config."""
+    for start, level in (("", config), ("text_config.", config.get("text_config", {}))):
+        for key, value in level.items():
+            if type(value) is int and not key.endswith("token_id"):
+                yield start + key, value
 
 
 def _shapes(save: Save, changes: Config) -> dict[str, tuple[int, ...]]:
@@ -100,12 +107,8 @@ def _rules(save: Save, key: str) -> Iterator[str]:
     A number in a rule may be another key's value by chance; two keys are both changed to see that.
     The last rule is the class's own default, as the only value that the engine takes.
     """
-    config, value = save.config, save.config[key]
-    sizes = {
-        k: v
-        for k, v in config.items()
-        if type(v) is int and v > 1 and k != key and not k.endswith("token_id")
-    }
+    value = value_at(save.config, key)
+    sizes = {name: size for name, size in _numbers(save.config) if size > 1 and name != key}
     for one, size in sizes.items():
         for other, divisor in sizes.items():
             if size == value * divisor and one != other:
@@ -115,7 +118,7 @@ def _rules(save: Save, key: str) -> Iterator[str]:
     for one, size in sizes.items():
         yield from (f"{factor}*{one}" for factor in _FACTORS if factor * size == value)
         yield from (f"{one}/{factor}" for factor in _FACTORS[1:] if factor * value == size)
-    if value == saves.defaults_of(save.model_type).get(key):
+    if value == value_at(saves.defaults_of(save.model_type), key):
         yield f"1*{value}"
 
 
@@ -126,10 +129,13 @@ def _holds(save: Save, key: str, rule: str, loads: Loads) -> bool:
     a number in the rule may stand for one of them.
     """
     config = save.config
-    each = [{operand: config[operand] * 2} for operand in _keys(rule)]
+    each = [{operand: value_at(config, operand) * 2} for operand in _keys(rule)]
     others = {name: size for name, size in _OTHERS.items() if name in config}
     for changed in (*each, others):
-        value = value_by_rule(rule, {**config, **changed})
+        other = config
+        for name, size in changed.items():
+            other = saves.with_value(other, name, size)
+        value = value_by_rule(rule, other)
         built = _built(save, {**changed, key: value}, changed) if value else []
         if loads(built) != [True] and (built or changed is not others or not each):
             return False

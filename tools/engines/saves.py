@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -241,6 +242,13 @@ def _size_of(key: str, sizes: Mapping[str, int]) -> int | None:
             name = _SCALED.get(size, "")
             return sizes[name] if name in sizes and re.fullmatch(pattern, name) else size
     return None
+
+
+def with_value(config: Config, key: str, value: Any) -> Config:
+    """Return a config with another value of a dotted key."""
+    changed = deepcopy(config)
+    _put(changed, key, value)
+    return changed
 
 
 def _put(keywords: Config, key: str, value: Any) -> None:
