@@ -254,7 +254,7 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
     tensors: tuple[ExpectedTensor, ...],
     loading: Loading,
     library: str | None = None,
-    by: Literal["oracle", "generated"] = "oracle",
+    by: Literal["closed-form", "generated", "oracle"] = "oracle",
 ) -> Expectation:
     """Return an expectation of these tensors, with the number of parameters of each module."""
     counts = parameters_by_module(tensors)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from auditor.analytic import Config, catalogue, read_config
 from auditor.analytic.repository_loader import Loader, of_pipeline, of_sentence_transformers
 from auditor.analytic.target import custom_class
-from auditor.audit.native_twins import as_native_twin
+from auditor.audit.native_twins import OwnNames, as_native_twin
 from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import MODULE_KEYS, SENTENCE, TRANSFORMERS, ManifestEntry
@@ -31,6 +31,7 @@ class Declaration(NamedTuple):
     loader: Loader | None = None  # chooses the class if `architectures` does not
     custom_class: str | None = None  # class in auto_map that is the repository's code
     stated: Config | None = None  # as written, if `config` is that of the class's native twin
+    names: OwnNames | None = None  # those of the twin's tensors in the files
 
 
 def is_gguf(snapshot: Snapshot) -> bool:
@@ -108,7 +109,9 @@ def _with_custom_class(declared: Declaration) -> Declaration:
         return declared._replace(notes=(*declared.notes, note))
     declared = declared._replace(custom_class=custom)
     twin = as_native_twin(config, custom)
-    return declared._replace(config=twin, stated=config) if twin else declared
+    if twin is None:
+        return declared
+    return declared._replace(config=twin.config, stated=config, names=twin.names)
 
 
 def _under(config: Config, entry: ManifestEntry | None, settings: TextFile | None) -> Declaration:

@@ -20,6 +20,8 @@ DEFAULTS = {
     "kind": "plain",
     "dropout": 0.1,
     "vocab_size": 100,
+    "widths": [8, 8, 8],
+    "groups": [4, 4, 4],
 }
 
 
@@ -131,6 +133,26 @@ def test_a_network_without_a_rule_is_a_table_by_place_where_its_keys_are_guarded
     assert {name: one.shape for name, one in made.items()} == {
         name: shape for name, (shape, _) in stages(resolved({"hidden_size": 640})).items()
     }
+
+
+def test_each_item_of_a_list_is_moved_before_a_form_of_a_second_class_is_held():
+    def first(values):
+        widths, plain = values["widths"], ("parameter", None)
+        if len(widths) != len(values["groups"]):
+            raise ValueError
+        return {f"stages.{n}.weight": ((4 * width, width), plain) for n, width in enumerate(widths)}
+
+    def second(values):
+        return first(values) | {"head.weight": ((values["widths"][-1],), ("parameter", None))}
+
+    known = Learner(Toy(first), 60)
+    known.learn()
+    form = Learner(Toy(second), 60, known).learn()
+    for lists in ({"groups": [8, 8, 8]}, {"widths": [8, 40, 24], "groups": [2, 4, 2]}):
+        made = form.by_name({"model_type": "toy", **lists})
+        assert {name: one.shape for name, one in made.items()} == {
+            name: shape for name, (shape, _) in second(resolved(lists)).items()
+        }
 
 
 def test_two_sizes_that_are_equal_by_chance_choose_no_formula():

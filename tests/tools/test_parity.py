@@ -18,6 +18,7 @@ SHARE = [
     # a fused projection that is cut in three, and experts of two kinds. Together, for the oracle's
     # process starts once for them.
     ("oracle", ("internvl", "bamba", "radio", "flex_olmo")),
+    ("generated", ("deberta", "vilt")),
 ]
 
 CLASSES = 3  # of each type: the model, one with its head, and one with another
@@ -68,7 +69,7 @@ def test_a_model_loads_into_the_classes_of_its_parts_as_reported(model_type, tmp
     load = loads.Load("closed form", model_type, name, name, "self", saved, checkpoint, 0)
     folder = folders.write(load, tmp_path / "folder")
     for target in targets:
-        [outcome] = folders.audited([folder], tmp_path, target)
+        [outcome] = folders.audited([(folder, target)], tmp_path)
         theirs = library.theirs(folder, target, checkpoint, load.elements)
         assert words.ours(outcome) == theirs, target
 
@@ -93,7 +94,7 @@ RAISED = Raised("ValueError: sizes differ")
         (Raised("one has the shape (1,), another (2,)"), RAISED, "yes"),
         (LACKS, RAISED, "no"),
         (RAISED, NOTHING, "no"),
-        (Silent("no load report: gated"), NOTHING, "no"),
+        (Silent("no load report: gated"), NOTHING, "silent"),
     ],
 )
 def test_two_reports_are_equal_or_they_are_not(

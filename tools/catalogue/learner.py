@@ -408,7 +408,8 @@ class Learner:
         for key in moved:
             self.guards.pop(key, None)
             self.free.discard(key)
-            self.menu.setdefault(key, [self.origin.leaves[key]])
+            alone = [self.tried[key]] if key in self.tried else []  # what changed nothing
+            self.menu.setdefault(key, [self.origin.leaves[key], *alone])
         return True
 
     def _candidates(self, key: str, value: Any) -> list[Any]:
@@ -438,7 +439,7 @@ class Learner:
                 return [2, 3]
             case [] if _PLACES.search(last):
                 return [[0], [1, 2], [0, 2]]
-            case list() if value and all(type(item) is int for item in value):
+            case list() if _are_numbers(value):
                 double = [item * 2 for item in value]
                 return [
                     double,
@@ -570,7 +571,7 @@ class Learner:
             value = self.origin.leaves[key]
             if odd and type(value) is int and value > 1 and rng.random() < 0.3:
                 drawn[key] = value * rng.choice((2, 3, 5)) // rng.choice((1, 2))
-        return drawn
+        return drawn | self._one_list(rng)
 
     def _rows(self, frozen: dict[str, Any]) -> tuple[list[Any], list[str]]:
         guards = {**self.guards, **{key: [value] for key, value in frozen.items()}}
@@ -982,7 +983,15 @@ class Learner:
                 drawn[key] = not value if type(value) is bool else value * rng.choice((2, 3))
             elif len(self.guards.get(key, ())) > 1:
                 drawn[key] = rng.choice(self.guards[key])
-        return drawn
+        return drawn | self._one_list(rng)
+
+    def _one_list(self, rng: random.Random) -> dict[str, Any]:
+        """Return one list of numbers with each multiplied: the menu never shows what each does."""
+        lists = [key for key in self.choices if _are_numbers(self.origin.leaves[key])]
+        if not lists or rng.random() < 0.5:
+            return {}
+        key, every = rng.choice(lists), rng.choice((1, 2, 3))
+        return {key: [value * rng.choice((every, 1, 2)) for value in self.origin.leaves[key]]}
 
 
 def _is_like(one: Sample | None, other: Sample) -> bool:
@@ -1000,6 +1009,10 @@ def _is_outside(form: Form, config: dict[str, Any]) -> bool:
     except Outside:
         return True
     return False
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(item) is int for item in value)
 
 
 def _another(value: float) -> float:

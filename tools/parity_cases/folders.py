@@ -33,15 +33,14 @@ def write(load: Load, folder: Path) -> Path:
 
 
 def audited(
-    folders: Sequence[Path], home: Path, target: str | None = None
+    asked: Sequence[tuple[Path, str | None]], home: Path, kind: str = ""
 ) -> Iterable[dict[str, Any]]:
-    """The JSON of an audit, an object for each folder, in their order."""
-    option = [target] if target else []
-    for first in range(0, len(folders), MOST):
-        some = folders[first : first + MOST]
+    """The JSON of audits of folders, for the declared class (None) or another."""
+    for first in range(0, len(asked), MOST):
+        some = asked[first : first + MOST]
         done = subprocess.run(  # noqa: S603 - our own command
-            [*AUDIT, *option],
-            input="".join(f"{folder}\n" for folder in some),
+            [*AUDIT, kind],
+            input="".join(f"{json.dumps([str(folder), target])}\n" for folder, target in some),
             env={
                 **os.environ,
                 "HF_HOME": str(home),
@@ -54,5 +53,5 @@ def audited(
         )
         outcomes = [json.loads(line) for line in done.stdout.splitlines()]
         if len(outcomes) != len(some):
-            raise RuntimeError(f"{len(outcomes)} answers to {len(some)} folders: {done.stderr}")
+            raise RuntimeError(f"{len(outcomes)} answers to {len(some)} questions: {done.stderr}")
         yield from outcomes

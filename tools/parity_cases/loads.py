@@ -9,20 +9,22 @@ from typing import Any, NamedTuple
 from support.bert_configs import config_of
 
 from auditor.analytic import Expectation, Role, catalogue
+from auditor.analytic import generated as forms
 from parity_cases import large
 from parity_cases.configs import expectation, small_config
 from parity_cases.layouts import layouts, unexpected_patterns
 from parity_cases.spoiling import Stored, spoilt, written
 
 IGNORED = "names that it ignores"
-CLASSES = 3  # of an oracle type, drawn at random
+CLASSES = 3  # of a type for the oracle, drawn at random
 SPOILINGS = 4  # of those into the own class, likewise; of those into another class one
+LEARNED = 2  # both, for generated forms, which are of more types
 
 
 class Load(NamedTuple):
     """One checkpoint as names and shapes, and the class that it is loaded into."""
 
-    source: str  # who says what is expected: closed form, oracle
+    source: str  # who says what is expected: closed form, generated form, oracle
     model_type: str
     saved: str  # the class whose checkpoint it is
     loaded: str
@@ -95,31 +97,37 @@ def _some(rng: Random, ways: list[tuple[str, Stored]], count: int) -> list[tuple
     return rng.sample(ways, min(count, len(ways)))
 
 
-# --- the oracle: some classes of every type, some ways ----------------------------------------
+# --- without a closed form: some classes of every type, some ways ------------------------------
 
 
-def of_oracle(model_type: str, number: int) -> Iterator[Load]:
+def of_library(model_type: str, number: int, *, generated: bool = False) -> Iterator[Load]:
     """Loads of one reduced config; LookupError, with the reason, where none can be built."""
     from parity_cases.oracle_configs import reduced  # noqa: PLC0415 - imports torch
 
     rng = Random(f"{model_type} {number}")
-    values, built = reduced(model_type, rng)
-    chosen = rng.sample(sorted(built), min(CLASSES, len(built)))
+    source, classes, spoilings = "oracle", CLASSES, SPOILINGS
+    only: list[str] = []
+    if generated:
+        source, classes, spoilings = "generated form", LEARNED, LEARNED
+        learned = sorted(forms.siblings(model_type))
+        only = rng.sample(learned, min(classes, len(learned)))
+    values, built = reduced(model_type, rng, only)
+    chosen = rng.sample(sorted(built), min(classes, len(built)))
     for saved in chosen:
         whole = written(built[saved])
         ways = list(spoilt(whole, built[saved]))
         checkpoints = [("self", whole), *_laid_out("self", saved, values, whole)]
-        checkpoints += _some(rng, ways, SPOILINGS)
+        checkpoints += _some(rng, ways, spoilings)
         for case, stored in checkpoints:
             size = built[saved].parameters
-            yield Load("oracle", model_type, saved, saved, case, values, stored, size)
+            yield Load(source, model_type, saved, saved, case, values, stored, size)
         others = [name for name in chosen if name != saved]  # of which the oracle has answers
         for loaded in rng.sample(others, min(1, len(others))):
             checkpoints = [("cross", whole), *_laid_out("cross", saved, values, whole)]
             checkpoints += [(f"cross, {way}", after) for way, after in _some(rng, ways, 1)]
             for case, stored in _some(rng, checkpoints, 2):
                 size = built[loaded].parameters
-                yield Load("oracle", model_type, saved, loaded, case, values, stored, size)
+                yield Load(source, model_type, saved, loaded, case, values, stored, size)
 
 
 # --- many layers, many experts -----------------------------------------------------------------

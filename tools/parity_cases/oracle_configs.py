@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -59,12 +59,14 @@ def classes_of(model_type: str) -> tuple[str, ...]:
     )
 
 
-def reduced(model_type: str, rng: Random) -> tuple[dict[str, Any], dict[str, Expectation]]:
+def reduced(
+    model_type: str, rng: Random, only: Collection[str] = ()
+) -> tuple[dict[str, Any], dict[str, Expectation]]:
     """A config and what it implies for each class that can be built from it.
 
     LookupError, with the reason of the last, where none can.
     """
-    classes = classes_of(model_type)
+    classes = [name for name in classes_of(model_type) if not only or name in only]
     if not classes:
         raise LookupError("no class that is built from its config class alone")
     reason = ""

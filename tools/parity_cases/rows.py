@@ -1,28 +1,27 @@
 """One row for each load: the library's word on it, ours, and where they differ."""
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from parity_cases.folders import audited, write
 from parity_cases.library import theirs
-from parity_cases.loads import Load, of_closed_form, of_large, of_oracle, unlike
+from parity_cases.loads import Load, of_closed_form, of_large, of_library, unlike
 from parity_cases.words import Raised, alarms, compared, finer, ours
 
 
 class Row(NamedTuple):
     """One load of one checkpoint, by the library and by us."""
 
-    source: str  # who says what is expected: closed form, oracle
+    source: str  # who says what is expected: closed form, generated form, oracle
     model_type: str
     saved: str
     loaded: str
     case: str
     tensors: int
-    same: str  # yes, no: our load_report is the library's
+    same: str  # yes, no: our load_report is the library's; silent: there is none
     finer: str  # yes: our findings name what the report has as another fault
     only_ours: int  # names that only we report
     only_theirs: int  # names that only the library reports
@@ -40,7 +39,7 @@ class LeftOut(NamedTuple):
 class Work(NamedTuple):
     """Some model types of one kind."""
 
-    kind: str  # closed, oracle, large
+    kind: str  # closed, generated, oracle, large
     model_types: tuple[str, ...]
     number: int  # of the configs that are drawn
     home: Path  # of the Hugging Face cache, where the oracle keeps its answers
@@ -49,7 +48,8 @@ class Work(NamedTuple):
 
 _KINDS: dict[str, Callable[[str, int], Iterable[Load]]] = {
     "closed": of_closed_form,
-    "oracle": of_oracle,
+    "generated": lambda model_type, number: of_library(model_type, number, generated=True),
+    "oracle": of_library,
     "large": lambda model_type, _number: of_large(model_type),
 }
 
@@ -82,7 +82,11 @@ def rows_of(work: Work) -> tuple[list[Row], list[LeftOut]]:
             left_out.append(LeftOut(model_type, reason))
     with TemporaryDirectory(prefix="parity") as place:
         folders = [write(load, Path(place) / str(number)) for number, load in enumerate(loads)]
-        outcomes = _audited(loads, folders, work.home)
+        asked = [
+            (folder, None if load.saved == load.loaded else load.loaded)
+            for load, folder in zip(loads, folders, strict=True)
+        ]
+        outcomes = audited(asked, work.home, work.kind)
         rows = [
             _row(load, folder, outcome)
             for load, folder, outcome in zip(loads, folders, outcomes, strict=True)
@@ -93,19 +97,6 @@ def rows_of(work: Work) -> tuple[list[Row], list[LeftOut]]:
 def _of_first(classes: int | None, loads: list[Load]) -> list[Load]:
     chosen = frozenset([*dict.fromkeys(load.saved for load in loads)][:classes])
     return [load for load in loads if {load.saved, load.loaded} <= chosen]
-
-
-def _audited(loads: list[Load], folders: list[Path], home: Path) -> Iterator[dict[str, Any]]:
-    """By one process for all that are loaded as declared, and one for each other class."""
-    by_target: defaultdict[str | None, list[Path]] = defaultdict(list)
-    for load, folder in zip(loads, folders, strict=True):
-        by_target[None if load.saved == load.loaded else load.loaded].append(folder)
-    found = {
-        folder: outcome
-        for target, some in by_target.items()
-        for folder, outcome in zip(some, audited(some, home, target), strict=True)
-    }
-    return map(found.__getitem__, folders)
 
 
 def _row(load: Load, folder: Path, outcome: dict[str, Any]) -> Row:

@@ -28,7 +28,7 @@ class Silent(NamedTuple):
 class Difference(NamedTuple):
     """How far two words on one load are the same."""
 
-    same: str  # yes, no
+    same: str  # yes, no, silent
     only_ours: int  # names that only we report
     only_theirs: int  # names that only the library reports
     reason: str  # of what is not the same
@@ -61,7 +61,7 @@ def compared(ours: Word | Raised | Silent, theirs: Word | Raised) -> Difference:
         case Raised(), Raised():
             return Difference("yes", 0, 0, "")
         case Silent(reason), _:
-            return Difference("no", 0, 0, reason)
+            return Difference("silent", 0, 0, reason)
         case Word(), Raised(error):
             return Difference("no", sum(map(len, ours)), 0, f"the library raises {error}")
         case _:

@@ -95,7 +95,7 @@ def _undoing(case: Case, fit: "_Fit") -> Undoing:
             ("architectures", case.config.get("architectures"), [target]),
         ),
         summary=f"the files hold a model of the type {quoted(model_type)}, and the config is that "
-        f"of {quoted(str(declared))}",
+        f"of {quoted(str(declared or case.report.target))}",
         fix=f"take the config of the model whose weights these are: {target}, model_type "
         f"{quoted(model_type)}",
         evidence=(

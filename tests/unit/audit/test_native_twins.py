@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 from support.builders import safetensors_bytes
+from support.generated_forms import differing
 
 from auditor import Reason, Report, Unaudited, audit
+from auditor.analytic import Config, generated
+from auditor.audit.native_twins import as_native_twin
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -82,6 +85,163 @@ for number in range(2):
     }
 
 
+WIDTHS, PATCHES, M = (16, 32, 64, 128), (7, 3, 3, 3), 48  # M: width of the language model
+FLORENCE = {
+    "architectures": ["Florence2ForConditionalGeneration"],
+    "auto_map": {
+        "AutoModelForCausalLM": "microsoft/Florence-2-large--m.Florence2ForConditionalGeneration"
+    },
+    "model_type": "florence2",
+    "projection_dim": M,
+    "text_config": {
+        "d_model": M,
+        "decoder_ffn_dim": 96,
+        "decoder_layers": 1,
+        "encoder_ffn_dim": 80,
+        "encoder_layers": 2,
+        "max_position_embeddings": 32,
+        "model_type": "florence2_language",
+        "vocab_size": V,
+    },
+    "vision_config": {
+        "depths": [1, 1, 2, 1],
+        "dim_embed": list(WIDTHS),
+        "image_feature_source": ["spatial_avg_pool", "temporal_avg_pool"],
+        "image_pos_embed": {"type": "learned_abs_2d", "max_pos_embeddings": 12},
+        "model_type": "davit",
+        "num_groups": [2, 4, 8, 16],
+        "num_heads": [2, 4, 8, 16],
+        "patch_padding": [3, 1, 1, 1],
+        "patch_prenorm": [False, True, True, True],
+        "patch_size": list(PATCHES),
+        "patch_stride": [4, 2, 2, 2],
+        "projection_dim": M,
+        "visual_temporal_embedding": {"type": "COSINE", "max_temporal_embeddings": 5},
+        "window_size": 12,
+    },
+    "vocab_size": V,
+}
+
+
+def linear(name: str, out: int, into: int) -> Shapes:
+    return {f"{name}.weight": (out, into), f"{name}.bias": (out,)}
+
+
+def sized(name: str, width: int) -> Shapes:
+    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+
+
+# The modules of modeling_florence2.py in microsoft/Florence-2-large, as its files store them.
+OF_FLORENCE: Shapes = {
+    "image_projection": (WIDTHS[-1], M),
+    **sized("image_proj_norm", M),
+    "image_pos_embed.row_embeddings.weight": (12, WIDTHS[-1] // 2),
+    "image_pos_embed.column_embeddings.weight": (12, WIDTHS[-1] // 2),
+    "visual_temporal_embed.pos_idx_to_embed": (5, WIDTHS[-1]),
+    "language_model.final_logits_bias": (1, V),
+    "language_model.model.shared.weight": (V, M),
+}
+for stage, (D_, patch) in enumerate(zip(WIDTHS, PATCHES, strict=True)):
+    conv, before = f"vision_tower.convs.{stage}", (3, *WIDTHS)[stage]
+    OF_FLORENCE |= {f"{conv}.proj.weight": (D_, before, patch, patch), f"{conv}.proj.bias": (D_,)}
+    OF_FLORENCE |= sized(f"{conv}.norm", before if stage else D_)
+    for block in range(2 if stage == 2 else 1):
+        for kind, attention in (("spatial", "window_attn"), ("channel", "channel_attn")):
+            name = f"vision_tower.blocks.{stage}.{block}.{kind}_block"
+            for part in ("conv1", "conv2"):
+                OF_FLORENCE[f"{name}.{part}.fn.dw.weight"] = (D_, 1, 3, 3)
+                OF_FLORENCE[f"{name}.{part}.fn.dw.bias"] = (D_,)
+            OF_FLORENCE |= sized(f"{name}.{attention}.norm", D_) | sized(f"{name}.ffn.norm", D_)
+            OF_FLORENCE |= linear(f"{name}.{attention}.fn.qkv", 3 * D_, D_)
+            OF_FLORENCE |= linear(f"{name}.{attention}.fn.proj", D_, D_)
+            OF_FLORENCE |= linear(f"{name}.ffn.fn.net.fc1", 4 * D_, D_)
+            OF_FLORENCE |= linear(f"{name}.ffn.fn.net.fc2", D_, 4 * D_)
+for side, layers, inner in (("encoder", 2, 80), ("decoder", 1, 96)):
+    name = f"language_model.model.{side}"
+    OF_FLORENCE[f"{name}.embed_positions.weight"] = (32 + 2, M)
+    OF_FLORENCE |= sized(f"{name}.layernorm_embedding", M)
+    for number in range(layers):
+        layer = f"{name}.layers.{number}"
+        for attention in ("self_attn", "encoder_attn")[: 1 + (side == "decoder")]:
+            for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                OF_FLORENCE |= linear(f"{layer}.{attention}.{part}", M, M)
+            OF_FLORENCE |= sized(f"{layer}.{attention}_layer_norm", M)
+        OF_FLORENCE |= linear(f"{layer}.fc1", inner, M) | linear(f"{layer}.fc2", M, inner)
+        OF_FLORENCE |= sized(f"{layer}.final_layer_norm", M)
+
+
+INTERN = {
+    "architectures": ["InternVLChatModel"],
+    "auto_map": {"AutoModel": "OpenGVLab/InternVL3-1B--modeling_internvl_chat.InternVLChatModel"},
+    "downsample_ratio": 0.5,
+    "llm_config": {
+        "hidden_size": M,
+        "intermediate_size": 96,
+        "model_type": "qwen2",
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": False,
+        "vocab_size": V,
+    },
+    "model_type": "internvl_chat",
+    "ps_version": "v2",
+    "select_layer": -1,
+    "use_backbone_lora": 0,
+    "use_llm_lora": 0,
+    "vision_config": {
+        "hidden_size": 32,
+        "image_size": 56,
+        "intermediate_size": 80,
+        "model_type": "intern_vit_6b",
+        "norm_type": "layer_norm",
+        "num_attention_heads": 4,
+        "num_channels": 3,
+        "num_hidden_layers": 2,
+        "patch_size": 14,
+        "qk_normalization": False,
+        "qkv_bias": True,
+    },
+}
+# The modules of modeling_internvl_chat.py in OpenGVLab/InternVL3-1B.
+OF_INTERN: Shapes = {
+    "language_model.lm_head.weight": (V, M),
+    "language_model.model.embed_tokens.weight": (V, M),
+    "language_model.model.norm.weight": (M,),
+    **sized("mlp1.0", 4 * 32),
+    **linear("mlp1.1", M, 4 * 32),
+    **linear("mlp1.3", M, M),
+    "vision_model.embeddings.class_embedding": (1, 1, 32),
+    "vision_model.embeddings.patch_embedding.bias": (32,),
+    "vision_model.embeddings.patch_embedding.weight": (32, 3, 14, 14),
+    "vision_model.embeddings.position_embedding": (1, 4 * 4 + 1, 32),
+}
+for number in range(2):
+    layer = f"language_model.model.layers.{number}"
+    OF_INTERN |= {
+        f"{layer}.input_layernorm.weight": (M,),
+        f"{layer}.post_attention_layernorm.weight": (M,),
+        f"{layer}.mlp.gate_proj.weight": (96, M),
+        f"{layer}.mlp.up_proj.weight": (96, M),
+        f"{layer}.mlp.down_proj.weight": (M, 96),
+        f"{layer}.self_attn.o_proj.weight": (M, M),
+        **linear(f"{layer}.self_attn.q_proj", M, M),
+        **linear(f"{layer}.self_attn.k_proj", M // 2, M),
+        **linear(f"{layer}.self_attn.v_proj", M // 2, M),
+    }
+    layer = f"vision_model.encoder.layers.{number}"
+    OF_INTERN |= {
+        f"{layer}.ls1": (32,),
+        f"{layer}.ls2": (32,),
+        **linear(f"{layer}.attn.qkv", 3 * 32, 32),
+        **linear(f"{layer}.attn.proj", 32, 32),
+        **linear(f"{layer}.mlp.fc1", 80, 32),
+        **linear(f"{layer}.mlp.fc2", 32, 80),
+        **sized(f"{layer}.norm1", 32),
+        **sized(f"{layer}.norm2", 32),
+    }
+
+
 def audited(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> Report | Unaudited:
     (folder / "config.json").write_text(json.dumps(config))
     stored = {name: ("F32", shape) for name, shape in shapes.items()}
@@ -129,3 +289,31 @@ def test_a_kind_of_name_that_the_twin_lacks_stays_custom_code(tmp_path):
 @pytest.mark.oracle
 def test_nomic_bert_is_compared_by_its_native_twin(tmp_path):
     assert audited(tmp_path, NOMIC, OF_NOMIC).verdict == "clean"
+
+
+OF_CODE = [
+    (FLORENCE, OF_FLORENCE, "vision_tower.blocks.2.1.channel_block.ffn.fn.net.fc2.bias"),
+    (FLORENCE, OF_FLORENCE, "image_projection"),
+    (INTERN, OF_INTERN, "vision_model.encoder.layers.1.attn.qkv.weight"),
+    (INTERN, OF_INTERN, "mlp1.3.bias"),
+]
+
+
+@pytest.mark.parametrize(("config", "shapes", "lost"), OF_CODE)
+def test_a_twin_is_compared_under_the_names_of_its_own_code(tmp_path, config, shapes, lost):
+    outcome = audited(tmp_path, config, shapes)
+    assert (outcome.verdict, outcome.load_report) == ("clean", None)
+    assert "its native twin is transformers' " in outcome.notes[-1]
+    outcome = audited(tmp_path, config, {name: shapes[name] for name in shapes if name != lost})
+    assert [one.names for one in outcome.findings if one.kind == "missing"] == [(lost,)]
+    outcome = audited(tmp_path, config, shapes | {lost: (*shapes[lost], 2)})
+    assert [one.names for one in outcome.findings if one.kind == "mismatched"] == [(lost,)]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("config", [FLORENCE, INTERN])
+def test_the_form_of_a_twin_is_what_the_library_builds(config):
+    twin = as_native_twin(Config(values=config), *config["auto_map"].values())
+    [name] = twin.config.architectures
+    form = generated.forms(twin.config.model_type)[name]
+    assert differing("transformers", form, {**twin.config.values}) == set()
