@@ -160,13 +160,16 @@ class _Search:
         }
         text = repr(sorted(values.items()))
         if text not in self._known:
-            if self._left <= 0 or time.thread_time() > self._until:
+            if self._is_over():
                 return None
             self._left -= 1
             tree = self._tree(values)
             found = tree and JointSolution(values, self._trials.compare(tree))
             self._known[text] = found or None
         return self._known[text]
+
+    def _is_over(self) -> bool:
+        return self._left <= 0 or time.thread_time() > self._until
 
     def _tree(self, values: Mapping[str, Any]) -> ClassTree | None:
         try:
@@ -317,7 +320,7 @@ class _Search:
         keys = every_key(config)
         yield from flags(keys)
         for key in keys:
-            if isinstance(key.value, str):
+            if isinstance(key.value, str) and not self._is_over():
                 for word in other_words(self._trees, best.values, key.path):
                     if word != key.value:
                         yield KeyChange(key, word)
