@@ -116,7 +116,7 @@ class _Keys(NamedTuple):
 
     def of_shape(self, name: str, shape: tuple[int, ...]) -> tuple[Dim | int, ...]:
         return tuple(
-            self._shared((name, axis), length) or self.widths.get(length, length)
+            self._shared((name, axis), length) or self.widths.get(length) or length
             for axis, length in enumerate(shape)
         )
 
