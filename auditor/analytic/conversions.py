@@ -23,7 +23,7 @@ class ConversionError(Exception):
 
 
 class UnknownOperationError(Exception):
-    """The error for an operation of a later transformers that this module does not implement."""
+    """The error for a conversion whose result is not known, as of a later transformers."""
 
 
 class Shapes(Protocol):
@@ -320,7 +320,8 @@ def class_memory(expectation: Expectation) -> Memory:
     shapes = {name: one.shape for name, one in names.items() if name not in taken}
     for group in converted_groups(names, loading).values():
         shapes.update(group.in_memory)
-    return Memory(shapes=shapes, ties=tied_pairs(expectation))
+    unset = None if expectation.by == "generated" else frozenset[str]()
+    return Memory(shapes=shapes, ties=tied_pairs(expectation), unset=unset)
 
 
 def tied_pairs(expectation: Expectation) -> tuple[tuple[str, str], ...]:

@@ -240,7 +240,8 @@ class Memory(NamedTuple):
 
     shapes: Mapping[str, tuple[int, ...]]  # all that from_pretrained looks for, tied too
     ties: tuple[tuple[str, str], ...] = ()  # (name, the name whose values it shares), in order
-    unset: frozenset[str] = frozenset()  # parameters that a module declares and sets to None
+    # Parameters that a module declares and sets to None; None if they are not known.
+    unset: frozenset[str] | None = frozenset()
 
 
 class UnknownName(NamedTuple):

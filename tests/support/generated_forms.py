@@ -13,6 +13,7 @@ from auditor.errors import CheckpointError, SourceError
 from auditor.oracle.inventory import inventory
 
 COMPONENT = "diffusers."  # how the index begins the place of a class of diffusers
+_USUAL = ("hidden_size", "num_attention_heads", "vocab_size", "num_layers", "d_model", "head_dim")
 
 
 def pairs(*, components: bool, count: int) -> list[tuple[str, str]]:
@@ -28,9 +29,10 @@ def pairs(*, components: bool, count: int) -> list[tuple[str, str]]:
 
 
 def configs(form: Form) -> Iterator[dict[str, Any]]:
-    """Yield the default config, and two with some integers moved, as they are written."""
+    """Yield the default config, one with usual keys of others, and two with integers moved."""
     default = {"model_type": form.model_type} if form.model_type else {}
     yield default
+    yield default | {key: 24 for key in _USUAL if key not in form.defaults}
     rng = random.Random(form.target)  # noqa: S311 - the same configs each time
     numbers = [key for key, value in form.defaults.items() if type(value) is int]
     for _ in range(2):

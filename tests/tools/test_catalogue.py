@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from catalogue.fitting import Observation, fit_value
 from catalogue.learner import Learner, UnfitError
-from catalogue.probe import Probe, Sample
+from catalogue.probe import Probe, Sample, keys_read
 
 LOADING = '{"renames": [], "legacy": [], "not_renamed": []}'
 DEFAULTS = {
@@ -169,6 +169,25 @@ def test_a_key_without_which_a_class_is_not_built_must_be_stated():
     assert probe({}) is None
     assert probe.default() is not None
     assert probe.needed == {"head_dim": 64}
+
+
+def test_keys_that_a_class_reads_beside_its_defaults():
+    read = keys_read("CTRLModel", ["ctrl"])
+    assert "hidden_size" in read  # another name of n_embd
+    assert "n_embd" not in read  # it has a default
+    assert keys_read("FuyuModel", ["fuyu"]) is None  # it moves keys of a list to its text_config
+
+
+def test_a_table_that_changes_nothing_is_no_guard():
+    def built(values):
+        return tensors(
+            {**values, "hidden_size": values["hidden_size"] + values["sizes"].get("c", 0)}
+        )
+
+    for table, guarded in (({"a": 1}, False), ({"c": 8}, True)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(DEFAULTS, "sizes", table)
+            assert ("sizes" in Learner(Toy(built), 60).learn().guards) is guarded
 
 
 def test_a_class_whose_default_cannot_be_built_is_not_learned():

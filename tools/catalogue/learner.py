@@ -195,7 +195,7 @@ class Learner:
             if key in quiet or last in IGNORED or last == "stage_names":  # its class computes it
                 self.free.add(key)
             elif isinstance(value, dict) or (value == [] and not self._candidates(key, value)):
-                if last.startswith("rope_"):
+                if last.startswith("rope_") or (value and self._is_idle(key, value)):
                     self.free.add(key)
                 else:
                     self.guards[key] = [value]
@@ -203,6 +203,12 @@ class Learner:
                 self.guards[key] = [value]
             else:
                 self._move(key, value)
+
+    def _is_idle(self, key: str, value: dict[str, Any]) -> bool:
+        """Return whether other tables than a key's default change nothing."""
+        numbers = {k: _another(v) for k, v in value.items() if type(v) in (bool, int, float)}
+        builds = (self.probe({**self.base, key: other}) for other in ({}, {**value, **numbers}))
+        return bool(numbers) and all(_is_like(one, self.origin) for one in builds)
 
     def _move(self, key: str, value: Any) -> None:
         origin, taken, changed, overwritten = self.origin, [], False, False

@@ -3,9 +3,11 @@
 import inspect
 import json
 import re
+import sys
 import warnings
 from ast import literal_eval
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +22,12 @@ from auditor.analytic.generated.form import IGNORED
 from auditor.oracle.build import checked_config, own_config
 from auditor.oracle.inventory import inventory
 
-_READ = re.compile(r'(?:config\.|config, "|kwargs\.(?:pop|get)\(")((?!rope_)\w+)')
+# Reads of a key that may be absent: a plain `config.key` raises if its class has no such key.
+_READ = re.compile(r'(?:attr\([\w.]+, |kwargs\.(?:pop|get)\(\s*|kwargs\[)"(\w+)"')
+# Reads of keys whose names the source does not state.
+_COMPUTED = re.compile(r'kwargs(?:\.(?:pop|get)\(|\[)\s*[^\s"]')
+# The base class of all configs reads these to validate.
+_VALIDATED = frozenset({"embed_dim", "num_heads", "vocab_size"})
 # Values for keys whose default is null: 0 is the number of attention heads.
 _STAND_INS = [
     (re.compile(pattern), size)
@@ -189,20 +196,36 @@ def _taken(config_class: Any) -> dict[str, Any]:
     return {name: literal_eval(default) for name, default in found if name not in IGNORED}
 
 
-def keys_read(target: str, model_types: Iterable[str]) -> list[str]:
-    """Return the config keys that the source of a class of transformers reads, without their paths.
+def keys_read(target: str, model_types: Iterable[str]) -> list[str] | None:
+    """Return the keys beside its defaults that a class of transformers reads, without their paths.
 
-    They are those of its own folder and of the folders of its nested configs' types.
+    They are the keys that may be absent in the source of its own folder and of the folders of its
+    nested configs' types, and the other names of the keys of the config classes there. Return None
+    if a config class computes the names of keys that it reads.
     """
     import transformers  # noqa: PLC0415 - seconds
 
-    classes = [getattr(transformers, target)]
-    classes += [transformers.CONFIG_MAPPING[each] for each in model_types]
-    files = [Path(inspect.getfile(transformers.PreTrainedConfig))]
-    for each in classes:
-        files += sorted(Path(inspect.getfile(each)).parent.glob("[mc]o*_*.py"))
+    model_class = getattr(transformers, target)
+    types = [transformers.CONFIG_MAPPING[each] for each in model_types]
+    base = Path(inspect.getfile(transformers.PreTrainedConfig))
+    names = {*_READ.findall(base.read_text(encoding="utf-8"))} - _VALIDATED
+    modules = {sys.modules[each.__module__] for each in (model_class.config_class, *types)}
+    if any(_COMPUTED.search(inspect.getsource(module)) for module in modules):
+        return None
+    for each in (one for module in modules for one in vars(module).values()):
+        if isinstance(each, type) and issubclass(each, transformers.PreTrainedConfig):
+            names.update(each.attribute_map or ())
+            names.update(name for name in dir(each) if isinstance(getattr(each, name), property))
+            with suppress(Exception):  # a config class may have no usable default
+                names.update(inspect.signature(each).parameters.keys() - each().to_dict().keys())
+    files = [
+        file
+        for each in (model_class, *types)
+        for file in sorted(Path(inspect.getfile(each)).parent.glob("[mc]o*_*.py"))
+    ]
     texts = (file.read_text(encoding="utf-8") for file in dict.fromkeys(files))
-    return sorted({name for text in texts for name in _READ.findall(text)} - IGNORED)
+    names.update(name for text in texts for name in _READ.findall(text))
+    return sorted(name for name in names - IGNORED if not name.startswith("rope_"))
 
 
 def loading_text(built: Expectation) -> str:
@@ -212,6 +235,7 @@ def loading_text(built: Expectation) -> str:
     reports = loading.reports
     if memory is not None:
         derived = class_memory(replace(built, loading=replace(loading, memory=None)))
-        reports = reports and not memory.unset and dict(memory.shapes) == dict(derived.shapes)
+        is_derived = dict(memory.shapes) == dict(derived.shapes)
+        reports = reports and is_derived and {*memory.ties} == {*derived.ties}
     plain = replace(loading, memory=None, reports=reports)
     return json.dumps(to_builtins(plain), sort_keys=True, default=sorted)

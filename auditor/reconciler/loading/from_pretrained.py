@@ -16,6 +16,7 @@ from auditor.analytic.conversions import (
     Conversion,
     ConversionError,
     Shapes,
+    UnknownOperationError,
     class_memory,
     converted_groups,
     converted_tensors,
@@ -23,6 +24,7 @@ from auditor.analytic.conversions import (
     tied_pairs,
 )
 from auditor.analytic.loading import Loading, Rule, forms_with_prefix, renamed_by
+from auditor.messages import quoted
 from auditor.reconciler.loading.report import LoadReport, Mismatch
 
 _Shape = tuple[int, ...]
@@ -35,7 +37,7 @@ class Target(NamedTuple):
     loading: Loading
     shapes: Shapes
     ties: tuple[tuple[str, str], ...] = ()
-    unset: frozenset[str] = frozenset()
+    unset: frozenset[str] | None = frozenset()  # None if they are not known
 
 
 class Destination(NamedTuple):
@@ -81,6 +83,8 @@ def simulate_load(load: StateDictLoad) -> LoadReport:
                 missing.pop(name, None)
                 if shape != shapes[name]:
                     mismatched.add(Mismatch(name, shape, shapes[name]))
+            elif target.unset is None:
+                raise UnknownOperationError(f"of {quoted(first)} into {quoted(name)}")
             elif name in target.unset:
                 unexpected.add(name)
             else:
@@ -246,7 +250,7 @@ def load_of_differences(
         reached = _possible_names(loose, leads, expectation.prefix, names)
         converted = loading.conversions(reached)
         shapes = {name: names[name].shape for name in reached if name not in converted} | in_memory
-        unset = frozenset[str]()
+        unset = None if expectation.by == "generated" else frozenset[str]()
     else:
         shapes, _, unset = loading.memory
         missing += (name for name in shapes if name not in names and name not in first_by_name)

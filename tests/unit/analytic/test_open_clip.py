@@ -3,6 +3,7 @@
 tests/data/open_clip.jsonl has a line for each built-in config without a text tower of Hugging Face,
 and for sixty random ones: name, model_cfg, class, number of tensors, learned parameters, and the
 first 16 digits of the sha256 of the sorted lines "name shape" of the model on torch's meta device.
+tools/rebuild_open_clip.py writes it.
 """
 
 import hashlib

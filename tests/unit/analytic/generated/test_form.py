@@ -79,6 +79,11 @@ def test_a_form_lists_what_the_config_implies(config, layers, width):
     assert shapes(config) == inner | ends
 
 
+@pytest.mark.parametrize("written", [{}, {"model_type": None}, {"model_type": ""}])
+def test_a_nested_config_may_have_no_type(written):
+    assert "layers.2.weight" in shapes({"text": written}, part_types={})
+
+
 def test_a_tied_tensor_is_last_and_names_its_source():
     last = form().tensors({"model_type": "toy"})[-1]
     assert (last.name, last.role, last.tied_to) == ("head.weight", Role.TIED, "embed.weight")

@@ -128,6 +128,12 @@ def test_one_stored_tensor_may_become_several(stored, memory, expected):
     assert load(stored.items(), "m", Loading(converters=(QKV,)), memory) == expected
 
 
+def test_a_part_of_which_a_generated_form_knows_nothing_is_not_predicted():
+    memory = Memory({"m.q": (2, 4), "m.v": (2, 4)}, unset=None)
+    with pytest.raises(UnknownOperationError):
+        load([("m.qkv", (6, 4))], "m", Loading(converters=(QKV,)), memory)
+
+
 def test_a_name_that_leads_nowhere_once_renamed_is_looked_for_as_it_is():
     memory, loading = Memory({"old.a": (1,), "m.b": (1,)}), Loading(renames=(BEGUN,))
     assert load([("old.a", (1,)), ("old.b", (1,))], "m", loading, memory) == NOTHING
