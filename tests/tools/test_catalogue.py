@@ -190,6 +190,19 @@ def test_a_table_that_changes_nothing_is_no_guard():
             assert ("sizes" in Learner(Toy(built), 60).learn().guards) is guarded
 
 
+def test_tensors_in_memory_are_learned_where_the_loading_rules_do_not_give_them():
+    def fused(values):
+        memory = {
+            f"memory:layers.{n}.qkv.weight": ((3 * values["hidden_size"],), ("parameter", None))
+            for n in range(values["num_hidden_layers"])
+        }
+        return tensors(values) | memory
+
+    config = {"model_type": "toy", "num_hidden_layers": 2, "hidden_size": 80}
+    memory = Learner(Toy(fused), 60).learn().memory(config)
+    assert memory.shapes == {f"layers.{n}.qkv.weight": (240,) for n in range(2)}
+
+
 def test_a_class_whose_default_cannot_be_built_is_not_learned():
     def broken(values):
         raise ValueError(values["kind"])
