@@ -6,9 +6,9 @@ BIN    := $(VENV)/bin
 MODEL  ?= bert-base-chinese
 ARGS   ?=
 EXAMPLES ?= 20
-# Each takes half of the tests in their order and then what is left of the other's: what a file's
-# tests share is made by one of them.
-WORKERS := -n 2 --dist worksteal
+# Three on two cores, since many tests wait. Each takes a third of the tests in their order and then
+# what is left of the others': what the tests of a file share is made by one of them.
+WORKERS := -n 3 --dist worksteal
 PACKERS := $(VENV)/packers
 PEERS   := $(VENV)/peers
 LIBRARIES := $(VENV)/libraries

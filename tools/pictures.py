@@ -86,7 +86,10 @@ def night(folder: Path) -> Path:
         nights[1].append(outcome)
         if not fault:
             nights[0].append(outcome)
-    store = store_of(folder / "sweep.sqlite", {"2026-11-20": nights[0], "2026-11-21": nights[1]})
+    pushed = {"pushed": "2026-11-20T23:40:05Z", "authors": "alice"}
+    store = store_of(
+        folder / "sweep.sqlite", {"2026-11-20": nights[0], "2026-11-21": nights[1]}, **pushed
+    )
     write_night(store, wanted=Wanted(folder=folder / "out"))
     return folder / "out" / "index.html"
 

@@ -85,9 +85,10 @@ def choose(
     A class of a nested model is built from the nested config, as in transformers. Raise
     CheckpointError if the config contradicts itself.
     """
-    named_first = (
-        _spelled(config.architectures[0], config, classes) if config.architectures else None
-    )
+    first = next(iter(config.architectures), None)
+    if first is None and config.model_type is None:
+        first = target  # nothing else names a class
+    named_first = _spelled(first, config, classes) if first is not None else None
     declared = _declared(config, named_first, classes)
     requested = _requested(target or (loader.requested_class if loader else None), config, classes)
     if isinstance(requested, Refusal):
@@ -268,13 +269,16 @@ def _as_namesake(config: Config, known_class: str, classes: Classes) -> str | No
 
 
 def _unknown(config: Config, wanted: str | None, classes: Classes) -> str:
-    what = f"architecture {quoted(wanted)}" if wanted else "no architectures"
-    family = f"model_type {quoted(config.model_type)}" if config.model_type else "no model_type"
-    siblings = classes.siblings(config.model_type or "")
-    if config.model_type and not siblings:
-        family += meant(config.model_type, FILES)
+    stated = config.model_type
+    if not (wanted or stated):
+        return "the config names neither architectures nor a model_type; --as names the class"
+    what = [f"architecture {quoted(wanted)}"] if wanted else []
+    siblings = classes.siblings(stated or "")
+    if stated:
+        similar = "" if siblings else meant(stated, FILES)
+        what.append(f"model_type {quoted(stated)}{similar}")
     hint = f"; --as takes {', '.join(siblings)}" if siblings else ""
-    return f"{classes.unknown} {what}, {family}{hint}"
+    return f"{classes.unknown} {', '.join(what)}{hint}"
 
 
 _LONGEST = 256  # most characters of a reference: "org/name--modeling_file.ClassName"

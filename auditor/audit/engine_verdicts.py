@@ -50,6 +50,11 @@ def engines_named(text: str) -> tuple[str, ...]:
     return names
 
 
+def unknown_verdicts(engines: Sequence[str], reason: str) -> tuple[EngineVerdict, ...]:
+    """Return the verdicts on a model that was not read, with the reason."""
+    return tuple(unknown_verdict(knowledge_of(engine), reason) for engine in engines)
+
+
 def with_engines(
     outcome: Report | Unaudited, snapshot: Snapshot, options: Options
 ) -> Report | Unaudited:
@@ -76,12 +81,10 @@ def _verdicts(
         subject: ServedModel | str = _subject(outcome, snapshot)
     except (CheckpointError, SourceError) as error:
         subject = str(error)
-    for engine in engines:
-        known = knowledge_of(engine)
-        if isinstance(subject, str):
-            yield unknown_verdict(known, subject)
-        else:
-            yield judge(known, subject)
+    if isinstance(subject, str):
+        yield from unknown_verdicts(engines, subject)
+    else:
+        yield from (judge(knowledge_of(engine), subject) for engine in engines)
 
 
 def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | str:

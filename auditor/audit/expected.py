@@ -151,6 +151,10 @@ def expectation_of_module(config: Config, kind: str) -> Implied | NotImplied:
     return Implied(expectation, FamilyExpectations(declared=expectation, siblings=lambda: ()))
 
 
+# `norm_type` of an older config -> the class as which diffusers loads Transformer2DModel.
+OLDER_CLASSES = MappingProxyType(
+    {"ada_norm_single": "PixArtTransformer2DModel", "ada_norm_zero": "DiTTransformer2DModel"}
+)
 WRAPPER = "timm_wrapper"  # the model type of transformers' classes around a network of timm
 
 
@@ -177,6 +181,9 @@ def library_class(config: Config) -> LibraryClass | None:
         from auditor.analytic import open_clip  # noqa: PLC0415 - few are of open_clip
 
         return LibraryClass("open_clip", open_clip.class_name(config))
+    norm = config.values.get("norm_type")
+    if config.values.get("_class_name") == "Transformer2DModel" and isinstance(norm, str):
+        return LibraryClass("diffusers", OLDER_CLASSES.get(norm, "Transformer2DModel"))
     keys = {"_class_name": "diffusers", "architecture": "timm"}
     names = ((library, config.values.get(key)) for key, library in keys.items())
     return next((LibraryClass(each, name) for each, name in names if isinstance(name, str)), None)

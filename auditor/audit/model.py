@@ -53,6 +53,7 @@ from auditor.reconciler.contents import Contents, pipeline_file, unindexed_files
 from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import OTHER_NAMES, drafting_notes, listed_size_rule
+from auditor.reconciler.parts_alone import denoiser_notes, training_notes
 from auditor.reconciler.repository_rules import repository_findings
 from auditor.reconciler.single_files import single_file_notes
 from auditor.report import Report, Unaudited, expected_side
@@ -133,6 +134,9 @@ def declaration_of(snapshot: Snapshot, entry: ManifestEntry | None = None) -> De
 
 def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     """Audit a model of transformers or a module of sentence-transformers."""
+    if entry is None:
+        in_training = training_notes(case.snapshot)
+        case = case.with_outcome(notes=(*case.outcome.notes, *in_training))
     module = module_of(entry)
     declared: Declaration | None = None
     try:
@@ -152,7 +156,9 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
             notes=(*case.outcome.notes, *declared.notes, *_drafting_notes(case, config)),
         )
         if module is None and (of_library := library_class(config)):
-            case = case.with_outcome(target=of_library.name)
+            alone = tuple(denoiser_notes(of_library.name)) if entry is None else ()
+            notes = (*case.outcome.notes, *alone)
+            case = case.with_outcome(target=of_library.name, notes=notes)
         # Choose the class, and derive its tensors from the config.
         implied = _implied_by(case, declared, module)
         case = case.with_choice(implied.choice)
@@ -381,12 +387,22 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
 
 
 def _undeclared(case: ModelAudit) -> Report | Unaudited:
-    """Return the outcome for a model without a config, or with one that cannot be used."""
+    """Return the outcome for a model without a config; its names may be those of a known model."""
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model
-    notes = tuple(single_file_notes(case.contents.tensors))
-    case = case.with_outcome(notes=(*case.outcome.notes, *notes))
+    tensors = case.contents.tensors
+    if case.snapshot.config is None and case.options.target is None and tensors:
+        from auditor.audit.single_file import single_file  # noqa: PLC0415 - most have a config
+
+        implied, notes = single_file(tensors)
+        case = case.with_outcome(notes=(*case.outcome.notes, *notes))
+        if implied is not None:
+            expected = expected_side(implied.expectation)
+            case = case.with_outcome(target=implied.expectation.target, expected=expected)
+            case = replace(case, unchecked=("the config: the repository has none",))
+            return _compare(case, _Expected(implied, None, None, Opinion()))
+    case = case.with_outcome(notes=(*case.outcome.notes, *single_file_notes(tensors)))
     if name := pipeline_file(case.snapshot):
         detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
         return unaudited_outcome(

@@ -1,6 +1,6 @@
 """The pipeline: source -> snapshot -> stored and expected tensors -> report."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike, fspath
 from types import MappingProxyType
@@ -156,13 +156,22 @@ def _outcome(
         try:
             snapshot = fetch_snapshot()
         except SourceError as error:
-            return nothing.as_unaudited(error.reason, str(error))
+            return unread(nothing.as_unaudited(error.reason, str(error)), options.engines)
         return examine_snapshot(snapshot, options)
 
     def crashed(detail: str) -> Unaudited:
         return nothing.as_unaudited(Reason.CRASHED, detail)
 
     return outcome_of(work, crashed, UsageError)
+
+
+def unread(outcome: Unaudited, engines: Sequence[str]) -> Unaudited:
+    """Return the outcome of a model that was not read; the engines' verdicts are unknown."""
+    if not engines:
+        return outcome
+    from auditor.audit.engine_verdicts import unknown_verdicts  # noqa: PLC0415 - few audits ask
+
+    return replace(outcome, engines=unknown_verdicts(engines, outcome.detail))
 
 
 def explain(  # noqa: PLR0913 - one keyword for each choice a caller has

@@ -1,6 +1,5 @@
 """A repository of several models (components): each gets a snapshot and an audit of its own."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.filenames import is_in_folder
 from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import Component, Fetched, Snapshot
+from auditor.companions.companion_files import CompanionFile
 from auditor.containers.manifest import (
     LEARNING,
     NEEDED_FILES,
@@ -28,19 +28,18 @@ from auditor.errors import CheckpointError, Reason, UsageError
 from auditor.findings import BadConfig, Finding, MissingComponent, OtherWeights
 from auditor.findings.ignore import split
 from auditor.messages import listed, named
+from auditor.names import folder_of
 from auditor.reconciler.other_weights import (
     other_weights_by_kind,
     unread_pickles,
     unsafe_pickles,
 )
+from auditor.reconciler.parts_alone import training_notes
 from auditor.reconciler.rows import ModuleRow, Weights
 from auditor.report import Expected, Observed, Outcome, Report, Unaudited, in_order
 from auditor.tensors import natural_key
 
 ROOT = "."  # the name of the root folder in a repository of several models
-
-# Files that accelerate's save_state writes next to the models.
-_TRAINING_STATE = re.compile(r"(optimizer|scheduler)(_\d+)?\.bin|random_states_\d+\.pkl")
 
 
 class ComponentAudit(NamedTuple):
@@ -146,7 +145,7 @@ def repository_outcome(
         modules=tuple(_rows(parts, observed)),
         findings=in_order(reported),
         ignored=in_order(ignored),
-        notes=tuple(_training_notes(snapshot, parts)),
+        notes=tuple(training_notes(snapshot, [one.component for one in parts if one.component])),
         unchecked=(*components.unchecked, *_unchecked(parts)),
         fetched=_fetched(snapshot, parts),
         parts=parts,
@@ -167,19 +166,6 @@ def repository_outcome(
     names = listed([part.component or ROOT for part in unaudited])
     detail = f"{count} components of {snapshot.model} are not reconciled, {names}: "
     return outcome.as_unaudited(reason, f"{detail}{unaudited[0].detail}")
-
-
-def _training_notes(snapshot: Snapshot, parts: tuple[Report | Unaudited, ...]) -> Iterator[str]:
-    """Yield a note if the folder is a training checkpoint of accelerate, and not a pipeline."""
-    states = [file.name for file in snapshot.files if _TRAINING_STATE.fullmatch(file.name)]
-    if snapshot.manifest or not any(name.endswith(".pkl") for name in states):
-        return
-    folders = [part.component for part in parts if part.component]
-    yield (
-        f"{listed(states)} are states of a training that accelerate saved, and {PIPELINE} is not "
-        "there: a training checkpoint, not a pipeline; load each model alone, with from_pretrained("
-        f"..., subfolder=...): {listed(folders)}"
-    )
 
 
 def _fetched(snapshot: Snapshot, parts: Iterable[Report | Unaudited]) -> Fetched:
@@ -320,7 +306,7 @@ def split_components(snapshot: Snapshot) -> ComponentAudits:
     ]
     components = tuple(piece for piece in candidates if piece.folder in by_folder or piece.weights)
     absent = tuple(_absent(manifest, candidates, by_folder)) if manifest else ()
-    between = _between(manifest, components)
+    between = _between(snapshot, manifest, components)
     unclaimed = _unclaimed_files(snapshot, components)
     partial = snapshot.partial and snapshot.commit is not None  # in a cache, files may be missing
     return ComponentAudits(
@@ -347,7 +333,9 @@ class _Between(NamedTuple):
     unchecked: tuple[str, ...] = ()
 
 
-def _between(manifest: Manifest | None, components: Iterable[ComponentAudit]) -> _Between:
+def _between(
+    snapshot: Snapshot, manifest: Manifest | None, components: Collection[ComponentAudit]
+) -> _Between:
     """Apply the rules between the components of a pipeline; other repositories have none."""
     if manifest is None or manifest.file != PIPELINE:
         return _Between()
@@ -364,9 +352,30 @@ def _between(manifest: Manifest | None, components: Iterable[ComponentAudit]) ->
                 with_defaults(parse_or_empty(config.content, config.name) if config else {}),
                 piece.weights,
             )
+    tokenizers = _tokenizers(snapshot, components)
     return _Between(
-        tuple(pipelines.pipeline_findings(manifest, pieces)),
-        tuple(pipelines.pipeline_notes(manifest)),
+        (*pipelines.pipeline_findings(manifest, pieces), *tokenizers.findings),
+        (*pipelines.pipeline_notes(manifest), *tokenizers.unchecked),
+    )
+
+
+def _tokenizers(snapshot: Snapshot, components: Iterable[ComponentAudit]) -> _Between:
+    """Compare the ids of a pipeline's tokenizers with the embeddings of their text encoders."""
+    files_by_folder: dict[str, list[CompanionFile]] = {}
+    for file in snapshot.companions or ():
+        files_by_folder.setdefault(folder_of(file.name).rstrip("/"), []).append(file)
+    if not files_by_folder:
+        return _Between()
+    from auditor.reconciler.repository_rules import tokenizers  # noqa: PLC0415 - few are pipelines
+
+    found = [
+        tokenizers.tokenizer_findings(folder, files_by_folder[folder], piece.snapshot)
+        for piece in components
+        if (folder := piece.folder.replace("text_encoder", "tokenizer", 1)) in files_by_folder
+    ]
+    return _Between(
+        tuple(finding for each in found for finding in each.findings),
+        tuple(line for each in found for line in each.unchecked),
     )
 
 
@@ -415,8 +424,13 @@ def _split_off(snapshot: Snapshot, folder: str, by_folder: Mapping[str, Componen
         settings=component.settings,
         manifest=None,
         components=(),
+        companions=None if _is_pipeline(snapshot) else snapshot.companions,
         fetched=Fetched(),
     )
+
+
+def _is_pipeline(snapshot: Snapshot) -> bool:
+    return snapshot.manifest is not None and snapshot.manifest.name == PIPELINE
 
 
 def _unclaimed_files(snapshot: Snapshot, components: Iterable[ComponentAudit]) -> Snapshot:

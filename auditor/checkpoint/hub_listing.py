@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct, field
 
-from auditor.bounded.json_text import converted, usable_fields
+from auditor.bounded.json_text import converted, decoded, usable_fields
 from auditor.checkpoint.selecting import name_fault
 from auditor.checkpoint.snapshot import (
     ModelCard,
@@ -22,6 +22,7 @@ from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 
 _LONGEST_PART = 96  # characters of an id, the limit of huggingface_hub.utils.validate_repo_id
+_LONGEST_AUTHORS = 200  # characters of the authors of one commit
 
 
 class Listing(NamedTuple):
@@ -79,6 +80,31 @@ def push_time(last_modified: object) -> str | None:
     """Return the time of the last commit, as 2026-11-25T14:02:11Z; None if it is not a UTC time."""
     match = _TIME.fullmatch(last_modified) if isinstance(last_modified, str) else None
     return f"{match[1]}Z" if match else None
+
+
+class _Author(Struct):
+    user: str | None = None  # on the Hub
+    name: str | None = None  # in the commit itself
+
+
+class _Commit(Struct):
+    id: str
+    authors: list[_Author] = []
+
+
+def authors_in(content: bytes, commit: str) -> str | None:
+    """Return the authors of the first commit in the Hub's list of commits, as `a; b`.
+
+    Return None if the list cannot be read, begins with another commit or names no author.
+    """
+    try:
+        commits = decoded(content, list[_Commit])
+    except CheckpointError:
+        return None
+    authors = [one for first in commits[:1] if first.id == commit for one in first.authors]
+    names = "; ".join(filter(None, ((one.user or one.name or "").strip() for one in authors)))
+    cut = f"{names[: _LONGEST_AUTHORS - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return (names if len(names) <= _LONGEST_AUTHORS else cut) or None
 
 
 def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:

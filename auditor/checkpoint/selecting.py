@@ -33,6 +33,7 @@ from auditor.companions.companion_files import (
     TOKENIZER_CONFIG,
     companions_of,
     template_name,
+    tokenizers_of,
 )
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
 from auditor.containers.weight_formats import MODULES as FORMATS
@@ -63,6 +64,12 @@ PIECES = (
     "learned_embeds.bin",
 )
 
+# What to do with weights in a format that is not read, by the ending of their names.
+_CONVERSIONS = {
+    ".distcp": "join them with torch.distributed.checkpoint.format_utils.dcp_to_torch_save",
+    ".h5": "load them with from_tf=True in transformers 4, and save the model again",
+    ".msgpack": "load them with from_flax=True in transformers 4, and save the model again",
+}
 _WEIGHT_ENDINGS = (
     ".safetensors",
     ".safetensors.index.json",
@@ -255,9 +262,11 @@ def select_compared(names: Collection[str], where: str) -> FileSelection:
 
 
 def with_companions(names: Collection[str], where: str, choose: Chooser = select) -> FileSelection:
-    """Add to the selection of `choose` the companion files of a model in a repository's root."""
+    """Add the companion files of a model in the root, or of a pipeline's tokenizers."""
     selection = choose(names, where)
-    if selection.config != CONFIG or PIPELINE in names:
+    if PIPELINE in names:
+        return replace(selection, companions=tokenizers_of(names) or None)
+    if selection.config != CONFIG:
         return selection
     return replace(selection, companions=companions_of(names))
 
@@ -294,6 +303,16 @@ def is_readable(name: str) -> bool:
     return is_weights(name) and name.lower().endswith((".safetensors", *FORMATS))
 
 
+def what_to_do(names: Collection[str]) -> str:
+    """Return what to do with weight files that cannot be audited under these names."""
+    if any(map(is_readable, names)):
+        return "name one of them to audit it alone"
+    for ending, advice in _CONVERSIONS.items():
+        if any(name.lower().endswith(ending) for name in names):
+            return advice
+    return "the formats that can be audited are safetensors, torch's and GGUF"
+
+
 def other_weight_files(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the weight files of the repository that are not part of the audited set, sorted."""
     if snapshot.index is None and not snapshot.headers:
@@ -326,7 +345,7 @@ def _no_weights_error(names: Iterable[str], where: str) -> SourceError:
         return SourceError(Reason.NO_WEIGHTS, detail)
     usual_names = f"{WEIGHTS}, {TORCH_WEIGHTS} or index of them"
     detail = f"{where} has no {usual_names}; its weights are {listed(weights)}"
-    return SourceError(Reason.NO_SAFETENSORS, detail)
+    return SourceError(Reason.NO_SAFETENSORS, f"{detail}; {what_to_do(weights)}")
 
 
 # --- a file or a folder that the user names -------------------------------------------------------

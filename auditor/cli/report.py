@@ -94,11 +94,12 @@ def _lines(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
 
     for note in (summary["baseline"] or {}).get("notes", ()):
         yield f"baseline: {note}"
-    for key, what in (("news", "new"), ("fixed", "fixed")):
+    for key, state in (("news", "new or changed"), ("fixed", "fixed")):
         items = summary[key]
         for item in items["listed"][:_MOST_NEWS]:
             inside = f" ({item['component']})" if item["component"] else ""
-            yield f"{what}: {item['model']}{inside}: {item['what']}: {item['said']}"
+            by = f" (pushed by {authors})" if (authors := item["commit_authors"]) else ""
+            yield f"{item['change']}: {item['model']}{inside}: {item['what']}: {item['said']}{by}"
         if more := len(items["listed"][_MOST_NEWS:]) + items["more"]:
-            yield f"and {more:,} more {what} findings, in {quoted(str(folder / 'changes.csv'))}"
+            yield f"and {more:,} more {state}, in {quoted(str(folder / 'changes.csv'))}"
     yield f"wrote {quoted(str(folder))}: {counts_in_words(summary)}"

@@ -4,11 +4,13 @@ Small files are kept byte for byte. A vocabulary, which may have 40 MB, is reduc
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
 from auditor.errors import CheckpointError
+from auditor.names import file_name, folder_of
 from auditor.tensors import Span
 
 TOKENIZER = "tokenizer.json"
@@ -43,6 +45,8 @@ _OTHER_VOCABULARIES = (TEKKEN, *_SENTENCEPIECE, "vocab.json", "vocab.txt")
 # the ids (M2M100, BERT for Japanese; fairseq's dictionary in BARTpho).
 _ID_FILES = frozenset(("vocab.json", "vocab.txt", "dict.txt"))
 _POOLING = re.compile(r"[^/]*Pooling/config\.json")
+# The folders of a pipeline's tokenizers; text_encoder_2 has tokenizer_2.
+_TOKENIZER_FOLDER = re.compile(r"tokenizer(_\d)?/")
 _TIKTOKEN = ".tiktoken"
 
 # Bytes of a text: tokenizer_config.json of Gemma 3, with 6,415 added tokens, has 1.2 MB.
@@ -51,7 +55,7 @@ MAX_TEXT = 4 * 1024 * 1024
 MAX_VOCABULARY = 40 * 1024 * 1024
 # A repository has one tokenizer, in two or three formats.
 _MOST_VOCABULARIES = 2
-# Bytes of a module's settings; those of a Pooling have 200.
+# Bytes of other files in folders; the settings of a Pooling have 200.
 _MAX_MODULE = 64 * 1024
 # Bytes that are read at the start and at the end of a longer vocabulary.
 START, END = 192 * 1024, 4 * 1024
@@ -103,6 +107,21 @@ def companions_of(names: Collection[str]) -> tuple[str, ...]:
     return (*vocabularies[:1], *texts, *nested, *vocabularies[1:])
 
 
+def tokenizers_of(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the tokenizers' files of a pipeline; the best file of each folder comes first."""
+    by_folder: dict[str, list[str]] = {}
+    for name in sorted(names):
+        if _TOKENIZER_FOLDER.fullmatch(folder := folder_of(name)):
+            by_folder.setdefault(folder, []).append(file_name(name))
+    ranked = [
+        (rank, folder + name)
+        for folder, files in by_folder.items()
+        for rank, name in enumerate(companions_of(files))
+        if is_vocabulary(name) or name in {TOKENIZER_CONFIG, SPECIAL}
+    ]
+    return tuple(name for _, name in sorted(ranked))
+
+
 def template_name(file: str) -> str | None:
     """Return the name of a file's template, "" for the default; None for any other file."""
     if file == TEMPLATE:
@@ -113,7 +132,8 @@ def template_name(file: str) -> str | None:
 
 def is_vocabulary(name: str) -> bool:
     """Return whether a summary of the file is kept instead of its bytes."""
-    return name in {TOKENIZER, ADDED, *_OTHER_VOCABULARIES} or name.endswith(_TIKTOKEN)
+    last = file_name(name)
+    return last in {TOKENIZER, ADDED, *_OTHER_VOCABULARIES} or last.endswith(_TIKTOKEN)
 
 
 def planned(
@@ -122,20 +142,21 @@ def planned(
     """Yield the parts of each file to read, within `bounds`, which are None for a folder."""
     budget = bounds or _FOLDER_BOUNDS
     cut_plans: list[PlannedRead] = []
-    vocabularies = 0
+    vocabularies = Counter[str]()  # by folder
     for name in names:
-        size = sizes.get(name)
-        most = MAX_VOCABULARY if is_vocabulary(name) else _MAX_MODULE if "/" in name else MAX_TEXT
+        size, folder, last = sizes.get(name), folder_of(name), file_name(name)
+        most = MAX_TEXT if last in _TEXTS else _MAX_MODULE
+        most = MAX_VOCABULARY if is_vocabulary(name) else most
         plan = _plan_for(name, size, min(most, budget.bytes, START if bounds and size else most))
-        vocabularies += is_vocabulary(name) and name != ADDED and bool(plan.spans)
-        if vocabularies > _MOST_VOCABULARIES:
+        vocabularies[folder] += is_vocabulary(name) and last != ADDED and bool(plan.spans)
+        if vocabularies[folder] > _MOST_VOCABULARIES:
             plan = PlannedRead(name, (), unread="other vocabularies were read instead of it")
         byte_count = sum(span.stop - span.start for span in plan.spans)
         if plan.spans and (budget.requests < 1 or byte_count > budget.bytes):
             plan = PlannedRead(name, (), unread="other files were read instead of it")
             byte_count = 0
         budget = CompanionBounds(budget.requests - bool(byte_count), budget.bytes - byte_count)
-        if name == TOKENIZER and not plan.is_complete:
+        if last == TOKENIZER and not plan.is_complete:
             cut_plans.append(plan)
         else:
             yield plan
@@ -146,14 +167,14 @@ def planned(
 
 
 def _plan_for(name: str, size: int | None, most: int) -> PlannedRead:
-    if name == TEKKEN:
+    if file_name(name) == TEKKEN:
         return PlannedRead(name, (Span(0, min(_SETTINGS, size or _SETTINGS)),))
     if not size:
         unread = "its size is not known" if size is None else "it is empty"
         return PlannedRead(name, (), unread=unread)
     if size <= most:
         return PlannedRead(name, (Span(0, size),))
-    if name == TOKENIZER and most >= START:
+    if file_name(name) == TOKENIZER and most >= START:
         return PlannedRead(name, (Span(0, START),), is_complete=False)
     return PlannedRead(name, (), unread=f"it has {size:,} bytes, expected at most {most:,}")
 
@@ -204,7 +225,7 @@ def summary(
         **dict.fromkeys(_SENTENCEPIECE, partial(vocabulary_files.sentencepiece, tokens=tokens)),
     }
     try:
-        vocabulary = readers.get(name, vocabulary_files.tiktoken)(start)
+        vocabulary = readers.get(file_name(name), vocabulary_files.tiktoken)(start)
     except CheckpointError as error:
         return CompanionFile(name, None, str(error))
     return CompanionFile(name, summary_json(vocabulary))

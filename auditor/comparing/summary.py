@@ -36,6 +36,10 @@ def summary_of(comparison: Comparison) -> str:
         shared = f"{common:,} of its {comparison.tensors[1]:,} tensors have names of A"
         if first and second and first != second:
             return f"B is another architecture: {named(second)}, A is {named(first)}; {shared}."
+        for key in comparison.keys:
+            if key.key == "peft_type" and key.before is None:
+                kind = named(str(key.after))
+                return f"B is an adapter ({kind}), not a model: audit B compares it with its base."
         return f"Cannot tell what B is of A: {shared}."
     if common and len(comparison.reshaped) >= _FEW * common and first == second:
         return f"{_other_size(comparison)}."

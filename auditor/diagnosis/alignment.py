@@ -79,28 +79,34 @@ def segments(name: str) -> Segments:
 
 
 class Choice(NamedTuple):
-    """A rule and its rival: another rule that renames equally many tensors, but to other names."""
+    """A rule, and the patterns of the names that it turns into expected ones."""
 
     rule: Rule
-    met: frozenset[str]  # patterns of the names that the rule turns into expected ones
-    rival: Rule | None
+    met: frozenset[str]
 
 
 def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[tuple[Choice, ...]]:
-    """Yield several rules that together rename most unexpected names, then single rules."""
+    """Yield several rules that together rename most unexpected names, then single rules.
+
+    If another rule is as good as one of the several, they are also yielded with it instead.
+    """
     if not (unexpected.kinds and missing.kinds):
         return
     goal = _Goal(missing, prefix)
     single = _ranked(unexpected.kinds, unexpected, goal)
     together: list[Choice] = []
+    with_rivals: list[tuple[Choice, ...]] = []
     kinds, ranked = unexpected.kinds, single
     while ranked and len(together) < _MOST_RULES:
         best = ranked[0]
-        together.append(_choice(ranked, best, goal))
-        kinds = tuple(kind for kind in kinds if kind.pattern not in best.met)
+        with_rivals = [(*others, best.choice) for others in with_rivals]
+        if rival := _rival(ranked, best, goal):
+            with_rivals.append((*together, rival.choice))
+        together.append(best.choice)
+        kinds = tuple(kind for kind in kinds if kind.pattern not in best.choice.met)
         ranked = _ranked(kinds, unexpected, goal)
     yield from dict.fromkeys(
-        (tuple(together), *((_choice(single, one, goal),) for one in single[:_MOST_PROPOSED]))
+        (tuple(together), *with_rivals, *((one.choice,) for one in single[:_MOST_PROPOSED]))
     )
 
 
@@ -181,8 +187,7 @@ class _Goal:
 
 class _Ranked(NamedTuple):
     rank: tuple[float, ...]  # descending number of tensors, then the extent of the change
-    rule: Rule
-    met: frozenset[str]  # patterns of the unexpected names that the rule turns into expected ones
+    choice: Choice
 
 
 def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ranked]:
@@ -217,20 +222,20 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
             anywhere = any(edit.before is None for edit in rule)
             rank = (-weight, replaces, -exact, len(rule), length, anywhere)
             met = frozenset(kind.pattern for kind in worth_by_kind)
-            ranked.append(_Ranked(rank, rule, met))
-    return sorted(ranked, key=lambda one: (one.rank, str(one.rule)))
+            ranked.append(_Ranked(rank, Choice(rule, met)))
+    return sorted(ranked, key=lambda one: (one.rank, str(one.choice.rule)))
 
 
-def _choice(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> Choice:
-    """Return a rule with its rival: a rule of equal rank that gives other expected names."""
+def _rival(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> _Ranked | None:
+    """Return a rule that renames equally many tensors, but to other expected names."""
+    rule, met = chosen.choice
 
     def differs(other: _Ranked) -> bool:
-        names = ((_pattern(one, other.rule), _pattern(one, chosen.rule)) for one in chosen.met)
+        names = ((_pattern(one, other.choice.rule), _pattern(one, rule)) for one in met)
         return any(new != own and new in goal.shapes for new, own in names)
 
     as_good = (one for one in ranked if one.rank[:4] == chosen.rank[:4] and one is not chosen)
-    rival = next((one.rule for one in as_good if differs(one)), None)
-    return Choice(chosen.rule, chosen.met, rival)
+    return next(filter(differs, as_good), None)
 
 
 def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:

@@ -57,8 +57,9 @@ class Undoing(Struct, frozen=True, kw_only=True):
     summary: str  # the fault, with numbers; `engine` adds how many findings it explains
     fix: str
     evidence: tuple[str, ...] = ()
+    either: str = ""  # the change in a few words, if others of its cause may be as good
     exact: bool = False  # valid only if no alarm remains after the change
-    certain: bool = True  # whether no other explanation fits; else no fix is written
+    certain: bool = True  # whether a fix may be written; not if another undoing is as good
 
     def on(self, snapshot: Snapshot) -> "Undoing":
         """Return the undoing with another changed snapshot, and without proven findings."""

@@ -109,8 +109,8 @@ CAUSES: tuple[Cause, ...] = (
 )
 
 # Groups of causes whose changes are equally likely if they change equally many fields. If one cause
-# explains the findings, the others of its group are tested too, and each that explains as many
-# findings is reported with it.
+# explains the findings, the others of its group are tested too. So are the further undoings of the
+# cause itself if they have `either`. Each that explains the same findings is reported with it.
 _RIVALS: tuple[frozenset[Cause], ...] = (
     frozenset(
         {
@@ -141,6 +141,8 @@ _LARGE = 5000
 
 # A large model is audited with new names only if these include one in this many missing names.
 _RARE = 100
+
+_MOST_OTHERS = 3  # rivals that a summary names
 
 _DEEPEST = 3  # the most undoings of one diagnosis, each applied to the previous one's snapshot
 
@@ -252,7 +254,11 @@ class _Tries:
 
 
 def _best(case: Case, tries: _Tries) -> _Closing | None:
-    """Return the first undoing that closes every alarm, else the one that leaves fewest alarms."""
+    """Return the first undoing that closes every alarm, else the one that leaves fewest alarms.
+
+    Its summary names the undoings that are as good: they close the same alarms by a change that is
+    as small.
+    """
     best: _Closing | None = None
     best_cause: Cause | None = None
     rivals: list[Undoing] = []
@@ -264,51 +270,62 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
         costs_as_much = any({cause, best_cause} <= group for group in _RIVALS)
         if best is not None and not best.left and not (costs_as_much and case.size < _LARGE):
             continue
-        for closing in _closings(case, cause, tries):
-            if best is None or closing.left < best.left:
-                best, best_cause, rivals = closing, cause, []
-                if not best.left:
-                    break
-            elif costs_as_much and _is_rival(closing, best):
-                rivals.append(closing.undoing)
+        for undoing in cause(case) if tries.left(case.size) else ():
+            is_small = best is not None and (
+                costs_as_much and _is_rival(undoing, best.undoing)
+                if cause is not best_cause
+                else _is_alternative(undoing, best.undoing)
+            )
+            if (best is None or best.left or is_small) and is_worth_an_audit(case, undoing):
+                closing = _closing(case, undoing, tries)
+                if closing and (best is None or closing.left < best.left):
+                    best, best_cause, rivals = closing, cause, []
+                elif closing and best and is_small and _closes_as_much(closing, best):
+                    rivals.append(undoing)
+            is_done = best is not None and not (best.left or best.undoing.either)
+            if is_done or not tries.left(case.size):
+                break  # computing the next undoing would take time as well
     return best and best._replace(undoing=_with_rivals(best.undoing, rivals))
 
 
-def _closings(case: Case, cause: Cause, tries: _Tries) -> Iterator[_Closing]:
-    """Yield the result of each undoing that closes alarms, until a limit is reached."""
-    if not tries.left(case.size):
-        return
-    for undoing in cause(case):
-        if is_worth_an_audit(case, undoing):
-            after = _after(case, undoing, tries)
-            if after and (closing := _closing(case, undoing, after)):
-                yield closing
-        if not tries.left(case.size):
-            return  # computing the next undoing would take time as well
+def _is_rival(theirs: Undoing, ours: Undoing) -> bool:
+    """Whether another cause's undoing sets equally many keys, and not to the same values."""
+    is_other = not ours.fields or theirs.fields != ours.fields
+    return theirs.cause != ours.cause and is_other and len(theirs.fields) == len(ours.fields)
 
 
-def _is_rival(closing: _Closing, best: _Closing) -> bool:
-    """Whether another cause's undoing sets equally many keys and closes the same alarms."""
-    ours, theirs = best.undoing, closing.undoing
-    return (
-        theirs.cause != ours.cause
-        and theirs.fields != (ours.fields or None)
-        and len(theirs.fields) == len(ours.fields)
-        and (closing.closed, closing.opened) == (best.closed, best.opened)
-    )
+def _is_alternative(theirs: Undoing, ours: Undoing) -> bool:
+    """Whether an undoing of the same cause is another change that is as small."""
+    is_other = (theirs.fields, theirs.renames) != (ours.fields, ours.renames)
+    can_be = bool(theirs.either and ours.either)
+    return can_be and is_other and len(theirs.fields) == len(ours.fields)
+
+
+def _closes_as_much(one: _Closing, best: _Closing) -> bool:
+    """Whether an undoing closes the alarms that the best one closes, and leaves no more to say.
+
+    New names may need no alarm, and be the expected names only without their prefix.
+    """
+    same = (one.closed, one.opened) == (best.closed, best.opened) or not (one.left or best.left)
+    infos, fewest = (sum(found.count for found in each.report.findings) for each in (one, best))
+    return same and infos <= fewest
 
 
 def _with_rivals(undoing: Undoing, rivals: list[Undoing]) -> Undoing:
-    """Return the undoing with a clause about each rival cause, which explains the same alarms."""
-    for one in {rival.cause: rival for rival in rivals}.values():
-        undoing = replace(
-            undoing,
-            summary=f"{undoing.summary} (or {one.cause}, which would explain as much: "
-            f"{one.summary})",
-            fix=f"{undoing.fix}; or {one.fix}",
-            certain=False,
-        )
-    return undoing
+    """Return the undoing with a clause about each rival, which explains the same alarms."""
+    others = [one.either for one in rivals if one.cause == undoing.cause]
+    fixes = {one.cause: one for one in rivals if one.cause != undoing.cause}
+    others += [f"{one.cause}: {one.summary}" for one in fixes.values()]
+    if not others:
+        return undoing
+    more = f", or {len(others) - _MOST_OTHERS} more" if len(others) > _MOST_OTHERS else ""
+    clause = f"(or {' or '.join(others[:_MOST_OTHERS])}{more}, which would explain as much)"
+    return replace(
+        undoing,
+        summary=f"{undoing.summary} {clause}",
+        fix="; or ".join((undoing.fix, *(one.fix for one in fixes.values()))),
+        certain=False,
+    )
 
 
 def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | None:
@@ -324,8 +341,11 @@ def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | 
     return replace(case.report, findings=tuple(others))
 
 
-def _closing(case: Case, undoing: Undoing, after: Report | Unaudited) -> _Closing | None:
+def _closing(case: Case, undoing: Undoing, tries: _Tries) -> _Closing | None:
     """Return the effect of an undoing; None if it closes too few alarms or opens forbidden ones."""
+    after = _after(case, undoing, tries)
+    if after is None:
+        return None
     known = _alarming(case.report, undoing.renames)
     left = _alarming(after)
     names = {name for _, name in known}

@@ -40,6 +40,7 @@ from auditor.containers.weight_formats import PICKLED
 from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, within_bound
 from auditor.downloader.parallel import Scheduler, as_they_end, awaited, results
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.names import folder_of
 from auditor.tensors import Span
 
 # Bytes of config.json. The configs of the corpus and of the Hub's usual models have a few kB; a
@@ -174,7 +175,7 @@ def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
     """
     try:
         read = partial(reads.reader.part, reads.listing[plan.name])
-        tokens = _named_tokens(reads) if is_vocabulary(plan.name) else ()
+        tokens = _named_tokens(reads, folder_of(plan.name)) if is_vocabulary(plan.name) else ()
         companion = read_companion(plan, read, tokens)
     except SourceError as error:
         if reads.reader.patient and error.reason in _NETWORK_REASONS:
@@ -185,8 +186,8 @@ def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
     return companion
 
 
-def _named_tokens(reads: _Reads) -> tuple[str, ...]:
-    """Return the special tokens that tokenizer files name; () for a model on the Hub."""
+def _named_tokens(reads: _Reads, folder: str) -> tuple[str, ...]:
+    """Return the special tokens that a folder's tokenizer files name; () for a model on the Hub."""
     from auditor.companions.tokenizer_config import (  # noqa: PLC0415 - few models have one
         loaded_settings,
         named_tokens,
@@ -194,7 +195,7 @@ def _named_tokens(reads: _Reads) -> tuple[str, ...]:
 
     if reads.reader.bounds is not None:
         return ()
-    return named_tokens(loaded_settings(*(_object(reads, name) for name in _NAMING)))
+    return named_tokens(loaded_settings(*(_object(reads, folder + name) for name in _NAMING)))
 
 
 _NAMING = (TOKENIZER_CONFIG, SPECIAL)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.filenames import CONFIG, Chooser
-from auditor.checkpoint.hub_listing import Listing, listing_of, snapshot_of
+from auditor.checkpoint.hub_listing import Listing, authors_in, listing_of, snapshot_of
 from auditor.checkpoint.selecting import WEIGHTS, select
 from auditor.checkpoint.snapshot import (
     Fetched,
@@ -36,6 +36,9 @@ from auditor.tensors import Span
 
 # Bytes of a listing: about 150 a file, so this is a hundred thousand files.
 MAX_LISTING = 16 * 1024 * 1024
+
+# Bytes of a list of commits: one commit, or the fifty of a page if the server ignores `limit`.
+MAX_COMMITS = 1024 * 1024
 
 # Concurrent reads: the 163 shards of DeepSeek-V3 take three round trips, or six with redirects.
 _AT_ONCE = 64
@@ -69,6 +72,16 @@ def fetch_listing(model: HubModel, session: Session) -> Listing:
     address = f"{endpoint()}/api/models/{model.id}/revision/{_revision(model)}?blobs=true"
     take = whole_body(MAX_LISTING, "the listing")
     return parse_listing(session.get(address, take, purpose="the listing"), model.id)
+
+
+def fetch_authors(model: HubModel, commit: str, session: Session) -> str | None:
+    """Return the authors of a commit, in one request; None if the answer does not name them.
+
+    huggingface_hub's list_repo_commits reads all pages of commits.
+    """
+    address = f"{endpoint()}/api/models/{model.id}/commits/{commit}?limit=1"
+    take = whole_body(MAX_COMMITS, "the list of commits")
+    return authors_in(session.get(address, take, purpose="who pushed the commit"), commit)
 
 
 def _revision(model: HubModel) -> str:

@@ -24,6 +24,7 @@ from auditor.checkpoint.selecting import (
     is_weights,
     select,
     select_place,
+    what_to_do,
     with_torch_copies,
 )
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
@@ -119,7 +120,7 @@ def _file(path: Path) -> Snapshot:
         indexed = FileSelection(config=_neighbour(path, CONFIG), index=path.name)
         return _folder(path.parent, lambda _names, _where: indexed)
     if is_weights(name):
-        detail = f"{quoted(str(path))} has a format that is not supported"
+        detail = f"{quoted(str(path))} has a format that is not supported; {what_to_do((name,))}"
         raise SourceError(Reason.NO_SAFETENSORS, detail)
     content = read_all(path, MAX_SNAPSHOT)
     if is_snapshot(content):

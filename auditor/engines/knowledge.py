@@ -26,7 +26,7 @@ class SoundVariant(Struct, frozen=True):
     kinds: tuple[int, ...]  # positions in the entry's list
     loads: bool | str  # a string is the reason why the engine refuses a sound save
     when: Mapping[str, Any] = {}
-    # The config of a refused save without its numbers: another flag or key may change the outcome.
+    # The config of a refused save without its sizes: another flag or key may change the outcome.
     tried: Mapping[str, Any] = {}
 
 
@@ -45,7 +45,8 @@ class EngineEntry(Struct, frozen=True):
     model_type: str = ""
     requires: tuple[str, ...] = ()  # config keys without which a sound save is refused
     unclear: tuple[str, ...] = ()  # config keys that each tried save has, and newer saves lack
-    fills: Mapping[str, Any] = {}  # for each of them, the key with its value, or the value itself
+    fills: Mapping[str, Any] = {}  # for each of them, where its value stands, or the value itself
+    defaults: Mapping[str, int] = {}  # the engine's value of a required key that a config lacks
     kinds: tuple[str, ...] = ()
     variants: tuple[SoundVariant, ...] = ()
     raises: frozenset[str] = frozenset()  # probes, with `#3` for the kind at position 3
@@ -101,10 +102,36 @@ class Knowledge(Struct, frozen=True):
         return {"loads": True, "raises": False}.get(self.general.get(probe, ""))
 
 
-def value_by_rule(rule: str, config: Mapping[str, Any]) -> int | None:
-    """Return the product or the quotient that a rule names; None if it is no positive integer."""
-    first, sign, second = re.split(r"([*/])", rule)
-    one, other = (int(part) if part.isdecimal() else config.get(part) for part in (first, second))
+def without_sizes(value: Any) -> Any:
+    """Return a config's value with 1 for each number but 0, and lists as sets in order."""
+    if isinstance(value, Mapping):
+        return {key: without_sizes(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        found = {repr(one): one for one in map(without_sizes, value)}
+        return [found[text] for text in sorted(found)]
+    return value if value is None or isinstance(value, bool | str) else int(bool(value))
+
+
+def value_at(config: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a dotted path; None if the config has no such key."""
+    value: Any = config
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def value_by_rule(rule: str, config: Mapping[str, Any]) -> Any:
+    """Return the value at a path, or the product or the quotient of two.
+
+    Return None if a product or a quotient is no positive integer.
+    """
+    first, *rest = re.split(r"([*/])", rule)
+    if not rest:
+        return value_at(config, rule)
+    sign, second = rest
+    one, other = (
+        int(part) if part.isdecimal() else value_at(config, part) for part in (first, second)
+    )
     if type(one) is not int or type(other) is not int or one <= 0 or other <= 0:
         return None
     if sign == "*":

@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from auditor.engines.differences import Difference, Shapes, differences, kind_of
-from auditor.engines.knowledge import EngineEntry, Knowledge, SoundVariant, value_by_rule
+from auditor.engines.knowledge import (
+    EngineEntry,
+    Knowledge,
+    SoundVariant,
+    value_at,
+    value_by_rule,
+    without_sizes,
+)
 from auditor.messages import described, listed, quoted
 from auditor.reconciler.fold import fold
 
@@ -163,27 +170,42 @@ def _looked_up(known: Knowledge, entry: EngineEntry, probe: str, detail: str) ->
 
 def _required_keys(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
     for path in entry.requires:
-        if _at(config, path) is None:
+        if value_at(config, path) is None:
             value = _filled(entry, config, path)
+            loads, why = _without(entry, config, path, value)
             what = f": write {value!r}, as the class takes it" if value is not None else ""
             added = {path: value} if value is not None and "." not in path else {}
-            reason = f"config.json lacks {path}, which it requires{what}"
-            yield _Judgement(reason, loads=False, additions=added)
+            if not loads:
+                yield _Judgement(f"{why}{what}", loads, added)
     for path in entry.unclear:
-        if _at(config, path) is None:
+        if value_at(config, path) is None:
             yield _Judgement(f"config.json lacks {path}, without which it was not tried")
 
 
 def _filled(entry: EngineEntry, config: Mapping[str, Any], path: str) -> Any:
     source = entry.fills.get(path)
-    return _at(config, source) if isinstance(source, str) else source
+    return value_by_rule(source, config) if isinstance(source, str) else source
 
 
-def _at(config: Mapping[str, Any], path: str) -> Any:
-    value: Any = config
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
+def _without(
+    entry: EngineEntry, config: Mapping[str, Any], path: str, value: Any
+) -> tuple[bool | None, str]:
+    """Return what becomes of a config without a key, and why; `value` is what the class takes."""
+    outer, _, key = path.rpartition(".")
+    inside = value_at(config, outer) if outer else config
+    if isinstance(inside, Mapping) and key in inside:
+        return entry.outcome(f"null {path}"), f"config.json has null as {path}"
+    lacks = f"config.json lacks {path}"
+    default = entry.defaults.get(path)
+    if default is None:
+        return False, f"{lacks}, which it requires"
+    loads = entry.outcome(_compared(value, default, path)) if type(value) is int else None
+    return loads, f"{lacks}, for which it takes {default}"
+
+
+def _compared(value: int, other: int, key: str) -> str:
+    """Return the probe of a value that is less than another one, the same or more."""
+    return f"{'less' if value < other else 'more' if value > other else 'same'} {key}"
 
 
 def _readings(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
@@ -201,7 +223,7 @@ def _readings(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgem
 
 def _rope_base(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
     reading = entry.reads[_ROPE]
-    inner, top = _at(config, "rope_parameters.rope_theta"), config.get("rope_theta")
+    inner, top = value_at(config, "rope_parameters.rope_theta"), config.get("rope_theta")
     if inner is not None and top is not None:
         is_read = "read" in {reading.rope_parameters, reading.top}
         value, by = inner, "read" if is_read else reading.top
@@ -239,6 +261,10 @@ def _tensors(
         untried = sorted(_untried(variant, subject.config))
         if untried:
             yield _Judgement(f"no save with such a value of {listed(untried)} was tried")
+            return
+        allowed = {**expected.needed, **expected.optional}
+        if not expected.needed.keys() <= subject.stored.keys() <= allowed.keys():
+            yield _Judgement(f"it refuses sound saves of {entry.class_}; this one was not tried")
             return
         yield _Judgement(f"it refuses every save of {entry.class_}: {variant.loads}", loads=False)
         return
@@ -278,7 +304,7 @@ def _guards(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgemen
         if isinstance(rule, bool):
             loads = entry.outcome(f"other {key}")
         elif type(value) is int and derived is not None:
-            loads = entry.outcome(f"{'less' if value < derived else 'more'} {key}")
+            loads = entry.outcome(_compared(value, derived, key))
         taken = str(rule).lower() if isinstance(rule, bool) else f"{rule} = {derived}"
         stated = described(value)
         yield _Judgement(f"it takes {taken} as {key}, which config.json sets to {stated}", loads)
@@ -301,16 +327,8 @@ def _variant(entry: EngineEntry, expected: ExpectedShapes) -> SoundVariant | Non
 def _untried(variant: SoundVariant, config: Mapping[str, Any]) -> Iterator[str]:
     """Yield the config keys that a refused save lacked, or had with another value of a flag."""
     for key, value in config.items() if variant.tried else ():
-        if key not in _OF_SAVING and not _is_like(value, variant.tried.get(key, ...)):
+        if key not in _OF_SAVING and without_sizes(value) != variant.tried.get(key, ...):
             yield key
-
-
-def _is_like(value: Any, tried: Any) -> bool:
-    """Return whether values are equal but for numbers and the contents of lists."""
-    if isinstance(value, Mapping) and isinstance(tried, Mapping):
-        return all(_is_like(inner, tried.get(key, ...)) for key, inner in value.items())
-    is_flag = value is None or isinstance(value, bool | str)
-    return type(value) is type(tried) and (not is_flag or value == tried)
 
 
 def _judged(known: Knowledge, entry: EngineEntry, difference: Difference) -> _Judgement:

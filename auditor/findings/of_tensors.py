@@ -185,10 +185,10 @@ class WrongDtype(Uncounted, frozen=True, kw_only=True):
 
 
 class Mismatched(OfPairs, frozen=True):
-    """A tensor is stored under the right name, with another shape than the config implies.
+    """A tensor is stored under the right name, with another shape than expected.
 
-    To do: Correct the size in the config (`vocab_size` after new tokens, for example), or save
-    config and weights again together.
+    To do: Save config and weights again together; or correct the size in the config (`vocab_size`
+    after new tokens, for example).
     """
 
     kind: ClassVar = "mismatched"

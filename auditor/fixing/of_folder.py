@@ -16,17 +16,13 @@ from auditor.checkpoint.snapshot import FileState, Snapshot
 from auditor.containers.index import MAX_SHARDS
 from auditor.downloader import local_folder
 from auditor.downloader.fetching import fetch
-from auditor.downloader.local_file import open_regular_file
-from auditor.errors import FixError, SourceError, UsageError
-from auditor.findings import Duplicate
+from auditor.errors import FixError, UsageError
 from auditor.fixing.carrying_out import carry_out, is_interrupted
 from auditor.fixing.end_tokens import generation_file
 from auditor.fixing.local_files import require_replaceable, states_in
 from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan, plan_fix
 from auditor.messages import quoted
-from auditor.tensors import Span
-from auditor.values.placing import Placed, place_tensors
 
 Say = Callable[[str], None]
 _SHARD = re.compile(r"(?P<stem>[^/]+)-\d{5}-of-(?P<count>\d{5})\.safetensors", re.ASCII)
@@ -70,13 +66,7 @@ def plan_for_folder(
             raise FixError(f"{quoted(requested)} {detail}")
         snapshot, entry = only.snapshot, only.entry
     options = Options(requested=requested, target=target)
-    planned = partial(
-        plan_fix,
-        options=options,
-        entry=entry,
-        allowed=allowed,
-        equal_copies=partial(copies_are_equal, snapshot, folder),
-    )
+    planned = partial(plan_fix, options=options, entry=entry, allowed=allowed)
     plan = planned(snapshot)
     if plan.after.verdict != "clean" and (others := _shards_beside(snapshot)):
         wider = planned(_with_shards(requested, snapshot, others))
@@ -171,44 +161,3 @@ def _contents(snapshot: Snapshot) -> tuple[object, ...]:
         for head in snapshot.headers
     ]
     return heads, snapshot.config, snapshot.index, snapshot.packing, generation_file(snapshot)
-
-
-# --- tied copies ----------------------------------------------------------------------------------
-
-
-_BLOCK = 1 << 22  # bytes that are read at once
-
-
-def copies_are_equal(snapshot: Snapshot, folder: Path, duplicates: tuple[Duplicate, ...]) -> bool:
-    """Whether all tensors that are stored under two names have the same bytes under both.
-
-    Return False if the bytes of a copy cannot be read.
-    """
-    by_name = {one.tensor.name: one for one in place_tensors(snapshot, folder)[0]}
-    pairs = [
-        (by_name.get(copy.name), by_name.get(of))
-        for finding in duplicates
-        for copy, of in zip(finding.tensors, finding.of, strict=True)
-        if copy.name != of
-    ]
-    if len(pairs) < sum(len(finding.tensors) for finding in duplicates):
-        return False  # a name in two files: only one of the two places is known
-    try:
-        return all(copy and of and _have_same_bytes(copy, of) for copy, of in pairs)
-    except SourceError:
-        return False
-
-
-def _have_same_bytes(copy: Placed, of: Placed) -> bool:
-    size = copy.span.length
-    if (copy.dtype, size) != (of.dtype, of.span.length):
-        return False
-    with open_regular_file(copy.path) as first, open_regular_file(of.path) as second:
-        for done in range(0, size, _BLOCK):
-            parts = [
-                file.read(Span(start + done, start + min(done + _BLOCK, size))).data
-                for file, start in ((first, copy.span.start), (second, of.span.start))
-            ]
-            if parts[0] != parts[1]:
-                return False
-    return True

@@ -85,7 +85,7 @@ _PLAIN_MODULES = frozenset(
         "exclude_modules",
     }
 )  # fmt: skip
-_TIE = "tie_word_embeddings"
+TIE = "tie_word_embeddings"
 _CLASSES = "architectures"
 
 
@@ -131,14 +131,11 @@ def needs_of_edits(
     edits: Iterable[Edit],
     determined: Mapping[str, int],
     config: Mapping[str, Any],
-    *,
-    equal_copies: bool,
 ) -> Iterator[Need]:
     """Yield the options that edits of a config need; raise Unwritten if a value must not change.
 
     `determined` maps paths to the values that the stored shapes determine. `config` is the config
-    before the edits. `equal_copies` tells whether each tensor that is stored under two names has
-    the same bytes under both.
+    before the edits.
     """
     edits = tuple(edit for edit in edits if not _is_respelt(edit))
     changed = tuple(edit for edit in edits if edit.path[-1] in _SIZES)
@@ -151,12 +148,8 @@ def needs_of_edits(
                 _require_same_vocabulary(edit)
         elif name in _PLAIN_MODULES or _is_safe(edit) or _goes_with(edit, depths):
             continue
-        elif name == _TIE and edit.after is True:
+        elif name == TIE and edit.after is True:
             yield Need(Allow.TIE_HEAD, _TIED)
-        elif name == _TIE and equal_copies:
-            continue
-        elif name == _TIE:
-            raise Unwritten(_COPIES)
         elif _LABELS.isdisjoint(edit.path) and name != _CLASSES:
             raise Unwritten(f"no stored shape determines {quoted(path)}")
     labels = ["num_labels"] if any(not _LABELS.isdisjoint(edit.path) for edit in edits) else []
@@ -171,10 +164,6 @@ def needs_of_edits(
 _TIED = (
     "its output layer would be its input embeddings; an output layer with values of its own "
     "would stay lost"
-)
-_COPIES = (
-    "the output layer and the input embeddings are both stored, and were not found to have the "
-    "same values"
 )
 
 

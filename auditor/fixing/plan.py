@@ -7,7 +7,7 @@ determine each value, the user allows each change that needs permission, and aft
 missing, unexpected or of another shape.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -52,9 +52,6 @@ from auditor.report import Report, Unaudited
 _FIELD = config_field.CAUSE
 _SEVERAL = 2  # number of differing sizes that show the config of another model
 _ROUNDS = 3  # a diagnosis names at most three causes; the remaining findings may have others
-
-EqualCopies = Callable[[tuple[Duplicate, ...]], bool]
-"""Whether all tensors that are stored twice have the same bytes in both places."""
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
@@ -113,7 +110,6 @@ def plan_fix(
     entry: ManifestEntry | None = None,
     *,
     allowed: Collection[Allow] = (),
-    equal_copies: EqualCopies = lambda _: False,
 ) -> Plan:
     """Plan the changes that remove findings from the audit of a folder's only model.
 
@@ -129,7 +125,7 @@ def plan_fix(
         return _with_other_size(nothing, audits)
     try:
         _require_tensors(snapshot)
-        causes = tuple(_mended(snapshot, before, reached, audits, equal_copies))
+        causes = tuple(_mended(snapshot, reached, audits))
         _require_sound(reached.outcome, {key for one in causes for key in one.keys})
     except Unwritten as why:
         left = tuple(_left(step.undoing, str(why)) for step in reached.steps)
@@ -236,12 +232,24 @@ def _with_index(state: Snapshot, audits: _Audits) -> tuple[Snapshot, Report | Un
 
 
 def _better(now: Report | Unaudited, then: Report | Unaudited, renames: Mapping[str, str]) -> bool:
-    """Whether `then` has fewer errors and warnings than `now`: some are gone, and none is new."""
+    """Whether `then` has fewer errors and warnings than `now`: some are gone, and none is new.
+
+    Second copies of tied tensors do not count: they are recognized by their right names.
+    """
     if isinstance(then, Unaudited) and isinstance(now, Report):
         return False
-    before = {key for one in _alarms(now) for key in alarm_keys(one, renames)}
-    after = {key for one in _alarms(then) for key in alarm_keys(one)}
+    before = {key for one in _counting(now) for key in alarm_keys(one, renames)}
+    after = {key for one in _counting(then) for key in alarm_keys(one)}
     return after < before
+
+
+def _counting(outcome: Report | Unaudited) -> list[Finding]:
+    return [one for one in _alarms(outcome) if not _is_tied_copy(one)]
+
+
+def _is_tied_copy(finding: Finding) -> bool:
+    """Whether the copies have names of their own; else two files store one name."""
+    return isinstance(finding, Duplicate) and not set(finding.names) & set(finding.of)
 
 
 def _alarms(outcome: Report | Unaudited) -> list[Finding]:
@@ -251,25 +259,17 @@ def _alarms(outcome: Report | Unaudited) -> list[Finding]:
 # --- whether steps may be taken ------------------------------------------------------------------
 
 
-def _mended(
-    snapshot: Snapshot,
-    before: Report | Unaudited,
-    reached: _Reached,
-    audits: _Audits,
-    equal_copies: EqualCopies,
-) -> Iterator[Mended]:
+def _mended(snapshot: Snapshot, reached: _Reached, audits: _Audits) -> Iterator[Mended]:
     """Yield each cause with the options it needs; raise Unwritten if a value must not change."""
     config = json_values(snapshot.config)
     edits = tuple(json_edits(config, json_values(reached.state.config)))
     edited = {".".join(edit.path) for edit in edits}
     unedited_sizes = {path: size for path, size in head_sizes(config).items() if path not in edited}
     sizes = audits.sizes(reached.state, unedited_sizes) if edits else {}
-    twice = tuple(one for one in before.findings if isinstance(one, Duplicate))
     needed = partial(
         needs_of_edits,
         determined={path: size.stored for path, size in sizes.items()},
         config=config,
-        equal_copies=bool(twice) and equal_copies(twice),
     )
     list(needed(edits))  # of all steps together, because an edit may be safe only alone
     for step in reached.steps:
@@ -308,8 +308,8 @@ def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
     match finding:
         case ConfigContradiction(says=says):
             return not any(key.rpartition(".")[2] in keys for _, key, _ in says)
-        case Duplicate(tensors=copies, of=others):  # not: two files store one name
-            return all(copy.name != other for copy, other in zip(copies, others, strict=True))
+        case Duplicate():
+            return _is_tied_copy(finding)
         case WrongDtype():
             return True
     return is_of_repository(finding)

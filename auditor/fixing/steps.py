@@ -20,7 +20,7 @@ from auditor.errors import CheckpointError
 from auditor.fixing.end_tokens import generation_file, with_generation
 from auditor.fixing.json_edits import ABSENT, Edit, edited_json, json_edits
 from auditor.fixing.new_files import index_with_names, renamed_header
-from auditor.fixing.permissions import DEPTHS
+from auditor.fixing.permissions import DEPTHS, TIE
 from auditor.messages import listed, named
 
 _WEIGHTS = "it needs other weights than are stored"
@@ -34,6 +34,7 @@ _FUSED = re.compile(
     re.IGNORECASE,
 )
 _FUSED_ROWS = "q, k and v are one tensor there, and each library orders its rows in its own way"
+_TWO_COPIES = "only the values of the two copies show whether the head is tied: audit --values"
 _UNCERTAIN = "the files do not determine that this reading is the right one"
 
 
@@ -76,7 +77,10 @@ def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
     if undoing.undetermined:
         keys = [key for key, _ in undoing.undetermined]
         raise Unfixable(f"no stored shape determines {listed(keys)}")
-    config = _edits(before.config, after.config)
+    edits = _edits(before.config, after.config)
+    config = tuple(edit for edit in edits if not (edit.path[-1] == TIE and edit.after is False))
+    if edits and not (config or undoing.renames):
+        raise Unfixable(_TWO_COPIES)
     if undoing.target is not None:
         declared = _object(before.config).get("architectures", ABSENT)
         config = (*config, Edit(("architectures",), declared, [undoing.target]))

@@ -18,7 +18,7 @@ from auditor.formats.markup import Attributes, element, svg, verbatim
 from auditor.formats.module_kinds import EXPERTS, KINDS, OTHER, SEVERAL, kinds_of
 from auditor.formats.module_tree import Node, module_tree, modules_of
 from auditor.formats.tables import Name
-from auditor.formats.text import cut_middle
+from auditor.formats.text import cut_middle, short_count
 from auditor.messages import printable
 from auditor.names import first
 from auditor.report import Report, Unaudited
@@ -341,7 +341,6 @@ def patterns() -> Iterator[Element]:
 _WIDTH, _HEIGHT = 1200, 630  # pixels, the size of a card in social media; drawings scale
 _MARGIN, _TOP, _BOTTOM = 24, 120, 580  # pixels; the drawing is between top and bottom
 _TALLEST = 72  # pixels of a row
-_UNITS = (("B", 10**9), ("M", 10**6), ("K", 10**3))
 _TITLE, _SUBTITLE = 70, 140  # most characters of a model's name, and of the line below it
 
 
@@ -410,14 +409,8 @@ def _sizes(outcome: Report | Unaudited) -> str:
     if stored is None and expected is None:
         return "parameters not known"
     if expected and expected.active and stored in {None, expected.parameters}:
-        active = f" \N{MIDDLE DOT} {_short(expected.active.parameters)} active"
-        return f"{_short(expected.parameters)} total{active}"
+        active = f" \N{MIDDLE DOT} {short_count(expected.active.parameters)} active"
+        return f"{short_count(expected.parameters)} total{active}"
     if stored is not None:
         return f"{stored:,} parameters stored"
     return f"{expected.parameters if expected else 0:,} parameters expected"
-
-
-def _short(count: int) -> str:
-    """Return a count with one decimal: `46.7B`, `109.5M`."""
-    unit, size = next((one for one in _UNITS if count >= one[1]), ("", 1))
-    return f"{count / size:,.1f}{unit}" if unit else f"{count:,}"

@@ -195,5 +195,5 @@ def _unchecked(topic: Topic, outcome: Report | Unaudited) -> str:
     read = {name.rpartition("/")[2] for name in outcome.companions or ()}
     if topic.files and read.isdisjoint(topic.files):
         return f"no file for it was read, expected one of {', '.join(topic.files)}"
-    unread = [text for text in outcome.unchecked if text.startswith(topic.files)]
-    return unread[0] if topic.files and unread else ""
+    sources = topic.files or (("the config: ",) if topic.needs == "config" else ())
+    return next((text for text in outcome.unchecked if text.startswith(sources)), "")

@@ -91,6 +91,15 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+_SCALES = (("T", 10**12), ("B", 10**9), ("M", 10**6), ("K", 10**3))
+
+
+def short_count(count: int) -> str:
+    """Return a count with one decimal: `46.7B`, `109.5M`."""
+    letter, scale = next((one for one in _SCALES if count >= one[1]), ("", 1))
+    return f"{count / scale:,.1f}{letter}" if letter else f"{count:,}"
+
+
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
 

@@ -504,7 +504,7 @@ def _mismatched(answers: Iterable[_Answer], tensors: Iterable[StoredTensor]) -> 
             observed = f"stored with a part of shape {shape}"
         groups.setdefault((observed, hit.expected.shape), []).append(hit)
     for (observed, expected), group in groups.items():
-        reason = f"{observed}, the config implies {_text(expected)}"
+        reason = f"{observed}, expected {_text(expected)}"
         yield Mismatched(pairs=_pairs(group), reason=reason)
 
 

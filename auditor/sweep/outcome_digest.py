@@ -33,14 +33,13 @@ def current_versions(*, policy: Policy | None = None) -> Versions:
     """Return the package's version, a digest of its sources, and the oracle's version.
 
     Because of the digest, models are audited again after a change of a family or a rule, even if
-    the package's version is unchanged. What the policy asks of an
-    audit is part of the versions too: whether companion files are read, and which engines judge.
+    the package's version is unchanged. What the policy asks of an audit is part of the versions
+    too: whether companion files are read, and which engines judge.
     """
     # None: the library's models without a closed form stay unaudited
     oracles = [library.name for key in EXTRAS if (library := installed_library(key))]
-    rules = (_digest(_PACKAGE), *oracles)
     asked = (*(("companions",) if policy.companions else ()), *policy.engines) if policy else ()
-    parts = (*rules, *asked)
+    parts = (_digest(_PACKAGE), *oracles, *asked)
     return Versions(auditor=VERSION, catalogue=", ".join(parts))
 
 

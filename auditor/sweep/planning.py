@@ -14,6 +14,8 @@ from auditor.downloader.hub_settings import usable_token
 from auditor.downloader.model_list import MAX_PAGES, PAGE
 from auditor.downloader.waits import Waits
 from auditor.errors import CheckpointError, SourceError
+from auditor.names import file_name
+from auditor.sweep.authors import MOST
 from auditor.sweep.costs import CompanionLoad, SweepLoad
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
@@ -28,6 +30,7 @@ _INDEX = re.compile(r"(.+)\.(safetensors|bin)\.index(\.[^.]+)?\.json")
 _AS_ONE_FILE = "Counted as one config.json and one weight file a model: none was listed."
 _COMPANIONS = f"Companions: {OF_HUB.requests} requests a model, which is the most."
 _LISTED = f"A list is read to its end, or to {MAX_PAGES:,} pages of {PAGE:,} models at most."
+_AUTHORS = f"Who pushed: 1 API request more a model with new findings, {MOST} a night at most."
 _BY_ID = "Ids: known ones are free if they have not moved; an author's many are asked for in pages."
 
 
@@ -60,7 +63,7 @@ def expected_load(
                 for model in page:
                     total += _load_of(model, store, policy)
                 shown.selected(total.models)
-        return total
+        return total + SweepLoad(models=0, notes=(_AUTHORS,))
 
 
 def _unlisted_load(selection: ModelSelection, store: Store | None, policy: Policy) -> SweepLoad:
@@ -119,7 +122,8 @@ def _load_of(selected: SelectedModel, store: Store | None, policy: Policy) -> Sw
 def _reads(files: Files, names: Collection[str]) -> SweepLoad:
     """Return the requests for one model: one for each file, two more for the base of an adapter."""
     companions = files.companions or ()
-    reads = len(companions) + (TOKENIZER in companions)  # it takes two reads
+    # a tokenizer.json takes two reads
+    reads = len(companions) + sum(file_name(one) == TOKENIZER for one in companions)
     extra = CompanionLoad(models=int(bool(companions)), reads=min(reads, OF_HUB.requests))
     if files.hints:  # probably one of them names a weight file
         return SweepLoad(models=1, texts=len(files.hints), headers=1, companions=extra)

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Self
 
@@ -63,7 +63,7 @@ class Progress:
         done, seconds = self._counts.total(), self._clock() - self._since
         rate = done / seconds if seconds else 0.0
         left = f", {duration((self._models - done) / rate)} left" if rate else ""
-        counts = verdict_counts(self._counts)
+        counts = verdict_counts(dict(sorted(self._counts.items())))
         return f"{done:,} of {self._models:,} audited ({counts}), {rate:.1f}/s{left}"
 
 
@@ -104,9 +104,10 @@ class Terminal(Progress):
         self._bar.update(self._task, description=printable(text), total=total, completed=done)
 
 
-def verdict_counts(counts: Counter[str]) -> str:
-    """Return the counts as text, sorted by verdict: `812 clean, 9 findings, 3 unaudited`."""
-    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none yet"
+def verdict_counts(counts: Mapping[str, int]) -> str:
+    """Return counts of models as text: `812 clean, 9 with findings, 3 unaudited`."""
+    words = {"findings": "with findings"}
+    return ", ".join(f"{count:,} {words.get(name, name)}" for name, count in counts.items())
 
 
 def duration(seconds: float) -> str:

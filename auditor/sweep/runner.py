@@ -14,9 +14,10 @@ from auditor.downloader.waits import Waits
 from auditor.errors import Reason, UsageError
 from auditor.formats.text import counted
 from auditor.machine import one_cpu
+from auditor.sweep.authors import record_authors
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
-from auditor.sweep.progress import Progress, duration
+from auditor.sweep.progress import Progress, duration, verdict_counts
 from auditor.sweep.selection import Selector
 from auditor.sweep.settings import SweepSettings, folder_of
 from auditor.sweep.store.ledger import StoreWriter
@@ -79,6 +80,7 @@ def sweep(
                 current = _planned(ledger, started, settings, selector, progress)
             first = ledger.random_model(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, progress)
+            record_authors(ledger, current, usable, budget, waits)
             ledger.finish(current)
             keep = settings.output.keep
         return Swept(
@@ -172,21 +174,18 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
 def crash_notice(swept: Swept) -> str | None:
     """Return a line about models whose audit crashed by a bug; None if no audit crashed."""
     count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
-    models = "1 model" if count == 1 else f"{count:,} models"
     notice = (
-        f"the audit of {models} crashed, which is a bug of hf-audit; the reports name them: please "
-        f"report the output of `audit MODEL` for one"
+        f"the audit of {counted(count, 'model')} crashed, which is a bug of hf-audit; the reports "
+        f"name them: please report the output of `audit MODEL` for one"
     )
     return notice if count else None
 
 
 def summary_line(swept: Swept) -> str:
     """Return the result of the night in one line."""
-    parts = [
-        f"{count:,} {reason or verdict or 'pending'}" for verdict, reason, count in swept.tally
-    ]
+    counts = {reason or verdict or "pending": count for verdict, reason, count in swept.tally}
     dropped = f"; {counted(swept.dropped, 'night')} dropped" if swept.dropped else ""
     return (
-        f"night {swept.night.night}: {counted(swept.models, 'model')} ({', '.join(parts)}); "
+        f"night {swept.night.night}: {counted(swept.models, 'model')} ({verdict_counts(counts)}); "
         f"{swept.audited:,} audited in {duration(swept.seconds)}{dropped}"
     )

@@ -288,5 +288,5 @@ def test_the_commands_for_a_cluster_sweep(acme, folder, environment, monkeypatch
         running([dask, *worker, "--no-dashboard", "--local-directory", str(folder)]),
     ):
         done = ran([AUDIT, *sweep[1:]], folder, environment)
-    assert "3 models (1 clean, 1 findings, 1 gated); 3 audited" in done.stderr
+    assert "3 models (1 clean, 1 with findings, 1 gated); 3 audited" in done.stderr
     assert done.returncode == 3

@@ -128,7 +128,7 @@ def test_without_the_extra_it_names_what_lets_transformers_build_it(
     done = python(without, str(path), env=env)
     assert done.returncode == 3
     assert done.stderr.endswith(
-        "unknown-architecture: no closed form is known for no architectures, "
+        "unknown-architecture: no closed form is known for "
         "model_type 'switch_transformers'; hf-audit[oracle] lets transformers build it "
         "if it has the class\n"
     )

@@ -14,6 +14,7 @@ from typing import get_type_hints
 import pytest
 import typer
 from support.bad_input.making import WEIGHTS
+from support.examples import one_in
 from support.forking import of_start
 from support.hostile_checkpoints import FOLDER_NAME, HOSTILE_NAMES, hostile_folders
 from support.output_readers import COMMAND, READERS, assert_harmless_text, names_in_json
@@ -80,7 +81,7 @@ def argument_lists(command, form, paths):
     some = [(paths[kind],) for kind in ("tensors", "config", "index", "type", "prefix")]
     one_document = form in {"cyclonedx", "html", "svg", "badge", "sarif"}
     return {
-        "check": [*((one,) for one in every), (FOLDER_NAME,)]
+        "check": [*((one,) for one in one_in(2, every)), (FOLDER_NAME,)]
         if one_document
         else [every, (FOLDER_NAME, f"{FOLDER_NAME}@{FOLDER_NAME}")],
         "doctor": some,
@@ -166,7 +167,7 @@ def test_no_value_of_an_option_is_more_than_text(command, folders, env, tmp_path
     options = [one for one in function.params if one.param_type_name == "option"]
     models = [folder.name] if command not in {"architectures", "explain-finding", "sweep"} else []
     models *= 2 if command in {"diff", "push"} else 1
-    for option in (one for one in options if not one.is_flag):
+    for option in one_in(2, (one for one in options if not one.is_flag)):  # one function reads them
         given = (option.opts[0], FOLDER_NAME)
         done = run(command, *given, "--", *models, env=env, cwd=tmp_path)
         assert_harmless_text(done.stderr)

@@ -113,6 +113,15 @@ def without_layers(*numbers):
     return spoil
 
 
+def with_two_equal_copies(folder):
+    from safetensors.torch import load_file, save_file  # noqa: PLC0415 - imports torch
+
+    configured(tie_word_embeddings=True)(folder)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 @pytest.mark.parametrize("family", [LLAMA, MISTRAL, NEOX])
 def test_a_head_that_was_lost_is_not_tied_without_permission(family, tmp_path):
     folder = saved(family, tmp_path / "model")
@@ -161,19 +170,21 @@ def test_an_adapter_without_a_tensor_is_left_alone(tmp_path):
     left_alone(folder, *ALL)
 
 
-def test_two_copies_of_a_tied_tensor_are_compared_first(tmp_path):
-    from safetensors.torch import load_file, save_file  # noqa: PLC0415 - imports torch
-
+@pytest.mark.parametrize("spoil", [configured(tie_word_embeddings=True), with_two_equal_copies])
+def test_a_tied_head_that_is_stored_stays_tied(spoil, tmp_path):
     folder = saved(LLAMA, tmp_path / "model")
-    weights = folder / "model.safetensors"
-    configured(tie_word_embeddings=True)(folder)
-    assert "same values" in left_alone(folder)
-    tensors = load_file(weights)
-    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
-    save_file(tensors, weights, metadata={"format": "pt"})
-    logits = logits_of(LLAMA, folder)
-    assert fixed(folder)[0] == 0
+    spoil(folder)
+    assert "audit --values" in left_alone(folder)
+
+
+def test_a_prefix_is_stripped_from_both_copies_of_a_tied_head(tmp_path):
+    folder = saved(LLAMA, tmp_path / "model")
+    with_two_equal_copies(folder)
+    logits, config = logits_of(LLAMA, folder), (folder / "config.json").read_bytes()
+    prefixed("module.")(folder)
+    assert fixed(folder)[0] == 1  # the two copies are left
     assert logits_of(LLAMA, folder).equal(logits)
+    assert (folder / "config.json").read_bytes() == config
 
 
 # --- files beside the weights --------------------------------------------------------------------

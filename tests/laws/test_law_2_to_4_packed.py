@@ -22,6 +22,11 @@ class Packed:
     unpacked: Unpacked
 
 
+def _module(name: str) -> str:
+    """The outermost module of a tensor: no format packs tensors of two of them in one."""
+    return name.partition(".")[0]
+
+
 @st.composite
 def packed(draw) -> Packed:
     case = draw(spoilt())
@@ -31,7 +36,7 @@ def packed(draw) -> Packed:
         if how == "plain" or tensor.dtype != "F32":
             tensors.append(tensor)
             continue
-        if how == "alone" or not pieces:
+        if how == "alone" or not pieces or _module(pieces[-1].name) != _module(tensor.name):
             held = stored(f"{tensor.name}.packed", (at + 1, 2), dtype="I32", file=tensor.file)
             scale = stored(f"{tensor.name}.scales", (at + 1,), file=tensor.file)
             tensors += [held, scale]

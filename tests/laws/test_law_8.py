@@ -75,7 +75,7 @@ def test_models_audited_before_the_kill_are_not_requested_again(models, tmp_path
     assert kept
     models.reset_log()
     assert ended(started(store))[0] == 3
-    paths = [record.path for record in models.log]
+    paths = [record.path for record in models.log if "/commits/" not in record.path]
     assert not [path for path in paths if any(f"/{name}/" in path for name in kept)]
     assert "/api/models" not in paths  # the plan was frozen
 

@@ -11,6 +11,7 @@ from support.libraries import needs
 
 from auditor.analytic import Config
 from auditor.analytic.diffusion import CLASSES, expect_diffusers
+from auditor.audit.expected import OLDER_CLASSES
 from auditor.errors import CheckpointError, SourceError
 from auditor.oracle.inventory import inventory
 
@@ -35,8 +36,7 @@ def test_a_default_config_is_what_diffusers_builds(target):
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_config_is_what_diffusers_builds(name):
-    target, config, _ = PUBLISHED[name]
-    assert_equal(target, config)
+    assert_equal(*PUBLISHED[name])
 
 
 @pytest.mark.parametrize("target", CLASSES)
@@ -69,3 +69,9 @@ def test_the_tool_writes_what_pipelines_require():
     import rebuild_pipelines  # noqa: PLC0415 - a tool
 
     assert json.loads(rebuild_pipelines.PLACE.read_text()) == rebuild_pipelines.pipelines()
+
+
+def test_older_configs_are_of_the_classes_as_which_diffusers_loads_them():
+    from diffusers.models import model_loading_utils as judge  # noqa: PLC0415 - seconds
+
+    assert judge._CLASS_REMAPPING_DICT == {"Transformer2DModel": OLDER_CLASSES}  # noqa: SLF001

@@ -1,59 +1,32 @@
 """Configs of classes of diffusers: as published, and as drawn at random.
 
-The published sizes are those of the files on the Hub; the configs are the repositories' own.
+The published configs are the repositories' own.
 """
 
 from typing import Any
 
 from hypothesis import strategies as st
+from support.published_figures import SIZES
+
+from auditor.analytic.diffusion import CLASSES
 
 CROSS, PLAIN = "CrossAttnDownBlock2D", "DownBlock2D"
 UP_CROSS, UP_PLAIN = "CrossAttnUpBlock2D", "UpBlock2D"
-XL = {
-    "addition_embed_type": "text_time",
-    "addition_time_embed_dim": 256,
-    "attention_head_dim": [5, 10, 20],
-    "block_out_channels": [320, 640, 1280],
-    "cross_attention_dim": 2048,
-    "down_block_types": [PLAIN, CROSS, CROSS],
-    "projection_class_embeddings_input_dim": 2816,
-    "transformer_layers_per_block": [1, 2, 10],
-    "use_linear_projection": True,
-}
-VAE = {
-    "block_out_channels": [128, 256, 512, 512],
-    "down_block_types": ["DownEncoderBlock2D"] * 4,
-    "layers_per_block": 2,
-    "up_block_types": ["UpDecoderBlock2D"] * 4,
-}
 UNET = "UNet2DConditionModel"
-HEADS_OF_2 = {"attention_head_dim": [5, 10, 20, 20], "cross_attention_dim": 1024}
 
-# name -> class, config, parameters; None if no source was found for a number
-PUBLISHED: dict[str, tuple[str, dict[str, Any], int | None]] = {
-    "SD 1.5 UNet": (UNET, {"cross_attention_dim": 768}, 859_520_964),
-    "SD 1.5 inpainting UNet": (UNET, {"cross_attention_dim": 768, "in_channels": 9}, 859_535_364),
-    "SD 2.1 UNet": (UNET, HEADS_OF_2 | {"use_linear_projection": True}, 865_910_724),
-    "SDXL UNet": (UNET, XL | {"up_block_types": [UP_CROSS, UP_CROSS, UP_PLAIN]}, 2_567_463_684),
-    "SD VAE": ("AutoencoderKL", VAE, 83_653_863),
+# name -> class and config
+PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
+    size["model"]: (size["config"]["_class_name"], size["config"])
+    for size in SIZES
+    if size["config"].get("_class_name") in CLASSES
+}
+_VAE = PUBLISHED["SD VAE"][1]
+PUBLISHED |= {
+    "SD 1.5 inpainting UNet": (UNET, {"cross_attention_dim": 768, "in_channels": 9}),
     "Flux VAE": (
         "AutoencoderKL",
-        VAE | {"latent_channels": 16, "use_quant_conv": False, "use_post_quant_conv": False},
-        83_819_683,
+        _VAE | {"latent_channels": 16, "use_quant_conv": False, "use_post_quant_conv": False},
     ),
-    "SD 1.5 ControlNet": ("ControlNetModel", {"cross_attention_dim": 768}, 361_279_120),
-    "Flux.1-dev": ("FluxTransformer2DModel", {"guidance_embeds": True}, 11_901_408_320),
-    "Stable Diffusion 3 medium": (
-        "SD3Transformer2DModel",
-        {
-            "caption_projection_dim": 1536,
-            "num_attention_heads": 24,
-            "num_layers": 24,
-            "pos_embed_max_size": 192,
-        },
-        2_028_328_000,
-    ),
-    "SDXL ControlNet": ("ControlNetModel", XL, None),
 }
 
 
@@ -256,6 +229,49 @@ _STRATEGIES = {
     ),
     "AutoencoderKLQwenImage": st.fixed_dictionaries(
         _VIDEO_VAE | {"input_channels": st.integers(1, 4)}
+    ),
+    "PixArtTransformer2DModel": st.fixed_dictionaries(
+        {
+            "num_attention_heads": st.integers(1, 3),
+            "attention_head_dim": st.sampled_from([4, 8]),
+            "in_channels": st.integers(1, 5),
+            "out_channels": st.none() | st.integers(1, 9),
+            "num_layers": st.integers(0, 3),
+            "cross_attention_dim": st.none() | st.integers(1, 9),
+            "attention_bias": st.booleans(),
+            "sample_size": st.sampled_from([8, 64, 128]),
+            "patch_size": st.integers(1, 3),
+            "activation_fn": st.sampled_from(["gelu-approximate", "gelu", "geglu"]),
+            "norm_elementwise_affine": st.booleans(),
+            "use_additional_conditions": st.sampled_from([None, False, True]),
+            "caption_channels": st.none() | st.integers(1, 9),
+        }
+    ),
+    "PriorTransformer": st.fixed_dictionaries(
+        {
+            "num_attention_heads": st.integers(1, 3),
+            "attention_head_dim": st.sampled_from([4, 8]),
+            "num_layers": st.integers(0, 3),
+            "embedding_dim": st.integers(1, 12),
+            "num_embeddings": st.integers(0, 5),
+            "additional_embeddings": st.integers(0, 4),
+            "norm_in_type": st.sampled_from([None, "layer"]),
+            "embedding_proj_norm_type": st.sampled_from([None, "layer"]),
+            "encoder_hid_proj_type": st.sampled_from([None, "linear"]),
+            "added_emb_type": st.sampled_from([None, "prd", "other"]),
+            "time_embed_dim": st.sampled_from([None, 0, 6]),
+            "embedding_proj_dim": st.none() | st.integers(1, 9),
+            "clip_embed_dim": st.none() | st.integers(1, 9),
+        }
+    ),
+    "T2IAdapter": st.fixed_dictionaries(
+        {
+            "in_channels": st.integers(1, 4),
+            "channels": st.lists(st.sampled_from([4, 6, 8, 13]), min_size=1, max_size=5),
+            "num_res_blocks": st.integers(0, 3),
+            "downscale_factor": st.integers(1, 4),
+            "adapter_type": st.sampled_from(["full_adapter", "full_adapter_xl", "light_adapter"]),
+        }
     ),
     "StableCascadeUNet": _cascade(),
     "UNetSpatioTemporalConditionModel": _other_unet(

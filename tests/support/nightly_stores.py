@@ -66,12 +66,18 @@ def unaudited(model: str, reason: str = "gated", **changes: Any) -> dict[str, An
 
 
 def store_of(
-    path: Path, nights: Mapping[str, Iterable[Outcome]], *, pushed: str | None = None
+    path: Path,
+    nights: Mapping[str, Iterable[Outcome]],
+    *,
+    pushed: str | None = None,
+    authors: str | None = None,
 ) -> Path:
     """A store of finished nights; an outcome of verdict None is planned, and not audited."""
     with StoreWriter.open(path) as ledger:
         for name, outcomes in nights.items():
             _night(ledger, name, outcomes, pushed)
+            for result in ledger.results(name) if authors else ():
+                ledger.record_authors(result.model, result.commit_sha, authors)
         for column in TIMES:  # so that two stores of the same outcomes are the same
             ledger._database.execute(f"UPDATE nights SET {column} = '2026-11-21T02:03:04+00:00'")  # noqa: S608, SLF001 - ours
     return path

@@ -1,7 +1,9 @@
 """A published figure: what it is of, what it counts, and who published it."""
 
+import json
 from collections.abc import Callable
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from auditor.analytic import Expectation, Role
 
@@ -105,3 +107,15 @@ class Published(NamedTuple):
     figure: float
     source: str
     count: Callable[[Expectation], float] = parameters
+
+
+# --- sizes of models of diffusers and timm --------------------------------------------------------
+
+# A line for each model: its config, the published figure, the unit to which it is rounded (1 if it
+# is exact), and where it was read. No figure is a result of this package.
+SIZES: list[dict[str, Any]] = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "data" / "published_sizes.jsonl")
+    .read_text(encoding="utf-8")
+    .splitlines()
+]

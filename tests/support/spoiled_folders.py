@@ -218,8 +218,8 @@ WAYS: Mapping[str, Spoiled] = {
         "MistralForCausalLM", configured(quantization_config=GPTQ), "quantization_config"
     ),
     "another class": Spoiled(
-        "BertForMaskedLM",
-        configured(architectures=["BertForQuestionAnswering"]),
+        "MistralForCausalLM",
+        configured(architectures=["MistralForTokenClassification"]),
         "architectures",
         allow="class",
     ),

@@ -7,7 +7,10 @@ from typing import Any
 
 from auditor.sweep.store.schema import merged_object
 
-TABLES = ("nights", "planned", "listings", "snapshots", "outcomes", "failures", "contents")
+TABLES = (
+    *("nights", "planned", "listings", "snapshots"),
+    *("outcomes", "failures", "contents", "commits"),
+)
 
 
 def contents(store: Path) -> dict[str, list[dict[str, Any]]]:

@@ -2,7 +2,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from engines.config4 import Fill, as_version_4, at, fill_of, missing_keys, with_keys
+from engines.config4 import Fill, as_version_4, fill_of, missing_keys, with_keys
 
 LLAMA = {
     "model_type": "llama",
@@ -22,6 +22,7 @@ LLAMA = {
             ("a", "b"),
         ),
         ("KeyError: 'a'", ("a",)),
+        ("ValueError: a not exist,please check config", ("a",)),
         ("ValueError: Missing 1 parameters: a.weight.", ()),
     ],
 )
@@ -39,6 +40,9 @@ def test_version_4_writes_the_rope_base_at_the_top():
 def test_a_missing_key_takes_the_value_that_stands_elsewhere():
     fill = fill_of(LLAMA, "llama", "rope_theta")
     assert fill == Fill(512345.0, "rope_parameters.rope_theta")
-    assert at(with_keys(LLAMA, {"rope_theta": fill}), "rope_theta") == 512345.0
-    assert fill_of(LLAMA, "llama", "head_dim") == Fill(16)
+    assert with_keys(LLAMA, {"rope_theta": fill})["rope_theta"] == 512345.0
+    assert fill_of(LLAMA, "llama", "head_dim") == Fill(16, "hidden_size/num_attention_heads")
+    assert fill_of({"text_config": LLAMA}, "llava", "hidden_size") == Fill(
+        64, "text_config.hidden_size"
+    )
     assert fill_of(LLAMA, "llama", "key_of_no_config") is None

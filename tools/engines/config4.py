@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from auditor.engines.knowledge import value_at, value_by_rule
 from engines.saves import Config
 
 # Other names of a value, in the order in which they are looked for.
@@ -29,19 +30,25 @@ _SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "block_dim": ("hidden_size",),
     "block_ff_dim": ("intermediate_size",),
     "head_dim": ("attention_head_dim",),
+    "global_head_dim": ("head_dim",),
     "rope_scaling": ("rope_parameters",),
     "multi_query": (),
 }
+
+
+# An error about one key that is not in the config.
+_ABSENT = re.compile(
+    r"\AKeyError: '(\w+)'\Z|(\w+) not exist, ?please check config"
+    r"|'\w+Config' object has no attribute '(\w+)'"
+)
 
 
 def missing_keys(error: str) -> tuple[str, ...]:
     """Return the config keys whose absence an error message names."""
     if "required positional argument" in error or "required keyword-only argument" in error:
         return tuple(re.findall(r"'(\w+)'", error.partition("missing")[2]))
-    if match := re.fullmatch(r"KeyError: '(\w+)'", error.strip()):
-        return (match[1],)
-    if match := re.search(r"'\w+Config' object has no attribute '(\w+)'", error):
-        return (match[1],)
+    if match := _ABSENT.search(error.strip()):
+        return (match[match.lastindex or 0],)
     if "e_score_correction_bias" in error:  # of DeepSeek-V3; vLLM makes it for this method alone
         return ("topk_method",)
     if match := re.search(r"could not find any of: \[([^\]]*)\]", error):
@@ -60,7 +67,7 @@ def fill_of(config: Config, model_type: str, path: str) -> Fill | None:
     """Return the value for a missing key; None if neither the config nor its class has one."""
     *outer, key = path.split(".")
     start = "".join(f"{part}." for part in outer)
-    inside = at(config, ".".join(outer)) if outer else config
+    inside = value_at(config, ".".join(outer)) if outer else config
     if not isinstance(inside, dict):
         return None
     try:
@@ -70,9 +77,13 @@ def fill_of(config: Config, model_type: str, path: str) -> Fill | None:
     renamed = getattr(config_class, "attribute_map", {})
     backwards = {new: old for old, new in renamed.items()}
     names = (*_SYNONYMS.get(key, ()), renamed.get(key, ""), backwards.get(key, ""))
-    for name in (f"rope_parameters.{key}", *names):
-        if name and (value := at(config, start + name)) is not None:
-            return Fill(value, start + name)
+    sources = [start + name for name in (f"rope_parameters.{key}", *names) if name]
+    sources.append(key if outer else f"text_config.{key}")
+    if key == "head_dim":
+        sources.append(f"{start}hidden_size/{start}num_attention_heads")
+    for source in sources:
+        if (value := value_by_rule(source, config)) is not None:
+            return Fill(value, source)
     if key in _DERIVED:
         value = _DERIVED[key](inside)
         return None if value is None else Fill(value)
@@ -80,11 +91,6 @@ def fill_of(config: Config, model_type: str, path: str) -> Fill | None:
     if isinstance(value, str):
         return Fill(value)  # `source` would be read as a path
     return Fill(value, value) if isinstance(value, int | float | list) else None
-
-
-def _head_dim(config: Config) -> int | None:
-    heads = config.get("num_attention_heads")
-    return config["hidden_size"] // heads if heads and "hidden_size" in config else None
 
 
 def _expanded(config: Config) -> int | None:
@@ -98,7 +104,6 @@ def _sparse_layers(config: Config) -> list[bool] | None:
 
 # Values that follow from several keys.
 _DERIVED: Mapping[str, Callable[[Config], Any]] = {
-    "head_dim": _head_dim,
     "is_moe_layer": _sparse_layers,
     "intermediate_size": _expanded,
 }
@@ -126,12 +131,13 @@ def with_keys(config: Config, fills: Mapping[str, Fill]) -> Config:
     """Return the config with keys that an engine requires; each takes its own config's value."""
     filled = deepcopy(config)
     for path, (constant, source) in fills.items():
-        value = at(config, source) if isinstance(source, str) else constant
+        value = value_by_rule(source, config) if isinstance(source, str) else constant
         *outer, key = path.split(".")
         inside = filled
         for part in outer:
             inside = inside.setdefault(part, {})
-        inside[key] = constant if value is None else value
+        if inside.get(key) is None:
+            inside[key] = constant if value is None else value
     return filled
 
 
@@ -159,11 +165,3 @@ def _older_rope(rope: Mapping[str, Any]) -> Config:
     top = {k: rope[k] for k in ("rope_theta", "partial_rotary_factor") if k in rope}
     kind = scaling.get("rope_type", "default")
     return {**top, "rope_scaling": None if kind == "default" else {**scaling, "type": kind}}
-
-
-def at(config: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a dotted path; None if there is none."""
-    value: Any = config
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value

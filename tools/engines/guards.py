@@ -1,8 +1,8 @@
 """Config keys that an engine does not read although tensors' shapes follow from them.
 
 Each key is set to another value, in a save that transformers writes with it. If the engine refuses
-that save, it takes the size from other keys. The rule is looked for among these, and it counts only
-if saves that keep it load when the other keys change.
+that save, it takes the size from other keys or compares it with them. The rule is looked for among
+these, and it counts only if saves that keep it load when the other keys change.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,18 +25,18 @@ class Guard(NamedTuple):
 
 
 def guards(save: Save, loads: Loads) -> Iterator[Guard]:
-    """Yield the guards of a save that loads."""
-    operands: set[str] = set()
+    """Yield the guards of a save that loads, those of keys that the engine does not read first."""
+    refused: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
     for key, value in _shaping(save):
-        if key in operands:
-            continue
         if isinstance(value, bool):
-            (outcome,) = loads(_built(save, [{key: not value}]))
-            if outcome is False:
+            if loads(_built(save, [{key: not value}])) == [False]:
                 yield Guard(key, value, {f"other {key}": False})
-            continue
-        less = _built(save, [{key: value // 2}])
-        if not less or loads(less) != [False]:
+        elif (less := _built(save, [{key: value // 2}])) and loads(less) == [False]:
+            alone = save._replace(config={**save.config, key: value // 2})
+            refused[loads([alone]) == [True]].append((key, value))
+    operands: set[str] = set()
+    for key, value in refused[True] + refused[False]:
+        if key in operands:
             continue
         more = loads(_built(save, [{key: value * 2}]))
         rule = next((one for one in _rules(save.config, key) if _holds(save, key, one, loads)), "")
@@ -81,7 +81,11 @@ def _rules(config: Mapping[str, Any], key: str) -> Iterator[str]:
     A number in a rule may be another key's value by chance; two keys are both changed to see that.
     """
     value = config[key]
-    sizes = {k: v for k, v in config.items() if type(v) is int and v > 1 and k != key}
+    sizes = {
+        k: v
+        for k, v in config.items()
+        if type(v) is int and v > 1 and k != key and not k.endswith("token_id")
+    }
     for one, size in sizes.items():
         for other, divisor in sizes.items():
             if size == value * divisor and one != other:

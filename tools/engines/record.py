@@ -12,7 +12,8 @@ from typing import Any
 
 import transformers
 
-from engines import config4, guards, probes, saves
+from auditor.engines.knowledge import value_at, without_sizes
+from engines import config4, defaults, guards, probes, saves
 from engines.config4 import Fill
 from engines.judging import Judge
 from engines.saves import Config, Outside, Save
@@ -28,11 +29,15 @@ _AT_ONCE = 100
 _ROUNDS = 12
 # Which tensors the engine takes, and not a value of the config, decides with this message.
 _OF_NAMES = re.compile(
-    r"ValueError: (Received|Missing) \d+ parameters|ValueError: Can not map"
+    r"ValueError: (Received|Missing) \d+ parameters|ValueError: (Can not map|Duplicated) tensor"
     r"|.*(no module or parameter named|not initialized from checkpoint)"
 )
-# Another size may be accepted.
-_OF_SIZES = re.compile(r"shape|size|divisible|dimension|exceed|length|AssertionError: $")
+# Another size may be accepted. An error of type is about a value that no size has.
+_OF_SIZES = re.compile(
+    r"(?!TypeError|AttributeError).*(\b(shapes?|sizes?|dimensions?|length|sum|must|expected)\b"
+    r"|divisible|exceed|[Vv]alidation|AssertionError: $)",
+    re.DOTALL,
+)
 _USELESS = re.compile(r"ValueError: (Received|Missing) \d+ parameters")
 _BASE = 512345.0
 _EPS = 0.00037
@@ -115,21 +120,21 @@ class Recorder:
         model_type = found[0][1].model_type
         entry: Entry = {"class": class_name, "model_type": model_type}
         fills, unclear = self._fills(found[0][1])
+        own = defaults.defaults(found[0][1], fills, self._filled_outcome)
+        fills |= {path: one.fill for path, one in own.items()}
         sound = [
             (changes, save._replace(config=config4.with_keys(save.config, fills)))
             for changes, save in found
         ]
         entry["kinds"] = sorted({kind for _, save in sound for kind in saves.kinds(save.tensors)})
         entry["variants"] = []
-        loading, failures = self._sound(entry, sound)
+        loading, failures = self._sound(entry, sound, fills)
         if not entry["variants"]:
             required = {*fills, *self._without_value(found[0][1], fills)}
             if required:
                 return {**entry, "kinds": [], "requires": sorted(required)}
-            if refused := self._refused(found[0][1]):
-                return {**entry, "variants": [refused], "kinds": refused.pop("names")}
             return {**entry, "kinds": [], "not_tried": failures[0]}
-        if fills and loading:
+        if fills:
             entry["unclear" if unclear else "requires"] = sorted(fills)
             sources = {path: fill.source for path, fill in fills.items() if fill.source is not None}
             entry |= {"fills": sources} if sources else {}
@@ -137,15 +142,20 @@ class Recorder:
             self._probe(entry, loading, fills)
             entry |= self._readings(loading[0], fills)
             self._guard(entry, loading[0], fills)
+            self._null(entry, loading[0], fills)
+        if own:
+            entry["defaults"] = {path: one.number for path, one in own.items()}
+        for probe, loads in (pair for one in own.values() for pair in one.outcomes.items()):
+            _add(entry, probe, loads=loads)
         return entry
 
     def _sound(
-        self, entry: Entry, sound: list[tuple[Config, Save]]
+        self, entry: Entry, sound: list[tuple[Config, Save]], fills: Mapping[str, Fill]
     ) -> tuple[list[Save], list[str]]:
         """Record the variants; return the saves that load, and why others say nothing.
 
-        A refusal is recorded if it is over names. Another error follows from a value of the config,
-        and with other sizes or flags the engine may load such a save.
+        A refusal is recorded if it is over names. Another error follows from a value of the config:
+        it is recorded with the config, if the engine raises it at two sizes.
         """
         loading: list[Save] = []
         failures: list[str] = []
@@ -154,33 +164,41 @@ class Recorder:
             reason = shortened(answer.get("error", ""))
             if not answer["judged"]:
                 failures.append(f"not judged here: {reason}")
-            elif not answer["loads"] and not _OF_NAMES.match(answer["error"]):
+                continue
+            of_names = answer["loads"] or _OF_NAMES.match(answer["error"])
+            if not of_names and not self._is_refused(changes, save, fills, answer["error"]):
                 failures.append(f"no small save fits: {reason}")
-            else:
-                numbers = [entry["kinds"].index(kind) for kind in saves.kinds(save.tensors)]
-                variant = {"kinds": numbers, "loads": answer["loads"] or reason}
-                entry["variants"].append({**variant, "when": changes} if changes else variant)
-                loading += [save] if answer["loads"] else []
+                continue
+            numbers = [entry["kinds"].index(kind) for kind in saves.kinds(save.tensors)]
+            variant = {"kinds": numbers, "loads": answer["loads"] or reason}
+            if changes:
+                variant["when"] = changes
+            if not of_names:
+                variant["tried"] = without_sizes(save.config)
+            entry["variants"].append(variant)
+            loading += [save] if answer["loads"] else []
         return loading, failures
 
-    def _refused(self, save: Save) -> dict[str, Any] | None:
-        """Return the variant of a save that is refused for one reason at two sizes.
+    def _is_refused(
+        self, changes: Config, save: Save, fills: Mapping[str, Fill], error: str
+    ) -> bool:
+        """Return whether the engine refuses a save of other sizes with the same error.
 
-        Published checkpoints may have config keys with which the engine takes them, so the tried
-        config belongs to the variant, but for its sizes.
+        Saves with several changes are left out, to keep the record short.
         """
+        if len(changes) > 1 or config4.missing_keys(error) or _OF_SIZES.match(error):
+            return False
         try:
-            other = saves.build(save.class_name, {}, _OTHER_SIZES)
+            other = saves.build(save.class_name, changes, _OTHER_SIZES)
         except Outside:
-            return None
-        first, second = self.outcomes(partial(_plain, one) for one in (save, other))
-        reasons = [re.sub(r"\d+", "", one.get("error", "")) for one in (first, second)]
-        is_refused = all(one["judged"] and not one["loads"] for one in (first, second))
-        if not is_refused or reasons[0] != reasons[1] or _OF_SIZES.search(reasons[0]):
-            return None
-        names = [*saves.kinds(save.tensors)]
-        reason, tried = shortened(first["error"]), _without_sizes(save.config)
-        return {"names": names, "kinds": [*range(len(names))], "loads": reason, "tried": tried}
+            return False
+        answer = self._filled_outcome(other, fills)
+        errors = [re.sub(r"\d+", "", one) for one in (error, answer.get("error", ""))]
+        return answer["judged"] and not answer["loads"] and errors[0] == errors[1]
+
+    def _filled_outcome(self, save: Save, fills: Mapping[str, Fill]) -> dict[str, Any]:
+        """Return the judge's answer about a save with the keys that the engine requires."""
+        return self.outcome(probes.Written(config4.with_keys(save.config, fills), save.tensors))
 
     def _fills(self, save: Save) -> tuple[dict[str, Fill], bool]:
         """Return the keys that a fresh save lacks and the engine requires, with their values.
@@ -190,8 +208,7 @@ class Recorder:
         fills: dict[str, Fill] = {}
         unclear = False
         for _ in range(_ROUNDS):
-            config = config4.with_keys(save.config, fills)
-            answer = self.outcome(probes.Written(config, save.tensors))
+            answer = self._filled_outcome(save, fills)
             missing = config4.missing_keys(answer.get("error", ""))
             if answer["loads"] or not missing:
                 break
@@ -211,10 +228,11 @@ class Recorder:
 
     def _without_value(self, save: Save, fills: Mapping[str, Fill]) -> tuple[str, ...]:
         """Return the keys that the engine requires and for which nothing has a value."""
-        config = config4.with_keys(save.config, fills)
-        answer = self.outcome(probes.Written(config, save.tensors))
+        answer = self._filled_outcome(save, fills)
         missing = config4.missing_keys(answer.get("error", ""))
-        return tuple(key for key in missing if key not in config) if answer["judged"] else ()
+        if not answer["judged"]:
+            return ()
+        return tuple(key for key in missing if key not in {**save.config, **fills})
 
     def _probe(self, entry: Entry, loading: list[Save], fills: Mapping[str, Fill]) -> None:
         """Record the probes of the first save, and those of the others that the first lacks."""
@@ -250,9 +268,15 @@ class Recorder:
         found = [*guards.guards(save, loads)]
         if found:
             entry["guards"] = {guard.key: guard.rule for guard in found}
-        for probe, outcome in (pair for guard in found for pair in guard.outcomes.items()):
-            key = "loads" if outcome else "raises"
-            entry[key] = sorted({*entry.get(key, ()), probe})
+        for probe, loads in (pair for guard in found for pair in guard.outcomes.items()):
+            _add(entry, probe, loads=loads)
+
+    def _null(self, entry: Entry, save: Save, fills: Mapping[str, Fill]) -> None:
+        """Record whether the engine takes null for keys that it requires and a fresh save lacks."""
+        changes = [partial(_with_value, save, path, None) for path in fills]
+        for path, answer in zip(fills, self.outcomes(changes), strict=True):
+            if answer["judged"]:
+                _add(entry, f"null {path}", loads=answer["loads"])
 
     def _changes(self, save: Save, relatives: Mapping[str, Save]) -> Iterator[probes.Probe]:
         yield from probes.probes(save, relatives)
@@ -273,7 +297,7 @@ class Recorder:
         """Return how the engine reads the rope base and epsilons, and which numbers it ignores."""
         older = save._replace(config=config4.as_version_4(save.config))
         changes: dict[str, Change] = {"plain": partial(_plain, save)}
-        if config4.at(save.config, "rope_parameters.rope_theta") is not None:
+        if value_at(save.config, "rope_parameters.rope_theta") is not None:
             changes["inner"] = partial(_with_value, save, "rope_parameters.rope_theta", _BASE)
             changes["top"] = partial(_with_value, older, "rope_theta", _BASE)
         for key in _EPS_KEYS:
@@ -301,13 +325,12 @@ class Recorder:
         return backend | {"reads": reads} | ({"ignores": ignored} if ignored else {})
 
 
-def _without_sizes(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_sizes(inner) for key, inner in value.items()}
-    return value if value is None or isinstance(value, bool | str) else type(value)()
+def _add(entry: Entry, probe: str, *, loads: bool) -> None:
+    key = "loads" if loads else "raises"
+    entry[key] = sorted({*entry.get(key, ()), probe})
 
 
-def _with_value(save: Save, path: str, value: float) -> probes.Written:
+def _with_value(save: Save, path: str, value: float | None) -> probes.Written:
     config = deepcopy(save.config)
     *outer, key = path.split(".")
     (config[outer[0]] if outer else config)[key] = value

@@ -19,18 +19,21 @@ from safetensors.torch import load_file
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from auditor.engines.knowledge import value_by_rule
+
 Tensors = dict[str, torch.Tensor]
 Config = dict[str, Any]
 
-MOST_BYTES = 20_000_000
+MOST_BYTES = 40_000_000
 _MOST_LAYERS = 8
 # A key takes the first size whose pattern it matches.
 _SIZES = (
     (r"(hidden_size|n_embd|d_model|embed_dim|dim|width|projection_dim|out_hidden_size)", 64),
-    (r"(num_hidden_layers|n_layers?|num_layers|depth|num_blocks|num_decoder_layers)", 2),
+    (r"(num_(hidden_|decoder_)?layers|n_layers?|(en|de)coder_layers|depth|num_blocks)", 2),
     (r"(num_nextn_predict_layers|mtp_num_hidden_layers|num_kv_shared_layers)", 0),
     (r"(.*num_(key_value|kv)_heads|kv_n_heads|multi_query_group_num|linear_num_key_heads)", 2),
     (r"(.*num_attention_heads|n_heads?|num_heads|linear_num_value_heads|mamba_n_heads)", 4),
+    (r"(encoder|decoder)_attention_heads", 4),
     (r"(.*(intermediate|ffn)_(size|dim|hidden_size)|n_inner|ffn_dim|ffn_size)", 128),
     (r"(vocab_size(_per_layer_input)?|embedding_table_size|\w+_vocab_size)", 256),
     (r"(max_position_embeddings|n_positions|max_seq_len|max_sequence_length)", 128),
@@ -59,26 +62,31 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "hidden_size_per_layer_input": (0,),
 }
 _MOST_FLAGS = 5
-# What a type needs beside the sizes, because its numbers depend on one another.
+# What a type needs beside the sizes, because its numbers depend on one another; text is a rule.
 _OWN: Mapping[str, Config] = {
-    "bamba": {"mamba_n_heads": 8, "mamba_d_head": 16, "attn_layer_indices": [1]},
+    "bamba": {"mamba_n_heads": "hidden_size/8", "mamba_d_head": 16, "attn_layer_indices": [1]},
     "dbrx": {
         "attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2},
         "ffn_config": {"hidden_size": 64, "ffn_hidden_size": 128, "moe_num_experts": 4},
     },
+    "dory": {"n_input_layers": 1, "n_output_layers": 1},
     "dots1": {
         "first_k_dense_replace": 1,
         "n_routed_experts": 4,
         "n_shared_experts": 1,
         "num_experts_per_tok": 2,
     },
-    "falcon": {"ffn_hidden_size": 256},
+    "dots3_note_text": {"num_key_value_heads": 4, "qk_nope_head_dim": 8},
+    "falcon": {"ffn_hidden_size": "4*hidden_size"},
     "falcon_h1": {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_ssm": 64},
-    "gpt_neox": {"intermediate_size": 256},
+    "glm5_next_text": {"num_key_value_heads": 4},
+    "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]]},
+    "gpt_neox": {"intermediate_size": "4*hidden_size"},
     "gptj": {"rotary_dim": 8},
     "granitemoehybrid": {
-        "mamba_n_heads": 8,
+        "mamba_n_heads": "hidden_size/8",
         "mamba_d_head": 16,
+        "num_hidden_layers": 2,
         "layer_types": ["linear_attention", "full_attention"],
     },
     "hunyuan_v1_dense": {"head_dim": 16, "num_key_value_heads": 2},
@@ -87,9 +95,18 @@ _OWN: Mapping[str, Config] = {
     "lfm2": {"layer_types": ["conv", "full_attention"]},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "llama4_vision_model": {"projector_input_dim": 64, "projector_output_dim": 64},
-    "mamba2": {"num_heads": 8, "head_dim": 16, "expand": 2, "n_groups": 1},
+    "mamba2": {"num_heads": "hidden_size/8", "head_dim": 16, "expand": 2, "n_groups": 1},
     "mistral4": {"qk_nope_head_dim": 8, "qk_head_dim": 16},
     "nemotron": {"num_key_value_heads": 2},
+    "zamba2": {
+        "num_hidden_layers": 2,
+        "layers_block_type": ["linear_attention", "hybrid"],
+        "hybrid_layer_ids": [1],
+        "num_key_value_heads": 4,
+        "attention_head_dim": "hidden_size/2",
+        "mamba_headdim": "hidden_size/4",
+    },
+    "zaya": {"num_experts_per_tok": 1},
 }
 _AUTO = (
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
@@ -167,7 +184,10 @@ def small_config(
         config_class = CONFIG_MAPPING[model_type]
     except KeyError:
         raise Outside("transformers does not have the model type") from None
-    defaults = config_class().to_dict()
+    try:
+        defaults = config_class().to_dict()
+    except Exception as error:
+        raise Outside(f"no default config: {str(error)[:120]}") from error
     last: Exception = Outside("no number of layers fits")
     wanted = (sizes or {}).get("num_hidden_layers", 2)
     for layers in range(wanted, _MOST_LAYERS + 1):
@@ -198,7 +218,9 @@ def _small(defaults: Mapping[str, Any], sizes: Mapping[str, int], model_type: st
             keywords[key] = value if value < 250 else 250 + value % 5
         elif type(value) is int and value > 0 and (size := _size_of(key, sizes)) is not None:
             keywords[key] = size
-    keywords |= _OWN.get(model_type, {})
+    for key, value in _OWN.get(model_type, {}).items():
+        known = {**defaults, **keywords}
+        keywords[key] = value_by_rule(value, known) if isinstance(value, str) else value
     return keywords
 
 

@@ -11,7 +11,10 @@ from auditor.analytic.config import Config
 from auditor.analytic.diffusion import (
     autoencoder_kl,
     hidream,
+    pixart,
+    prior_transformer,
     stable_cascade,
+    t2i_adapter,
     transformers,
     unet,
     unet_2d,
@@ -24,13 +27,12 @@ from auditor.analytic.listing import tree_expectation
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
-_MODULES = (autoencoder_kl, hidream, stable_cascade, transformers, unet, unet_2d)
+_MODULES = (
+    *(autoencoder_kl, hidream, pixart, prior_transformer, stable_cascade, t2i_adapter),
+    *(transformers, unet, unet_2d, video_unets, video_vaes),
+)
 CLASSES: Mapping[str, LibraryForm] = MappingProxyType(
-    {
-        name: form
-        for each in (*_MODULES, video_unets, video_vaes)
-        for name, form in each.CLASSES.items()
-    }
+    {name: form for each in _MODULES for name, form in each.CLASSES.items()}
 )
 
 # Keys that trainings and older versions wrote, and that shape no tensor: an average's settings.

@@ -74,12 +74,13 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
     if solved is None or not solved.changes or not (solved.differ or is_slip(solved)):
         return
     if len(solutions) > 1:
-        for solution in solutions:
-            changes = _changes_of(case, solution)
-            others = tuple(_changes_of(case, one) for one in solutions if one is not solution)
-            yield undoing_of(case, changes, () if all(map(_is_spelt, changes)) else others)
+        for changes in (_changes_of(case, solution) for solution in solutions):
+            yield undoing_of(case, changes)
+            if all(map(_is_spelt, changes)):
+                return
         return
-    if len(solved.changes) == 2 and not solved.open_keys:  # noqa: PLR2004 - a pair
+    has_list = any(isinstance(change.value, list) for change in solved.changes)
+    if len(solved.changes) == 2 and not (solved.open_keys or has_list):  # noqa: PLR2004 - a pair
         for change in solved.changes:  # the other key may only concern unused tensors
             yield undoing_of(case, (change,))
     undoing = undoing_of(case, solved.changes)
@@ -284,14 +285,9 @@ def _alarming(case: Case) -> set[str]:
     return {one for name in named for one in case.patterns_on_disk(name)}
 
 
-def undoing_of(
-    case: Case,
-    changes: tuple[KeyChange, ...],
-    others: tuple[tuple[KeyChange, ...], ...] = (),
-) -> Undoing:
-    """Return the undoing that sets these values; `others` are changes that fit equally well."""
+def undoing_of(case: Case, changes: tuple[KeyChange, ...]) -> Undoing:
+    """Return the undoing that sets these values."""
     values = written(case.config, {change.key.path: change.value for change in changes})
-    as_much = _as_much(others)
     names = " and ".join(f"{change.key.path} = {shown(change.value)}" for change in changes)
     declared = " and ".join(
         f"{change.key.path.rpartition('.')[2]} {shown(change.key.value)}" for change in changes
@@ -303,9 +299,10 @@ def undoing_of(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, values),
         fields=fields_of(changes),
-        summary="; ".join(map(sentence, changes)) + as_much,
+        summary="; ".join(map(sentence, changes)),
         fix=f"set {names} in {file}{'' if all(map(_is_misspelt, changes)) else instead}",
         evidence=(f"with {names}, what it concerns is expected as it is stored",),
+        either=names,
     )
 
 
@@ -334,25 +331,17 @@ def _is_spelt(change: KeyChange) -> bool:
     return isinstance(declared, str) and declared.lower() == str(change.value).lower()
 
 
-def _as_much(others: tuple[tuple[KeyChange, ...], ...]) -> str:
-    """Return the clause that names other changes which fit equally well."""
-    if not others:
-        return ""
-    first = " and ".join(f"{change.key.path} = {shown(change.value)}" for change in others[0])
-    more = f", and {len(others) - 1} more" if len(others) > 1 else ""
-    return f" (or {first}{more}, which would explain as much)"
-
-
 def shown(value: Any) -> str:
     match value:
         case bool() | None:
             return {True: "true", False: "false", None: "null"}[value]
         case int():
             return f"{value:,}" if abs(value) < _LONG else described(value)
-        case str():
-            return json.dumps(value, ensure_ascii=False)
         case list() if len(value) > 2 * _MOST_SHOWN:
             return f"[{', '.join(map(str, value[:_MOST_SHOWN]))}, ...]"
-        case list():
+        case str() | list():
             return json.dumps(value, ensure_ascii=False)
+        case dict():
+            keys = [f"{json.dumps(key)}: ..." for key in list(value)[:_MOST_SHOWN]]
+            return f"{{{', '.join([*keys, '...'] if len(value) > _MOST_SHOWN else keys)}}}"
     return str(value)

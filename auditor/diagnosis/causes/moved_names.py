@@ -9,7 +9,7 @@ the model, such as `model.language_model.visual` for `model.visual`.
 To do: Rename the tensors as the class does, or save the model that is inside the wrapper.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from auditor.diagnosis.alignment import Kinds, NameEdit, Rule, choices, renames_by_rule
 from auditor.diagnosis.case import Case, Undoing
@@ -61,8 +61,7 @@ def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
         by_rule = renames_by_rule(loose, chosen)
         renames = {name: new for names in by_rule.values() for name, new in names.items()}
         if renames and _is_injective(case, renames):
-            rivals = [one.rival for one in chosen if one.rival]
-            yield _undoing(case, by_rule, renames, rivals)
+            yield _undoing(case, by_rule, renames)
 
 
 def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
@@ -109,31 +108,26 @@ def _is_injective(case: Case, renames: Mapping[str, str]) -> bool:
 
 
 def _undoing(
-    case: Case,
-    by_rule: Mapping[Rule, Mapping[str, str]],
-    renames: Mapping[str, str],
-    rivals: Sequence[Rule],
+    case: Case, by_rule: Mapping[Rule, Mapping[str, str]], renames: Mapping[str, str]
 ) -> Undoing:
     words = [_words(case, rule, names) for rule, names in by_rule.items() if names]
     edits = [(edit, names) for rule, names in by_rule.items() for edit in rule]
-    others = [f"{quoted(removed)} for {quoted(added)}" for removed, added in _changes(rivals)]
-    as_much = f" (or {' and '.join(others)}, which would explain as much)" if others else ""
     return Undoing(
         cause=WRAPPER if all(_is_wrapper(case, *one) for one in edits) else MOVED,
         snapshot=with_names(case.snapshot, renames),
         renames=renames,
-        summary="; ".join(summary for summary, _ in words) + as_much,
+        summary="; ".join(summary for summary, _ in words),
         fix="; ".join(fix for _, fix in words),
         evidence=(f"{len(renames):,} of {len(case.shapes):,} names",),
-        certain=not (rivals or any(edit.is_replacement for edit, _ in edits)),
+        either=" and ".join(_in_short(*edit.difference) for edit, _ in edits),
+        certain=not any(edit.is_replacement for edit, _ in edits),
     )
 
 
-def _changes(rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
-    """Yield (new, old) text of each edit in the rules."""
-    for edit in (edit for rule in rules for edit in rule):
-        removed, added = edit.difference
-        yield added, removed
+def _in_short(removed: str, added: str) -> str:
+    if removed and added:
+        return f"{quoted(added)} for {quoted(removed)}"
+    return f"{quoted(removed)} stripped" if removed else f"{quoted(added)} put in"
 
 
 def _is_wrapper(case: Case, edit: NameEdit, names: Mapping[str, str]) -> bool:

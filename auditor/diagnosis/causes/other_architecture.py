@@ -36,8 +36,7 @@ _STRANGE = 0.05  # least share of kinds of names that differ; below it, the type
 _ALIKE = 0.4  # least overlap of kinds of names: common kinds, divided by all kinds
 _MOST_TYPES = 8  # model types for which a config is solved
 _MOST_CLASSES = 3  # classes of one type for which a config is solved
-_MOST_SHOWN = 4  # fitting types in a message
-_MOST_AUDITED = 2
+_MOST_AUDITED = 4  # fitting types
 _SECONDS = 0.1  # processor time for one config of one class
 _SHOWN = 8  # values in a message
 
@@ -63,11 +62,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the model types of the catalogue that fit exactly, unless the user chose a class."""
     if case.target is not None or not _may_be_another(case) or other_size.fits(case):
         return
-    fits = list(islice(_fitting(case), _MOST_SHOWN))
-    others = [fit.likeness.model_type for fit in fits]
-    for fit in fits[:_MOST_AUDITED]:
+    for fit in islice(_fitting(case), _MOST_AUDITED):
         is_same = fit.likeness.model_type == case.config.get("model_type")
-        yield _of_same_type(case, fit) if is_same else _undoing(case, fit, others)
+        yield _of_same_type(case, fit) if is_same else _undoing(case, fit)
 
 
 def _may_be_another(case: Case) -> bool:
@@ -86,10 +83,8 @@ def _may_be_another(case: Case) -> bool:
     return len(strange) > _STRANGE * len(case.holdings.kinds)
 
 
-def _undoing(case: Case, fit: "_Fit", others: list[str]) -> Undoing:
+def _undoing(case: Case, fit: "_Fit") -> Undoing:
     model_type, target = fit.likeness.model_type, fit.likeness.target
-    more = [quoted(other) for other in others if other != model_type]
-    or_else = f" (or {' or '.join(more)})" if more else ""
     declared = case.config.get("model_type")
     solved = ", ".join(f"{path} {value}" for path, value in sorted(fit.values.items())[:_SHOWN])
     return Undoing(
@@ -99,15 +94,15 @@ def _undoing(case: Case, fit: "_Fit", others: list[str]) -> Undoing:
             ("model_type", declared, model_type),
             ("architectures", case.config.get("architectures"), [target]),
         ),
-        summary=f"the files hold a model of the type {quoted(model_type)}"
-        f"{or_else}, and the config is that of "
-        f"{quoted(str(declared))}",
+        summary=f"the files hold a model of the type {quoted(model_type)}, and the config is that "
+        f"of {quoted(str(declared or case.report.target))}",
         fix=f"take the config of the model whose weights these are: {target}, model_type "
         f"{quoted(model_type)}",
         evidence=(
             f"{fit.likeness.alike:.0%} of the kinds of names are those of {target}",
             *((f"with {solved}",) if solved else ()),
         ),
+        either=quoted(model_type),
         exact=True,
     )
 

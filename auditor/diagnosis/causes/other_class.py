@@ -42,25 +42,25 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return
     others = sorted(other_classes(case), key=lambda name: name not in head_users)
     for name in others[:_MOST]:
-        more = f" (or a {' or a '.join(others[1:3])})" if name == others[0] and others[1:] else ""
-        undoing = of_class(case, name, more)
+        undoing = of_class(case, name)
         if head_users:
             reader = "vLLM and llama.cpp's converter choose the class by it"
             undoing = replace(undoing, fix=f"{undoing.fix}; {reader}")
         yield undoing
 
 
-def of_class(case: Case, name: str, others: str = "") -> Undoing:
-    """Return the undoing that declares the class that fits; `others` fit as well."""
+def of_class(case: Case, name: str) -> Undoing:
+    """Return the undoing that declares the class that fits."""
     report = case.report
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, {"architectures": [name]}),
         fields=(("architectures", list(report.declared), [name]),),
-        summary=f"the files hold a {name}{others}, and the config {_declaration(report)}",
+        summary=f"the files hold a {name}, and the config {_declaration(report)}",
         fix=f'set architectures to ["{name}"] in config.json, or save the '
         f"{report.target or report.declared[0]}",
         evidence=(f"every tensor is one of {name}, and none lacks",),
+        either=name,
         exact=True,
     )
 

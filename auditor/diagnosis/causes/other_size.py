@@ -31,8 +31,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
         if case.is_large:  # this would use up the few audits of a large model
             yield from config_field.of_few_keys(case)
         return
-    keys = [f"{_first(solved.changes[0])}"]
-    keys += [_short(change) for change in solved.changes[1:_MOST_SHOWN]]
+    first, *others = sorted(solved.changes, key=lambda one: isinstance(one.value, list | dict))
+    keys = [_first(first), *map(_short, others[: _MOST_SHOWN - 1])]
     if len(solved.changes) > _MOST_SHOWN:
         keys.append("...")
     count = f" ({len(solved.changes)} keys)" if len(solved.changes) > 1 else ""

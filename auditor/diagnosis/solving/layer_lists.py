@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import value_at
+from auditor.diagnosis.name_kinds import MOST_DIGITS
 from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.keys import every_key
 from auditor.diagnosis.solving.outline import follow, leaves
@@ -67,7 +68,7 @@ def _has_numbers(name: str, items: list[Any], depth: int) -> bool:
     """Whether the items are numbers of layers, in order."""
     numbers = [item for item in items if type(item) is int]
     ordered = len(numbers) == len(items) and numbers == sorted({*numbers})
-    return ordered and len(items) < depth and numbers[-1] < depth and bool(_NUMBERS.search(name))
+    return ordered and numbers[-1] < depth and bool(_NUMBERS.search(name))
 
 
 def of_depth(items: list[Any], declared: int, depth: int) -> list[Any] | None:
@@ -100,13 +101,34 @@ def _of_length(items: list[Any], length: int) -> list[Any]:
 
 
 def resized(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield (path, new list) for lists that belong to changed depths."""
+    """Yield (path, new value) for lists, and objects by layer, that belong to changed depths."""
     for one in layer_lists(config):
         depth = changes.get(one.depth)
         if type(depth) is int and one.path not in changes:
             items = of_depth(value_at(config, one.path), one.layers, depth)
             if items is not None:
                 yield one.path, items
+    for path, depth in changes.items():
+        folder, _, name = path.rpartition(".")
+        within = value_at(config, folder) if folder else config
+        if type(depth) is int and DEPTH.search(name) and isinstance(within, Mapping):
+            for other, items in within.items():
+                kept = _up_to(depth, items)
+                if kept != items:
+                    yield f"{folder}.{other}" if folder else other, kept
+
+
+def _up_to(depth: int, items: Any) -> Any:
+    """Return an object by layer, `{"5": {...}}`, without further layers; return others as is."""
+    if not isinstance(items, Mapping) or not all(map(_is_layer, items.items())):
+        return items
+    return {layer: one for layer, one in items.items() if int(layer) < depth}
+
+
+def _is_layer(item: tuple[str, Any]) -> bool:
+    layer, settings = item
+    is_number = layer.isdecimal() and len(layer) <= MOST_DIGITS
+    return is_number and isinstance(settings, Mapping)
 
 
 def fitted(
@@ -122,24 +144,24 @@ def fitted(
     the list consists of patterns, or if there is nothing to choose.
     """
     items, depth = value_at(config, one.path), one.layers
-    if len(items) == depth:
-        choices = {json.dumps(item): item for item in (*items, *words)}
-        by_choice = {text: [item] * depth for text, item in choices.items()}
-        declared = [json.dumps(item) for item in items]
-    elif _repeats(items, depth):
+    if _repeats(items, depth):
         return None
-    else:
+    if has_numbers := _has_numbers(one.path, items, depth):
         choices = {"in": True, "out": False}
         by_choice = {"in": list(range(depth)), "out": []}
         declared = ["in" if at in items else "out" for at in range(depth)]
+    else:
+        choices = {json.dumps(item): item for item in (*items, *words)}
+        by_choice = {text: [item] * depth for text, item in choices.items()}
+        declared = [json.dumps(item) for item in items]
     if not 1 < len(choices) <= _MOST_WORDS:
         return None
     found = {text: trees({one.path: values}) for text, values in by_choice.items()}
     built = {text: tree for text, tree in found.items() if tree is not None}
     best = _chosen(declared, built, stored)
-    if len(items) == depth:
-        return [choices[text] for text in best]
-    return [at for at, text in enumerate(best) if text == "in"]
+    if has_numbers:
+        return [at for at, text in enumerate(best) if text == "in"]
+    return [choices[text] for text in best]
 
 
 def _chosen(declared: list[str], trees: Mapping[str, ClassTree], stored: HeldTensors) -> list[str]:

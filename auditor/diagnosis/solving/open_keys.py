@@ -107,7 +107,7 @@ def open_keys(
 def ids_beyond(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the token ids that fit into the declared vocabulary and not into the solved one."""
     keys = every_key(changed(config, values), shaping=False)
-    sizes = {path: size for path, size in values.items() if path.endswith("vocab_size")}
+    sizes = {path: size for path, size in values.items() if path.rpartition(".")[2] == "vocab_size"}
     ids = [key for key in keys if key.path.endswith("_token_id") and type(key.value) is int]
     return {
         key.path: key.value

@@ -12,18 +12,25 @@ from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import value_at
 from auditor.diagnosis.solving.candidates import GROUPS, HEAD_DIM, WIDTHS, is_heads
 from auditor.diagnosis.solving.keys import beside, changed, every_key, indexed, key_at
+from auditor.diagnosis.solving.layer_lists import layer_lists
 from auditor.diagnosis.solving.trials import TreeComparison
 
 
 def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str, tuple[Any, int]]:
     """Return the keys that plain lengths give: path -> (value, number of tensors that give it).
 
-    If lengths give several values of a key, the value that most tensors give is returned.
+    If lengths give several values of a key, the value that most tensors give is returned. A number
+    of modules without a formula is that depth whose lists by layer have as many items.
     """
     votes: dict[tuple[str, int | None], Counter[int]] = {}
+    depths = {one.layers: one.depth for one in layer_lists(config)}
     for equation, number in remains.equations.items():
-        for symbol in equation.size.symbols:
-            if equation.size == dim(symbol) and equation.wanted:
+        size, depth = equation.size, depths.get(equation.size.value)
+        is_count = not size.symbols and (size.value, equation.wanted) not in remains.lengths
+        if is_count and depth and equation.wanted:
+            votes.setdefault((depth, None), Counter())[equation.wanted] += number
+        for symbol in size.symbols:
+            if size == dim(symbol) and equation.wanted:
                 place = indexed(symbol.key)
                 path = key_at(config, place[0] if place else symbol.key, symbol.value).path
                 into = votes.setdefault((path, place[1] if place else None), Counter())

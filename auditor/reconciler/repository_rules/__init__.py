@@ -65,7 +65,7 @@ def repository_findings(
     )
 
     findings += tuple(file_findings(case))
-    return RepositoryFindings(findings, tuple(_unchecked(case)))
+    return RepositoryFindings(findings, tuple(unchecked_companions(case)))
 
 
 def _shaping_keys(expectation: Expectation | None) -> frozenset[str] | None:
@@ -85,7 +85,7 @@ def _is_complete(snapshot: Snapshot) -> bool:
     return any(name.startswith(_IN_REPOSITORIES) or name.endswith(".py") for name in names)
 
 
-def _unchecked(case: RepositoryCase) -> Iterator[str]:
+def unchecked_companions(case: RepositoryCase) -> Iterator[str]:
     """Yield a line for each companion file that was not read completely."""
     unread = [name for name, file in case.companions.items() if file.content is None]
     if unread:

@@ -32,7 +32,9 @@ _PLACEHOLDER = re.compile(r"<\|?(?:image|audio|video|vision)\w*\|?>", re.IGNOREC
 _PARTS_OF_INPUTS = frozenset(("vision_config", "audio_config"))
 
 
-def token_id_findings(case: RepositoryCase) -> Iterator[Finding]:
+def token_id_findings(
+    case: RepositoryCase,
+) -> Iterator[TokenBeyondEmbedding | SpecialIdBeyondVocabulary]:
     rows = case.rows
     if rows is None:
         return
@@ -40,7 +42,7 @@ def token_id_findings(case: RepositoryCase) -> Iterator[Finding]:
     yield from _beyond_vocabulary(case, rows)
 
 
-def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Finding]:
+def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[TokenBeyondEmbedding]:
     beyond: dict[int, str] = {}
     says: list[tuple[str, str, str]] = []
     is_text_alone = case.config.keys().isdisjoint(_PARTS_OF_INPUTS)
@@ -79,7 +81,9 @@ def _rows_text(case: RepositoryCase, rows: EmbeddingRows) -> str:
     return f"{rows.of} has {rows.rows:,} rows, for ids 0 to {rows.rows - 1:,}{by}"
 
 
-def _beyond_vocabulary(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Finding]:
+def _beyond_vocabulary(
+    case: RepositoryCase, rows: EmbeddingRows
+) -> Iterator[SpecialIdBeyondVocabulary]:
     says: list[tuple[str, str, str]] = []
     beyond: set[int] = set()
     for file, key, value, part in _special_ids(case):

@@ -18,10 +18,11 @@ from auditor.formats.json_values import json_text
 from auditor.messages import quoted
 from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, parse_baseline
 from auditor.sweep.reporting.changes import ALARMING, findings
+from auditor.sweep.settings import STORE
 from auditor.sweep.store.reading import Store
 from auditor.writing import write_atomically
 
-_STORE, _BASELINE = "sweep.sqlite", "baseline.toml"
+_BASELINE = "baseline.toml"
 
 
 def accept(place: Path, entry: BaselineEntry, *, baseline: Path | None = None) -> tuple[Path, int]:
@@ -31,7 +32,7 @@ def accept(place: Path, entry: BaselineEntry, *, baseline: Path | None = None) -
     unless `baseline` is another one. Raise UsageError, and change nothing, if the latest night has
     no such finding, or if the entry cannot be appended; raise OSError if writing fails.
     """
-    store = place / _STORE if place.is_dir() else place
+    store = place / STORE if place.is_dir() else place
     path = baseline or store.parent / _BASELINE
     before = path.read_bytes() if path.exists() else b""
     entries = parse_baseline(before, path) if before else ()

@@ -38,6 +38,7 @@ COLUMNS: Columns = {
     "commit_sha": str,
     "commit_sha_before": str,
     "last_modified": str,
+    "commit_authors": str,
     "component": str,
     "cause": str,
     "fix": str,

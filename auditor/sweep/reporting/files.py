@@ -20,7 +20,7 @@ from auditor.sweep.store.reading import Night
 
 TABLES: Mapping[str, Columns] = {
     **COLUMNS,
-    "models": {**COLUMNS["models"], "last_modified": str},
+    "models": {**COLUMNS["models"], "last_modified": str, "commit_authors": str},
     "changes": CHANGES,
     "open": CHANGES,
 }
@@ -37,7 +37,7 @@ def rows_by_table(entry: ModelEntry, depth: int | None) -> Rows:
     for outcome in with_components(entry.outcome) if entry.outcome else ():
         for name, table_rows in rows_of(outcome, depth):
             rows[name].extend(table_rows)
-    rows["models"][:] = [{**row, "last_modified": entry.pushed} for row in rows["models"]]
+    rows["models"][:] = [{**row, **entry.push} for row in rows["models"]]
     for row in entry.changes():
         is_known = row["change"] == Change.STILL_OPEN.value or row["severity"] == "info"
         rows["open" if is_known else "changes"].append(row)

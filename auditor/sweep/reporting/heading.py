@@ -11,14 +11,13 @@ from msgspec.json import decode
 
 from auditor.formats.markup import Child, element, html_fragment, html_table, scrolled
 from auditor.formats.tables import SimpleTable
-from auditor.formats.text import counted, size
+from auditor.formats.text import counted, short_count, size
 from auditor.messages import printable
 
 _WORDS = {"new": "with new findings", "open": "with known findings", "unaudited": "not audited"}
 HUB = "https://huggingface.co/"
 _DOT = " \N{MIDDLE DOT} "
 _LONGEST_ITEM = 300  # characters of a new item's description
-_SCALES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 
 
 def heading(
@@ -59,6 +58,8 @@ def counts_in_words(summary: Mapping[str, Any]) -> str:
     )
     alarms, kinds = summary["errors_and_warnings"], ("new", "changed", "still-open", "fixed")
     changes = ", ".join(f"{alarms.get(change, 0):,} {change}" for change in kinds)
+    if unseen := alarms.get("unseen"):
+        changes = f"{changes}, {unseen:,} not seen tonight"
     models = f"{counted(summary['models'], 'model')} ({states or 'none'})"
     return f"{models}; errors and warnings: {changes}"
 
@@ -67,9 +68,14 @@ def _subtitle(summary: Mapping[str, Any]) -> str:
     before = summary["previous"]
     since = f"compared with {before['night']}" if before else "the first night of its store"
     ended = summary["finished"]
-    state = f"finished {ended[:16].replace('T', ' ')} UTC" if ended else "not finished yet"
-    parts = (f"{summary['models']:,} models", since, state, f"hf-audit {summary['auditor']}")
+    state = f"finished {_minute(ended)}" if ended else "not finished yet"
+    parts = (counted(summary["models"], "model"), since, state, f"hf-audit {summary['auditor']}")
     return _DOT.join(parts)
+
+
+def _minute(time: str) -> str:
+    """Return a time in UTC, as ISO 8601, to the minute: `2026-11-25 14:02 UTC`."""
+    return f"{time[:16].replace('T', ' ')} UTC"
 
 
 def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
@@ -80,7 +86,6 @@ def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
         **states,
         "unaudited": states["unaudited"] + states["pending"],
         "fixed": alarms.get("fixed", 0),
-        "fixed_models": summary["models_with"].get("fixed", 0),
         "new_alarms": alarms.get("new", 0) + alarms.get("changed", 0),
         "open_alarms": alarms.get("still-open", 0),
         "accepted_alarms": alarms.get("accepted", 0),
@@ -89,26 +94,24 @@ def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
     }
     return {
         **{name: f"{count:,}" for name, count in counts.items()},
+        "fixed_models": counted(summary["models_with"].get("fixed", 0), "model"),
         "reasons": _reasons(summary),
-        "parameters": short(totals["parameters"]),
+        "parameters": short_count(totals["parameters"]),
         "size": size(totals["bytes"], digits=3),
     }
 
 
 def _reasons(summary: Mapping[str, Any]) -> str:
-    """Return the three most frequent reasons for unaudited models, and the pending models."""
+    """Return the three most frequent reasons for unaudited models, and the pending models.
+
+    The reasons of accepted models are counted too.
+    """
     counts = Counter(summary["reasons"]).most_common(3)
     if pending := summary["states"]["pending"]:
         counts.append(("pending", pending))
-    return ", ".join(f"{count:,} {reason}" for reason, count in counts) or "none"
-
-
-def short(number: int) -> str:
-    """Return a number as `1.23M`: three digits are enough to compare by eye."""
-    for scale, letter in _SCALES:
-        if number >= scale:
-            return f"{number / scale:.3g}{letter}" if number < 1000 * scale else f"{number:.2e}"
-    return str(number)
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts) or "none"
+    excused = (summary["baseline"] or {}).get("excused")
+    return f"{reasons}; {excused:,} of them accepted" if excused else reasons
 
 
 def _bar(states: Mapping[str, int], models: int) -> Iterator[Element]:
@@ -136,10 +139,7 @@ def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element
             for item in news["listed"]
         )
         columns = ("model", "cause or kind", "what was found", "what to do")
-        table = SimpleTable("news", columns, rows)
-        news_table = scrolled("New tonight", html_table(table, **{"class": "news"}))
-        more = element("p", {}, f"and {news['more']:,} more, in changes.csv")
-        yield _section("New tonight", news_table, more if news["more"] else None)
+        yield _listed(SimpleTable("New or changed tonight", columns, rows), news["more"])
 
 
 def new_row(
@@ -151,17 +151,27 @@ def new_row(
     """
     commit = f"/{at}/{item['commit']}" if item["commit"] else ""
     address = HUB + quote(printable(f"{item['model']}{commit}"))
-    time = item["last_modified"]
     of_model = element("span", {"class": "hidden"}, " of ", element("bdi", {}, item["model"]))
     model = element(
         "span",
         {},
         element("a", {"href": address}, element("bdi", {}, item["model"])),
         f" ({item['component']})" if item["component"] else None,
-        f" pushed {time[:16].replace('T', ' ')} UTC" if time else None,
         *((" ", element("a", {"href": page}, "report", of_model)) if page else ()),
+        " ",
+        _push(item),
     )
-    return model, _mark(item["severity"], item["what"]), _text(item["said"])
+    changed = " (changed)" if item["change"] == "changed" else None
+    kind = element("span", {}, _mark(item["severity"], item["what"]), changed)
+    return model, kind, _text(item["said"])
+
+
+def _push(item: Mapping[str, Any]) -> Element | None:
+    """Return who pushed the commit of an item, and when; None if neither is known."""
+    time, authors = item["last_modified"], item["commit_authors"]
+    by = (" by ", _text(authors)) if authors else ()
+    on = f" on {_minute(time)}" if time else None
+    return element("small", {}, "pushed", *by, on) if time or authors else None
 
 
 def _text(text: str) -> Element:
@@ -179,10 +189,7 @@ def _mended(summary: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[El
             new_row(item, pages.get(item["model"]), at="commit") for item in mended["listed"]
         )
         title = f"Fixed since {summary['previous']['night']}"
-        table = SimpleTable("fixed", ("model", "kind", "what is gone"), rows)
-        more = element("p", {}, f"and {mended['more']:,} more, in changes.csv")
-        gone = scrolled(title, html_table(table, **{"class": "news"}))
-        yield _section(title, gone, more if mended["more"] else None)
+        yield _listed(SimpleTable(title, ("model", "kind", "what is gone"), rows), mended["more"])
 
 
 def _decisions(baseline: Mapping[str, Any] | None) -> Iterator[Element]:
@@ -201,12 +208,15 @@ def _decisions(baseline: Mapping[str, Any] | None) -> Iterator[Element]:
             for one in baseline["decisions"]["listed"]
         )
         columns = ("models", "kind", "reason", "by", "last night", "tonight", "findings")
-        more = baseline["decisions"]["more"]
-        left = element("p", {}, f"and {more:,} more, in the baseline")
-        table = scrolled(
-            "Accepted", html_table(SimpleTable("accepted", columns, rows), **{"class": "news"})
-        )
-        yield _section("Accepted", table, left if more else None)
+        table = SimpleTable("Accepted", columns, rows)
+        yield _listed(table, baseline["decisions"]["more"], "the baseline")
+
+
+def _listed(table: SimpleTable, more: int, place: str = "changes.csv") -> Element:
+    """Return a section with a table, and the number of rows that only `place` has."""
+    rows = scrolled(table.title, html_table(table, **{"class": "news"}))
+    left = element("p", {}, f"and {more:,} more, in {place}") if more else None
+    return _section(table.title, rows, left)
 
 
 def _counts(
@@ -238,7 +248,7 @@ def _notes(summary: Mapping[str, Any], left_out: int) -> Iterator[str]:
     if before and (before["auditor"], before["catalogue"]) != ours:
         yield "The auditor has changed since the night before, so findings may differ."
     if left_out:
-        yield f"{left_out:,} models are not on this page; models.csv has them."
+        yield f"Not on this page: {counted(left_out, 'model')}; models.csv has them."
     if summary["baseline"]:
         for note in summary["baseline"]["notes"]:
             yield f"Baseline: {note}"

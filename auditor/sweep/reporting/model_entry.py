@@ -36,6 +36,12 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
     moves: tuple[Row, ...]  # changes of the model itself, as rows of changes.csv
     commits: tuple[str | None, str | None]  # before, tonight
     pushed: str | None = None  # the time of tonight's commit, by the Hub; None: unknown
+    authors: str | None = None  # of tonight's commit, by the Hub; None: unknown
+
+    @property
+    def push(self) -> Row:
+        """The time and the authors of tonight's commit, as tables and summary.json name them."""
+        return {"last_modified": self.pushed, "commit_authors": self.authors}
 
     @cached_property
     def alarms(self) -> tuple[Matched, ...]:
@@ -78,10 +84,9 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
         """Return the rows of changes.csv and open.csv: causes, the model itself, findings."""
         before, commit = self.commits
         key = {"model": self.model, "commit_sha": commit, "commit_sha_before": before}
-        key["last_modified"] = self.pushed
         finding_rows = map(changes.of_finding, self.matches)
         rows = (*map(changes.of_cause, self.causes), *self.moves, *finding_rows)
-        return tuple({**row, **key} for row in rows)
+        return tuple({**row, **key, **self.push} for row in rows)
 
 
 def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEntry:
@@ -89,10 +94,7 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
     model, planned, last = compared
     outcome = _outcome(planned)
     # Most outcomes are the same as before: unpack these only once.
-    is_unchanged = (
-        planned and last and last.content is not None and _packed(planned) == _packed(last)
-    )
-    before = outcome if is_unchanged else _outcome(last)
+    before = outcome if compared.is_unchanged else _outcome(last)
     unseen = _unseen(outcome, before)
     matches = matched(changes.findings(outcome), changes.findings(before), unseen=unseen)
     return ModelEntry(
@@ -104,6 +106,7 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
         moves=tuple(changes.of_model(outcome, before, first=first)),
         commits=(before.get("commit"), (planned.commit_sha if planned else None) or None),
         pushed=planned.last_modified if planned else None,
+        authors=planned.commit_authors if planned else None,
     )
 
 
@@ -143,10 +146,6 @@ def _unseen(outcome: Outcome, before: Outcome) -> tuple[str | None, ...]:
         for part in unaudited
         if not (part.get("observed") and part.get("component") in names_before)
     )
-
-
-def _packed(result: Result) -> tuple[bytes | None, bytes | None]:
-    return result.content, result.shared_content
 
 
 def _outcome(result: Result | None) -> Outcome:

@@ -94,6 +94,7 @@ class NightPage:
             _short(outcome.get("detail")),
             [_cause(match) for match in entry.causes if match.tonight is not None],
             _name(entry.pushed),
+            _short(entry.authors),
         ]
 
     def _tree(self, outcome: Outcome) -> int:

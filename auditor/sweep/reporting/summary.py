@@ -112,6 +112,7 @@ class NightSummary:
         """Return the content of summary.json; later versions only add keys."""
         kinds = sorted(sorted(self.kinds), key=lambda kind: SEVERITIES.index(self.severities[kind]))
         causes = sorted(self.causes, key=lambda name: (-self.causes[name]["models"], name))
+        unread = sorted(self.unread.items(), key=lambda item: (-item[1], item[0]))
         listed = [item for severity in ALARMING for item in self.listed[severity]][:MOST_LISTED]
         return {
             "schema": SCHEMA,
@@ -132,7 +133,7 @@ class NightSummary:
             "fixed": {"listed": self.mended, "more": self.mended_count - len(self.mended)},
             "errors_and_warnings": _sorted(self.alarms_by_change),
             "models_with": _sorted(self.models_by_change),
-            "not_checked": dict(self.unread.most_common(_MOST_UNREAD)),
+            "not_checked": dict(unread[:_MOST_UNREAD]),
             "totals": {name: self.totals[name] for name in _TOTALS},
             "alarms": self.alarms._asdict(),
             "baseline": baseline
@@ -165,11 +166,14 @@ def _sorted(counter: Counter[str]) -> dict[str, int]:
 
 def _items(entry: ModelEntry) -> Iterator[Item]:
     """Group new errors and warnings by cause, else by kind, and yield an item for each group."""
-    groups: dict[tuple[str | None, bool, str], list[Finding]] = defaultdict(list)
-    for finding in (match.finding for match in entry.news):
+    groups: dict[tuple[str | None, bool, str], list[Matched]] = defaultdict(list)
+    for match in entry.news:
+        finding = match.finding
         cause = next(iter(entry.causes_of(finding)), finding)
-        groups[finding.get("component"), cause is finding, cause["kind"]].append(finding)
-    for (component, _, kind), findings in groups.items():
+        groups[finding.get("component"), cause is finding, cause["kind"]].append(match)
+    for (component, _, kind), matches in groups.items():
+        findings = [match.finding for match in matches]
+        is_new = any(match.change is Change.NEW for match in matches)
         without_cause = {
             **findings[0],
             "reason": _description(findings),
@@ -179,9 +183,10 @@ def _items(entry: ModelEntry) -> Iterator[Item]:
         yield {
             "model": entry.model,
             "commit": entry.commits[1],
-            "last_modified": entry.pushed,
+            **entry.push,
             "component": component,
             "severity": cause["severity"],
+            "change": (Change.NEW if is_new else Change.CHANGED).value,
             "what": kind,
             "said": cause["reason"],
             "fix": cause["fix"],
@@ -198,9 +203,10 @@ def _mended(entry: ModelEntry) -> Iterator[Item]:
         yield {
             "model": entry.model,
             "commit": entry.commits[1],
-            "last_modified": entry.pushed,
+            **entry.push,
             "component": component,
             "severity": findings[0]["severity"],
+            "change": Change.FIXED.value,
             "what": kind,
             "said": _description(findings),
         }

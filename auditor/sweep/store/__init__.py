@@ -20,6 +20,7 @@ contents   the parts that several snapshots or outcomes share, each stored once,
            `schema.merged_object` joins the two; if `shared` is NULL, `content` is the whole
            object. One transaction writes a row and its shared part, which stays as long as a row
            refers to it.
+commits    the authors of (model, commit), if a night asked the Hub for them: see sweep/authors.py.
 failures   models that one night could not audit: `unaudited` for a reason that may be temporary
            (passing = 1: network, rate limits), or a model without a commit (not-found). A failure
            belongs to its night, so a later success does not rewrite an earlier night.

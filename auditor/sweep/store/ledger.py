@@ -185,6 +185,11 @@ class StoreWriter(Store):
             database.execute("DELETE FROM listings WHERE model = ? AND commit_sha = ?", key)
             self._delete_failure(night, model)
 
+    def record_authors(self, model: str, commit: str, authors: str) -> None:
+        with self.together() as database:
+            query = "INSERT OR IGNORE INTO commits VALUES (?, ?, ?)"
+            database.execute(query, (model, commit, authors))
+
     def _delete_failure(self, night: Night, model: str) -> None:
         query = "DELETE FROM failures WHERE night = ? AND model = ?"
         self._database.execute(query, (night.night, model))
@@ -238,7 +243,7 @@ class StoreWriter(Store):
                 query = f"DELETE FROM {table} WHERE night = ?"  # noqa: S608 - our own tables
                 database.executemany(query, ((name,) for name in dropped))
             self._delete_stale_plans()
-            for table in ("listings", "snapshots", "outcomes"):
+            for table in ("listings", "snapshots", "outcomes", "commits"):
                 versions = _OF_ITS_VERSIONS if table == "outcomes" else "TRUE"
                 database.execute(_UNPLANNED.format(table=table, versions=versions))
             database.execute(_UNSHARED)

@@ -12,14 +12,7 @@ from pathlib import Path
 
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
-from auditor.sweep.store.schema import (
-    ADD_LAST_MODIFIED,
-    APPLICATION,
-    OLDER_VERSION,
-    RESULTS_OF_OLDER_VERSION,
-    TABLES,
-    VERSION,
-)
+from auditor.sweep.store.schema import APPLICATION, OLDER_VIEWS, TABLES, UPGRADES, VERSION
 
 _BUSY = 60.0  # seconds that a writer waits for another writer
 _STEP = 0.2  # seconds of one wait: SQLite handles no signals while it waits
@@ -41,8 +34,8 @@ def open_store(path: Path, stack: ExitStack) -> sqlite3.Connection:
     database = _prepared(path, path, stack)
     execute_patiently(database, "BEGIN IMMEDIATE")
     with database:
-        if _version(database) == OLDER_VERSION:
-            _create(database, ADD_LAST_MODIFIED)
+        if upgrade := UPGRADES.get(_version(database)):
+            _create(database, upgrade)
     return database
 
 
@@ -70,8 +63,8 @@ def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
         else:
             database = _connected(path, stack, "?mode=ro&immutable=1")
             _check(database, path)
-    if _version(database) == OLDER_VERSION:
-        database.execute(RESULTS_OF_OLDER_VERSION)
+    if view := OLDER_VIEWS.get(_version(database)):
+        database.execute(view)
     database.execute("BEGIN")
     return database
 
@@ -125,12 +118,12 @@ def execute_patiently(database: sqlite3.Connection, statement: str) -> None:
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:
-    """Raise UsageError if the file is not a store of this version or the one before."""
+    """Raise UsageError if the file is not a store of this version or of one that it reads."""
     application, version, _ = database.execute(_MARKS).fetchone()
     name = quoted(str(path))
     if application != APPLICATION:
         raise UsageError(f"{name} is a database of another program, expected the store of a sweep")
-    if version not in {VERSION, OLDER_VERSION}:
+    if version not in {VERSION, *UPGRADES}:
         detail = f"has version {version}, expected {VERSION}"
         ways = "move it away and sweep again, or use the hf-audit that created it"
         raise UsageError(f"the store {name} {detail}; {ways}")

@@ -67,6 +67,7 @@ class Result(Struct, frozen=True, dict=True):
     reason: str | None
     tensors: int | None  # None: the model's files were not read
     last_modified: str | None  # the last commit's time on the Hub; None: unknown
+    commit_authors: str | None  # None: unknown
     content: bytes | None
     shared_content: bytes | None
 
@@ -110,6 +111,12 @@ class Compared(NamedTuple):
     model: str
     tonight: Result | None  # None: no longer selected
     before: Result | None  # None: selected for the first time, or the first night of the store
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether both nights have the same outcome, as the store contains it."""
+        contents = [(one.content, one.shared_content) for one in self[1:] if one and one.content]
+        return len(contents) == 2 and contents[0] == contents[1]  # noqa: PLR2004 - the nights
 
 
 class Store:
@@ -201,14 +208,21 @@ class Store:
         last_names = ", ".join(quoted(night.night) for night in self.nights()[-3:]) or "none"
         raise UsageError(f"this store has no night {quoted(name)}; its last ones are {last_names}")
 
-    def compared(self, night: Night, previous: Night | None) -> Iterator[Compared]:
+    def compared(
+        self, night: Night, previous: Night | None, *, clean: bool = True
+    ) -> Iterator[Compared]:
         """Yield every model of the night and of the previous night, sorted by id.
 
+        Without `clean`, a model that is clean in both nights is left out, and `tonight` is None for
+        a model that is clean in `night`.
         `before` is the outcome of the last night that audited the model (or, if the model is
         unaudited in `night`, of the last night that read its files). If no night did, `before` is
         the outcome of `previous`. So after a night without network, known findings are not new.
         """
-        both = [self.results(one.night) for one in (night, previous) if one]
+        where = "night = ? ORDER BY model"
+        if not clean:
+            where = f"verdict IS NOT 'clean' AND {where}"
+        both = [self._results(where, one.night) for one in (night, previous) if one]
         # SQLite sorts UTF-8 by bytes, which is the order of Python's code points.
         for model, results in groupby(merge(*both, key=_MODEL), _MODEL):
             result_by_night = {result.night: result for result in results}

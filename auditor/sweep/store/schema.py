@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 APPLICATION = 0x48664175  # "HfAu": the application id in the header of a store's file
-VERSION = 4
+VERSION = 5
 
 
 class StoredNight(NamedTuple):
@@ -52,9 +52,15 @@ _FAILURE_OR_OUTCOME = ", ".join(
     f"coalesce(f.{name}, o.{name}) AS {name}" for name in (*SUMMARY, "recorded", "content")
 )
 
+_LAST_MODIFIED = "planned.last_modified"
+_AUTHORS = """(
+    SELECT c.authors FROM commits c
+    WHERE c.model = planned.model AND c.commit_sha = planned.commit_sha
+)"""
 _RESULTS = f"""
 CREATE VIEW results AS
-SELECT nights.night, planned.model, planned.commit_sha, planned.requested, planned.last_modified,
+SELECT nights.night, planned.model, planned.commit_sha, planned.requested,
+    {_LAST_MODIFIED} AS last_modified, {_AUTHORS} AS commit_authors,
     nights.auditor, nights.catalogue, {_FAILURE_OR_OUTCOME},
     CASE WHEN coalesce(f.shared, o.shared) IS NOT NULL THEN coalesce(
         (SELECT content FROM contents WHERE digest = coalesce(f.shared, o.shared)),
@@ -68,6 +74,15 @@ LEFT JOIN outcomes o ON f.model IS NULL AND o.model = planned.model
     AND o.commit_sha = planned.commit_sha
     AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue;
 """  # noqa: S608 - our own columns
+
+_COMMITS = """
+CREATE TABLE commits (
+    model       TEXT NOT NULL,
+    commit_sha  TEXT NOT NULL,
+    authors     TEXT NOT NULL,    -- by the Hub's list of commits, a name or several: 'a; b'
+    PRIMARY KEY (model, commit_sha)
+);
+"""
 
 TABLES = f"""
 CREATE TABLE nights (
@@ -132,18 +147,20 @@ CREATE TABLE contents (
     digest      BLOB PRIMARY KEY, -- SHA-256 of the text, unpacked, as it was first written
     content     BLOB NOT NULL     -- zlib: the part of a JSON object that several rows share
 );
+{_COMMITS}{_RESULTS}"""
 
-{_RESULTS}"""
-
-# A store of version 3 has no `last_modified`: a sweep adds it, and a report reads it as NULL.
-OLDER_VERSION = 3
-ADD_LAST_MODIFIED = f"""
-ALTER TABLE planned ADD COLUMN last_modified TEXT;
-DROP VIEW results;
-{_RESULTS}"""
-RESULTS_OF_OLDER_VERSION = _RESULTS.replace("VIEW", "TEMP VIEW", 1).replace(
-    "planned.last_modified", "NULL AS last_modified", 1
-)
+# Stores of version 3 have no `last_modified`, and neither version below has `commits`. A sweep
+# executes the statements of the store's version; a report reads the view, with NULLs.
+_ADD_COMMITS = f"{_COMMITS}DROP VIEW results;\n{_RESULTS}"
+_VIEW_WITHOUT_COMMITS = _RESULTS.replace("VIEW", "TEMP VIEW", 1).replace(_AUTHORS, "NULL", 1)
+UPGRADES = {
+    3: f"ALTER TABLE planned ADD COLUMN last_modified TEXT;\n{_ADD_COMMITS}",
+    4: _ADD_COMMITS,
+}
+OLDER_VIEWS = {
+    3: _VIEW_WITHOUT_COMMITS.replace(_LAST_MODIFIED, "NULL", 1),
+    4: _VIEW_WITHOUT_COMMITS,
+}
 
 
 # --- packed texts ---------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The audit of one model of a sweep: fetch it, unless it is stored, and examine it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from threading import Event, Lock
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
+from auditor.audit.pipeline import unread
 from auditor.checkpoint.hub_listing import Listing, listing_of
 from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, with_companions
 from auditor.checkpoint.snapshot import Snapshot, Source
@@ -102,9 +103,9 @@ class Auditor:
             stored = _stored(waiting, companions=self._policy.companions)
             snapshot = stored or self._fetched(waiting, allowance)
         except SourceError as error:
-            return failed(waiting, error.reason, str(error))
+            return failed(waiting, error.reason, str(error), self._policy.engines)
         except UsageError as error:
-            return failed(waiting, Reason.BAD_RESPONSE, str(error))
+            return failed(waiting, Reason.BAD_RESPONSE, str(error), self._policy.engines)
         size = _size(snapshot)
         (self._large if size > LARGE else self._examining).enter(allowance, size)
         is_locked = self._turn.acquire(timeout=_TURN)  # False: the previous examination takes long
@@ -159,10 +160,13 @@ def _size(snapshot: Snapshot) -> int:
     return sum(map(len, texts)) + sum(header.length for header in snapshot.headers)
 
 
-def failed(waiting: Waiting, reason: Reason, detail: str) -> Done:
-    """Return the result for a model that could not be fetched, or whose audit failed."""
+def failed(waiting: Waiting, reason: Reason, detail: str, engines: Sequence[str] = ()) -> Done:
+    """Return the result for a model that could not be fetched, or whose audit failed.
+
+    `engines` are those whose verdicts are then unknown.
+    """
     outcome = unaudited_model(waiting.model, waiting.commit_sha, reason, detail)
-    return Done(waiting.model, waiting.commit_sha, recorded(outcome))
+    return Done(waiting.model, waiting.commit_sha, recorded(unread(outcome, engines)))
 
 
 def unaudited_model(model: str, commit: str, reason: Reason, detail: str) -> Unaudited:

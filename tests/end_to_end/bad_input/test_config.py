@@ -78,7 +78,7 @@ VALUES = (
         "hidden_size zero",
         saying(hidden_size=0),
         "mismatched",
-        r"^stored as \(\d.*\), the config implies \(.*0.*\)",
+        r"^stored as \(\d.*\), expected \(.*0.*\)",
     ),
     refused("hidden_size no multiple of the heads", "hidden_size.*4.*3", num_attention_heads=3),
     refused("a billion layers", "would imply .*000,000,000 tensors", num_hidden_layers=MANY),
@@ -106,7 +106,7 @@ REFUSALS = (
     unaudited(
         "neither class nor family",
         "unknown-architecture",
-        "no architectures, no model_type",
+        "neither architectures nor a model_type",
         architectures=...,
         model_type=...,
     ),

@@ -52,10 +52,22 @@ def pipeline(index=INDEX, **changes):
     return files
 
 
+IDS = {f"t{number}": number for number in range(CLIP["vocab_size"])}
+
+
+def tokenizer(**more):
+    return {"vocab.json": text(IDS | more), "tokenizer_config.json": b"{}"}
+
+
 WIDE = CLIP | {"hidden_size": 16}
 LOST = "mid_block.resnets.0.conv1.weight"
 PLANTED = {
     "a sound one": (pipeline(), None),
+    "a tokenizer of the encoder": (pipeline(tokenizer=tokenizer()), None),
+    "a tokenizer with a token more": (
+        pipeline(tokenizer=tokenizer(more=len(IDS))),
+        ("token-beyond-embedding", f"vocab.{len(IDS)}"),
+    ),
     "a UNet tensor lost": (pipeline(unet=component(UNET, lost={LOST})), ("missing", LOST)),
     "a wrong VAE": (
         pipeline(vae=component(VAE | {"latent_channels": 16})),

@@ -3,9 +3,20 @@
 import csv
 import io
 import json
+import os
 
 import pytest
-from support.nightly_stores import SECOND, THIRD, A, B, baseline, plain, store_of
+from support.nightly_stores import (
+    SECOND,
+    THIRD,
+    A,
+    B,
+    baseline,
+    finding,
+    plain,
+    store_of,
+    unaudited,
+)
 from support.running import run
 
 from auditor.sweep.reporting.files import TABLES
@@ -45,7 +56,7 @@ def test_ten_lines_list_new_findings_and_one_counts_the_others(tmp_path):
     lines = command(tmp_path)[2].splitlines()
     assert [line.split(": ")[2] for line in lines[:10]] == [f"o/{n:02}" for n in range(10)]
     assert lines[10] == (
-        f"audit: and 3 more new findings, in 'reports/nightly/{THIRD}/changes.csv'"
+        f"audit: and 3 more new or changed, in 'reports/nightly/{THIRD}/changes.csv'"
     )
     assert len(lines) == 12
 
@@ -58,6 +69,36 @@ def test_what_is_fixed_is_printed_after_what_is_new(tmp_path):
     assert lines[1].endswith("missing: 1 name, 6 parameters: a.weight")
 
 
+def test_a_report_is_the_same_bytes_in_every_process(tmp_path):
+    lines = [f"{name}: not read" for name in "abcdefgh"]
+    store_of(tmp_path / "sweep.sqlite", {THIRD: [plain("o/a", A, unchecked=lines)]})
+    for seed in "01":
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        assert run("report", "-o", seed, cwd=tmp_path, env=env).returncode == 1
+    for name in ("summary.json", "index.html", "models.csv"):
+        assert (tmp_path / "0" / name).read_bytes() == (tmp_path / "1" / name).read_bytes()
+
+
+def test_changed_and_unseen_findings_are_named_so_and_accepted_reasons_are_counted(tmp_path):
+    other = finding("missing", "a.weight", parameters=9)
+    nights = {
+        SECOND: [plain("o/a", A), plain("o/b", B)],
+        THIRD: [
+            plain("o/a", other, commit="b" * 40),
+            *(unaudited(name, commit="b" * 40) for name in ("o/b", "o/c")),
+        ],
+    }
+    store_of(tmp_path / "sweep.sqlite", nights)
+    accepts = baseline(tmp_path, {"kind": "gated", "model": "o/c", "reason": "r"})
+    _, _, said = command(tmp_path, "--baseline", str(accepts), "-o", "out")
+    first, last = said.splitlines()
+    assert first == "audit: changed: o/a: missing: 1 name, 9 parameters: a.weight"
+    assert last.endswith("0 new, 1 changed, 0 still-open, 0 fixed, 1 not seen tonight")
+    page = (tmp_path / "out/index.html").read_text()
+    assert "missing</span> (changed)" in page
+    assert "<span>models not audited</span><small>2 gated; 1 of them accepted</small>" in page
+
+
 def test_the_time_of_a_commit_is_in_the_tables_the_summary_and_the_page(tmp_path):
     time = "2026-11-25T14:02:11Z"
     store_of(tmp_path / "sweep.sqlite", {THIRD: [plain("o/a", A)]}, pushed=time)
@@ -68,7 +109,7 @@ def test_the_time_of_a_commit_is_in_the_tables_the_summary_and_the_page(tmp_path
         assert row["last_modified"] == time
     [item] = json.loads((folder / "summary.json").read_text())["news"]["listed"]
     assert item["last_modified"] == time
-    assert "pushed 2026-11-25 14:02 UTC" in (folder / "index.html").read_text()
+    assert "pushed on 2026-11-25 14:02 UTC" in (folder / "index.html").read_text()
 
 
 SIGNED = {"--kind": "missing", "--by": "A. Reviewer", "--reason": "r", "--until": "2999-12-31"}

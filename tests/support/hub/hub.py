@@ -102,9 +102,17 @@ class Hub:
             self.push(id, others, revision=ref)
         return self.push(id, files)
 
-    def push(self, id: str, files: Files, *, revision: str = "main") -> str:  # noqa: A002
+    def push(
+        self,
+        id: str,  # noqa: A002
+        files: Files,
+        *,
+        revision: str = "main",
+        authors: Iterable[str] | None = None,
+    ) -> str:
         """Move (or make) a branch, tag or refs/pr/N to a commit with exactly these files."""
-        return self._shelf.push(id, files, revision)
+        authors = (id.partition("/")[0],) if authors is None else tuple(authors)
+        return self._shelf.push(id, files, revision, authors)
 
     def grant(self, token: str, *ids: str) -> None:
         """Make a token valid, and let it read these private or gated models."""

@@ -29,10 +29,25 @@ def model_info(repo: Repo, commit: Commit, query: str) -> dict[str, Any]:
     return _entry(repo, commit, wanted or every, blobs=blobs)
 
 
-def model_tree(commit: Commit, query: str) -> list[dict[str, Any]]:
+def model_tree(_repo: Repo, commit: Commit, query: str) -> list[dict[str, Any]]:
     """The answer to /api/models/{id}/tree/{revision}, at the top or `recursive`: files alone."""
     deep = _truth(parse_qsl(query), "recursive")
     return [_leaf(file) for file in commit.files if deep or "/" not in file.name]
+
+
+def commit_list(repo: Repo, commit: Commit, query: str) -> list[dict[str, Any]]:
+    """The answer to /api/models/{id}/commits/{revision}: a commit and those before it."""
+    commits = [one for one in repo.commits.values() if one.modified <= commit.modified]
+    return [
+        {
+            "id": one.sha,
+            "title": "Upload model",
+            "message": "",
+            "authors": [{"user": name, "avatar": f"/{name}.png"} for name in one.authors],
+            "date": one.modified,
+        }
+        for one in reversed(commits[-int(dict(parse_qsl(query)).get("limit", 50)) :])
+    ]
 
 
 def _leaf(file: File) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, quote, unquote, urlencode
 
 from .blobs import pointer
 from .intake import Intake
-from .listing import SORTS, model_info, model_list, model_tree
+from .listing import SORTS, commit_list, model_info, model_list, model_tree
 from .quota import Meter
 from .repos import Commit, File, Repo, Shelf
 from .wire import Answer, Cut, Headers, Origin, Request, as_json, plain
@@ -16,10 +16,12 @@ from .wire import Answer, Cut, Headers, Origin, Request, as_json, plain
 ID = r"(?P<id>[^/]+(?:/[^/]+)?)"
 REVISION = r"(?P<revision>refs/[^/]+/[^/]+|[^/]+)"
 MODEL = re.compile(rf"/api/models/{ID}(?:/revision/(?P<revision>.+))?")
+COMMITS = re.compile(rf"/api/models/{ID}/commits/{REVISION}")
 TREE = re.compile(rf"/api/models/{ID}/tree/{REVISION}")
 RESOLVE = re.compile(rf"/{ID}/(?P<how>resolve|raw)/{REVISION}/(?P<file>.+)")
 CACHED = re.compile(rf"/api/resolve-cache/models/{ID}/(?P<revision>[0-9a-f]{{40}})/(?P<file>.+)")
 STORED = re.compile(rf"/xet/{ID}/(?P<revision>[0-9a-f]{{40}})/(?P<file>.+)")
+DESCRIBED = {MODEL: model_info, COMMITS: commit_list, TREE: model_tree}
 RANGE = re.compile(r"\s*bytes\s*=\s*(\d*)\s*-\s*(\d*)\s*")
 RANGES = ("Accept-Ranges", "bytes")
 
@@ -66,13 +68,11 @@ class Desk:
         if found := CACHED.fullmatch(path):
             repo, commit, file = self._file(request, caller, found)
             return serve(request, file, *_identity(commit, file))
-        if found := MODEL.fullmatch(path):
-            repo = self._repo(request, caller, found)
-            commit = _commit(repo, unquote(found["revision"] or "main"))
-            return as_json(200, model_info(repo, commit, request.query))
-        if found := TREE.fullmatch(path):
-            commit = _commit(self._repo(request, caller, found), unquote(found["revision"]))
-            return as_json(200, model_tree(commit, request.query))
+        for pattern, described in DESCRIBED.items():
+            if found := pattern.fullmatch(path):
+                repo = self._repo(request, caller, found)
+                commit = _commit(repo, unquote(found["revision"] or "main"))
+                return as_json(200, described(repo, commit, request.query))
         if found := RESOLVE.fullmatch(path):
             return self._resolve(request, caller, found)
         return as_json(404, {"error": "Sorry, we can't find the page you are looking for."})

@@ -3,7 +3,7 @@
 import hashlib
 import threading
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -40,6 +40,7 @@ class Commit:
 
     sha: str  # 40 hex digits
     modified: str  # ISO 8601
+    authors: tuple[str, ...] = ()
     files: tuple[File, ...]  # sorted by name
 
     def file(self, name: str) -> File | None:
@@ -84,13 +85,20 @@ class Shelf:
             self._repos[repo.id] = repo
             self._former.update(dict.fromkeys(repo.aliases, repo.id))
 
-    def push(self, id: str, files: Files, revision: str) -> str:  # noqa: A002 (the Hub's word)
+    def push(
+        self,
+        id: str,  # noqa: A002 (the Hub's word)
+        files: Files,
+        revision: str,
+        authors: tuple[str, ...] = (),
+    ) -> str:
         """Point `revision` at a new commit with exactly these files; its sha."""
         with self._lock:
             repo = self._repos[id]
             modified = FIRST_PUSH + timedelta(minutes=self._pushes)
             self._pushes += 1
             commit = _commit(repo, files, modified.isoformat(timespec="milliseconds"))
+            commit = replace(commit, authors=authors)
             repo.commits = {**repo.commits, commit.sha: commit}
             repo.refs = {**repo.refs, revision: commit.sha}
             return commit.sha

@@ -167,7 +167,7 @@ def every_kind():
                         stored=stored("encoder.4.bias", 6), expected=expected("encoder.4.bias", 4)
                     ),
                 ),
-                reason="stored as (6), the config implies (4)",
+                reason="stored as (6), expected (4)",
             ),
             Renamed(
                 pairs=(

@@ -131,6 +131,19 @@ print(json.dumps([listed(recursive=True), listed()]))
     assert run(code, hub_env) == [{**top, "deep/er/a.txt": [3, None]}, top]
 
 
+def test_huggingface_hub_lists_the_commits_of_a_revision(hub, hub_env):
+    first = hub.add("o/n", {})
+    second = hub.push("o/n", {"a.txt": "a"}, authors=["alice", "bob"])
+    code = """
+import json, huggingface_hub as h
+def listed(**how):
+    return [[c.commit_id, c.authors] for c in h.list_repo_commits("o/n", **how)]
+print(json.dumps([listed(), listed(revision=%r)]))
+"""
+    old = [first, ["o"]]
+    assert run(code % first, hub_env) == [[[second, ["alice", "bob"]], old], [old]]
+
+
 OUTCOMES = {
     ("o/open", "main", "config.json", None): "{}",
     ("o/open", "main", "absent.json", None): "RemoteEntryNotFoundError",

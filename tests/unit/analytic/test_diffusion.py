@@ -1,4 +1,4 @@
-"""Closed forms of diffusers' classes, without diffusers: published sizes, and what is outside."""
+"""Closed forms of diffusers' classes, without diffusers: what is outside of them."""
 
 import pytest
 from support.diffusers_configs import PUBLISHED, UNET
@@ -6,12 +6,6 @@ from support.diffusers_configs import PUBLISHED, UNET
 from auditor.analytic import Config
 from auditor.analytic.diffusion import expect_diffusers
 from auditor.errors import CheckpointError, SourceError
-
-
-@pytest.mark.parametrize("name", [name for name, row in PUBLISHED.items() if row[2]])
-def test_a_published_size_is_exact(name):
-    target, config, parameters = PUBLISHED[name]
-    assert expect_diffusers(Config(values=config), target).parameters == parameters
 
 
 @pytest.mark.parametrize(
@@ -54,6 +48,6 @@ def test_a_size_out_of_bounds_is_refused(key, value):
 
 @pytest.mark.parametrize(("key", "value"), [("decay", 0.99), ("future", None), ("_x", 1)])
 def test_a_key_that_turns_nothing_on_is_ignored(key, value):
-    target, config, parameters = PUBLISHED["SD 1.5 UNet"]
-    found = expect_diffusers(Config(values=config | {key: value}), target)
-    assert found.parameters == parameters
+    target, config = PUBLISHED["SD 1.5 UNet"]
+    plain, more = (Config(values=values) for values in (config, config | {key: value}))
+    assert expect_diffusers(more, target) == expect_diffusers(plain, target)

@@ -47,24 +47,24 @@ def is_covered(model_cfg: Mapping[str, Any]) -> bool:
         return False
 
 
-COVERED = [fact for fact in FACTS if is_covered(fact[1])]
-
-
 def digest(tensors: tuple[ExpectedTensor, ...]) -> str:
     lines = sorted((one.name, f"{one.name} {list(one.shape)}") for one in tensors)
     return hashlib.sha256("\n".join(line for _, line in lines).encode()).hexdigest()[:16]
 
 
 def test_all_built_in_and_most_random_configs_are_covered():
-    left = {name for name, *_ in FACTS} - {name for name, *_ in COVERED}
+    left = {name for name, model_cfg, *_ in FACTS if not is_covered(model_cfg)}
     assert {name for name in left if "random" not in name} == OUTSIDE
     assert len(left - OUTSIDE) <= 12
 
 
-@pytest.mark.parametrize("fact", COVERED, ids=lambda fact: fact[0])
-def test_a_model_has_the_tensors_that_open_clip_builds(fact):
+@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact[0])
+def test_a_covered_model_has_the_tensors_that_open_clip_builds(fact):
     _, model_cfg, built, count, parameters, known = fact
-    tensors = expected(model_cfg)
+    try:
+        tensors = expected(model_cfg)
+    except SourceError:
+        return
     learned = sum(prod(one.shape) for one in tensors if one.role is Role.PARAMETER)
     assert (len(tensors), learned, digest(tensors)) == (count, parameters, known)
     assert library_class(Config(values={"model_cfg": model_cfg})).name == built

@@ -67,6 +67,11 @@ def test_a_class_of_the_model_type_may_be_spelled_in_another_case(name, model_ty
     assert (choice.target, choice.declared) == (target, target)
 
 
+def test_the_class_that_is_asked_for_names_the_type_if_the_config_does_not():
+    choice = chosen("BertForMaskedLM", vocab_size=100)
+    assert (choice.target, choice.model_type) == ("BertForMaskedLM", "bert")
+
+
 def test_a_nested_config_without_a_model_type_has_that_of_its_key():
     unsaid = {key: value for key, value in VISION.items() if key != "model_type"}
     choice = chosen("SiglipVisionModel", **GEMMA3 | {"vision_config": unsaid})

@@ -306,8 +306,9 @@ def test_a_pipeline_costs_a_listing_the_manifest_and_the_config_and_header_of_ea
     at_hub.add("org/pipe", stable_diffusion() | under("old", model(BERT)))
     outcome = auditor.audit("org/pipe")
     assert verdicts(outcome) == {"text_encoder": "clean", "unet": "unaudited", "vae": "unaudited"}
-    assert asked(at_hub) == 1 + 2 + 1 + 2 * 3  # two in vain, of a plain model
-    assert outcome.fetched.requests == len(at_hub.log) == 10 + 3  # each head by way of a redirect
+    # two in vain, of a plain model; the last one is the tokenizer's
+    assert asked(at_hub) == 1 + 2 + 1 + 2 * 3 + 1
+    assert outcome.fetched.requests == len(at_hub.log) == 11 + 3  # each head by way of a redirect
     assert all(part.fetched == Fetched() for part in outcome.parts)
     assert not any("old/" in record.path for record in at_hub.log)
 

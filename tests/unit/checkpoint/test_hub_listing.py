@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from auditor.checkpoint.hub_listing import authors_in
 from auditor.checkpoint.snapshot import RepoFile
 from auditor.downloader.hub import parse_listing
 from auditor.errors import Reason, SourceError
@@ -73,6 +74,28 @@ def test_the_size_in_a_listing_is_read_if_it_is_a_number(said, read):
 def test_the_time_of_a_commit_is_read_if_it_is_a_utc_time(said, time):
     content = json.dumps(LISTED | {"lastModified": said}).encode()
     assert parse_listing(content, "a/b").pushed == time
+
+
+@pytest.mark.parametrize(
+    ("said", "authors"),
+    [
+        ([{"user": "alice"}], "alice"),
+        ([{"user": "alice"}, {"name": "B. Git"}], "alice; B. Git"),
+        ([{"user": None, "name": "B. Git"}, {"user": " "}, {}], "B. Git"),
+        ([{"user": "x" * 201}], "x" * 199 + "\u2026"),
+        *((other, None) for other in ([], None, "alice", ["alice"], [{"user": 5}], [{}])),
+    ],
+)
+def test_the_authors_of_a_commit_are_those_of_the_first_in_the_list(said, authors):
+    commit, older = ({"id": name * 40, "authors": said, "title": "t"} for name in "ab")
+    content = json.dumps([commit, older]).encode()
+    assert authors_in(content, "a" * 40) == authors
+    assert authors_in(content, "b" * 40) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"[" * 9999, b'[{"id": "\xff"}]'])
+def test_what_is_no_list_of_commits_names_nobody(content):
+    assert authors_in(content, "a" * 40) is None
 
 
 def test_a_listing_without_sizes_will_do():

@@ -111,6 +111,22 @@ def test_the_only_weight_file_of_a_repository_without_a_config_is_selected(name)
 
 
 @pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("global_step10/mp_rank_00_model_states.pt", "name one of them to audit it alone"),
+        ("pytorch_model_fsdp_0/__0_0.distcp", "dcp_to_torch_save"),
+        ("tf_model.h5", "from_tf=True in transformers 4"),
+        ("flax_model.msgpack", "from_flax=True in transformers 4"),
+        ("model.onnx", "can be audited are safetensors, torch's and GGUF"),
+    ],
+)
+def test_weights_that_are_not_selected_are_named_with_what_to_do(name, says):
+    with pytest.raises(SourceError, match="its weights are") as raised:
+        select(["config.json", name], "org/name")
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("name", "weights"),
     [
         ("consolidated.safetensors", True),

@@ -78,6 +78,7 @@ def summary(tmp_path, first, second, config=None, **options):
         ),
         (BASE, TOWER, {"model_type": "clip"}, ["B is another architecture: clip, A is llama"]),
         (BASE, TOWER, {}, ["Cannot tell what B is of A: 0 of its 3 tensors"]),
+        (BASE, TOWER, {"peft_type": "LORA"}, ["B is an adapter (LORA), not a model: audit B"]),
         (BASE, BASE, {"rope_theta": 7.0}, ["its config differs in rope_theta"]),
     ],
 )

@@ -57,13 +57,17 @@ def test_only_lists_as_long_as_a_depth_go_with_it():
         "layer_types": ["conv"] * 6,
         "full_attn_idxs": [2, 5],
         "stop_ids": [1, 2, 3, 4, 5, 6],
+        "per_layer_config": {"2": {"head_dim": 8}, "5": {"head_dim": 8}},
     }
     found = {one.path for one in layer_lists(config)}
     assert found == {"layer_types", "full_attn_idxs"}
     assert dict(resized(config, {"num_hidden_layers": 4})) == {
         "layer_types": ["conv"] * 4,
         "full_attn_idxs": [1, 3],
+        "per_layer_config": {"2": {"head_dim": 8}},
     }
+    every_layer = config | {"full_attn_idxs": [0, 1, 2, 3, 4, 5]}
+    assert dict(resized(every_layer, {"num_hidden_layers": 4}))["full_attn_idxs"] == [0, 1, 2, 3]
 
 
 @examples(20)

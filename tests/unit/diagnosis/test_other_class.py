@@ -47,6 +47,14 @@ def test_a_config_without_a_class_is_not_reported_to_declare_one(declared):
     assert "the config names no architectures, which stands for BertModel" in found.summary
 
 
+def test_two_classes_with_the_same_tensors_are_both_named():
+    tensors = stored_by(expect("BertForMaskedLM"))
+    declared = {"architectures": ["BertForQuestionAnswering"]}
+    report = examine(snapshot_of(tensors, **TINY, **declared), Options(requested="saved"))
+    [found] = report.diagnosis
+    assert "(or BertLMHeadModel, which would explain as much)" in found.summary
+
+
 @pytest.mark.parametrize("declared", ["T5EncoderModel", "Qwen3VLForConditionalGeneration"])
 def test_a_class_of_another_type_is_replaced_by_the_class_of_the_stated_type(declared):
     tensors = stored_by(expect("LlamaForCausalLM", **LLAMA))

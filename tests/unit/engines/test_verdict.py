@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from auditor.engines import ExpectedShapes, ServedModel, judge
-from auditor.engines.knowledge import Knowledge
+from auditor.engines.knowledge import Knowledge, without_sizes
 
 _KINDS = ["model.layers.*.q.weight", "model.norm.weight", "lm_head.weight"]
 _SHAPES = {
@@ -185,7 +185,11 @@ def test_a_value_that_the_engine_derives_otherwise_is_judged_as_it_was_tried(
         ({"older": 1}, None),
         ({"tied": None}, None),
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}}, False),
-        ({"rope_parameters": {"rope_type": "yarn"}}, None),
+        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 7.0}}, None),
+        ({"mtp_layers": 0}, False),
+        ({"mtp_layers": 1}, None),
+        ({"layer_types": ["a", "b", "a"]}, False),
+        ({"layer_types": ["a"]}, None),
         ({"rope_parameters": {"factor": 2.0}}, None),
     ],
 )
@@ -194,8 +198,47 @@ def test_a_refusal_holds_for_the_keys_and_flags_that_were_tried(
 ) -> None:
     subject = _subject()
     config = {**subject.config, "tied": False}
-    rope = {"rope_type": "default", "rope_theta": 0.0}
-    tried = {**dict.fromkeys(subject.config, 0.0), "tied": False, "rope_parameters": rope}
-    refused = {"kinds": [0, 1, 2], "loads": "KeyError: 'x'", "tried": tried}
+    written = {
+        **config,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 5.0},
+        "mtp_layers": 0,
+        "layer_types": ["b", "a"],
+    }
+    refused = {"kinds": [0, 1, 2], "loads": "KeyError: 'x'", "tried": without_sizes(written)}
     known = _known(entries={"TinyForCausalLM": {**_ENTRY, "variants": [refused]}})
-    assert judge(known, replace(subject, config={**config, **values})).loads is loads
+    subject = replace(subject, config={**config, **values})
+    assert judge(known, subject).loads is loads
+    for stored in (_without("lm_head"), {**_SHAPES, "mtp.weight": (4,)}):
+        assert judge(known, replace(subject, stored=stored)).loads is None
+
+
+@pytest.mark.parametrize(
+    ("config", "loads"),
+    [
+        ({"hidden": 64, "heads": 8}, False),
+        ({"hidden": 128, "heads": 8}, True),
+        ({"hidden": 64, "heads": 8, "rotary_base": 8}, True),
+        ({"hidden": 64, "heads": 8, "rotary_base": None}, True),
+        ({"hidden": 65, "heads": 8}, None),
+    ],
+)
+def test_a_key_with_a_default_is_needed_where_the_class_takes_another_value(
+    config: Mapping[str, Any], *, loads: bool | None
+) -> None:
+    entry = {
+        **_ENTRY,
+        "fills": {"rotary_base": "hidden/heads"},
+        "defaults": {"rotary_base": 16},
+        "raises": ["less rotary_base"],
+        "loads": ["same rotary_base", "null rotary_base"],
+    }
+    known = _known(entries={"TinyForCausalLM": entry})
+    verdict = judge(known, _subject(config=config))
+    assert verdict.loads is loads
+    assert verdict.additions == ({"rotary_base": 8} if loads is False else {})
+
+
+def test_a_default_that_was_not_compared_leaves_the_answer_open() -> None:
+    entry = {**_ENTRY, "fills": {"rotary_base": "hidden"}, "defaults": {"rotary_base": 16}}
+    known = _known(entries={"TinyForCausalLM": entry})
+    assert judge(known, _subject(config={"hidden": 32})).loads is None

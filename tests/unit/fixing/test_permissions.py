@@ -17,9 +17,9 @@ DETERMINED = {
 }
 
 
-def needs(*edits, equal_copies=False, config=None):
+def needs(*edits, config=None):
     """The options that edits of a config need."""
-    found = needs_of_edits(edits, DETERMINED, config or {}, equal_copies=equal_copies)
+    found = needs_of_edits(edits, DETERMINED, config or {})
     return [need.allow for need in found]
 
 
@@ -74,7 +74,7 @@ def test_a_possible_loss_needs_permission(edit, allow):
         Edit(("rope_theta",), 1e4, 1e6),
         Edit(("model_type",), "bert", "roberta"),
         flag("attention_bias", after=False),  # biases that may be lost
-        flag("tie_word_embeddings", after=False),  # of copies that differ
+        flag("tie_word_embeddings", after=False),  # only values could tell
         Edit(("target_modules",), ["q_proj", "k_proj"], ["q_proj"]),
         Edit(("layer_types",), ["a", "b"], ["a"]),  # beside no other number of layers
     ],
@@ -83,10 +83,6 @@ def test_a_possible_loss_needs_permission(edit, allow):
 def test_what_no_shape_determines_is_not_written(edit):
     with pytest.raises(Unwritten):
         needs(edit)
-
-
-def test_a_tie_is_removed_from_equal_copies():
-    assert needs(flag("tie_word_embeddings", after=False), equal_copies=True) == []
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,9 @@ def models(at_hub):
 
 
 def requests(hub):
-    """(API, resolver) requests, as the Hub meters them."""
+    """(API, resolver) requests, as the Hub meters them, without those about who pushed."""
     paths = [record.path for record in hub.log if record.origin == "hub"]
+    paths = [path for path in paths if "/commits/" not in path]
     resolved = sum("/resolve/" in path for path in paths)
     return len(paths) - resolved, resolved
 

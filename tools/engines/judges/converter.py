@@ -49,8 +49,8 @@ def judge(folder: str) -> dict[str, Any]:
         model = model_class(path, kind, path / "out.gguf", dry_run=True, eager=False)
         model.prepare_tensors()
     except Exception as error:  # noqa: BLE001 - whatever the converter raises is the answer
-        message = f"{type(error).__name__}: {error}"
         frames = traceback.extract_tb(error.__traceback__)
+        message = f"{type(error).__name__}: {str(error) or frames[-1].line}"
         by_wheel = _NOT_JUDGED.search(message) is not None or "vocab" in frames[-1].name
         return {"loads": False, "error": message, "judged": not by_wheel}
     return {"loads": True, "judged": True, "reads": reads(model)}

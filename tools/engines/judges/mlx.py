@@ -5,9 +5,11 @@ mlx-lm registers instead.
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import sys
+import traceback
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,14 +42,31 @@ def registered() -> dict[str, Any]:
 
 
 def judge(folder: str) -> dict[str, Any]:
-    """Return what the loader does with a folder, and which values the model uses."""
+    """Return what the loader does with a folder, and which values the model uses.
+
+    A refusal has the numbers that the model would take for keys that the config lacks.
+    """
     try:
         model, config = load_model(Path(folder))
     except SystemExit:  # a model that asks for a package of its own
         return {"loads": False, "error": "it asks for a package", "judged": False}
     except Exception as error:  # noqa: BLE001 - whatever the loader raises is the answer
-        return {"loads": False, "error": f"{type(error).__name__}: {error}", "judged": True}
+        line = traceback.extract_tb(error.__traceback__)[-1].line
+        text = f"{type(error).__name__}: {str(error) or line}"
+        return {"loads": False, "error": text, "judged": True, "defaults": defaults(folder)}
     return {"loads": True, "judged": True, "reads": reads(model, config)}
+
+
+def defaults(folder: str) -> dict[str, int]:
+    """Return the model's numbers for keys that a config or its nested text config lacks."""
+    config = json.loads(Path(folder, "config.json").read_text())
+    found = {}
+    for start, inside in (("", config), ("text_config.", config.get("text_config"))):
+        with contextlib.suppress(Exception):
+            for field in dataclasses.fields(_get_classes(inside)[1]):
+                if type(field.default) is int and inside.get(field.name) is None:
+                    found[start + field.name] = field.default
+    return found
 
 
 def reads(model: Any, config: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ let trees = null; // the largest block: parsed when the first section is opened
 
 // The places in a row, as page.py fills them.
 const [NAME, STATE, REASON, TARGET, TYPE, STORED, EXPECTED, ERRORS, WARNINGS, INFOS, NEW, FIXED,
-  MOVES, COMMIT, FOUND, LEFT_OUT, TREE, DETAIL, WHY, PUSHED] = Array(20).keys();
+  MOVES, COMMIT, FOUND, LEFT_OUT, TREE, DETAIL, WHY, PUSHED, AUTHORS] = Array(21).keys();
 const TITLES = { new: "new findings", open: "known findings", unaudited: "not audited" };
 const PAGE = 100;
 
@@ -51,7 +51,7 @@ const COLUMNS = [
 ];
 const view = { column: 1, descending: false, query: "", states: new Set(), kind: "", page: 0 };
 const texts = MODELS.map((row) =>
-  [row[NAME], row[TARGET], row[TYPE], row[REASON], row[COMMIT], ...kinds(row)].join(" ").toLowerCase());
+  [row[NAME], row[TARGET], row[TYPE], row[REASON], row[COMMIT], row[AUTHORS], ...kinds(row)].join(" ").toLowerCase());
 const collator = new Intl.Collator("en", { numeric: true });
 
 function wanted() {
@@ -136,7 +136,7 @@ function section(cell, row) {
   trees ??= read("trees");
   const [formula, by, tree] = row[TREE] < 0 ? ["", "", null] : trees[row[TREE]];
   const facts = {
-    commit: row[COMMIT], pushed: when(row[PUSHED]), class: row[TARGET], type: row[TYPE], stored: count(row[STORED]),
+    commit: row[COMMIT], pushed: pushed(row), class: row[TARGET], type: row[TYPE], stored: count(row[STORED]),
     expected: count(row[EXPECTED]), difference: signed(difference(row)), "expected by": by,
     formula, reason: row[REASON], detail: row[DETAIL],
   };
@@ -144,8 +144,8 @@ function section(cell, row) {
   for (const [name, value] of Object.entries(facts)) {
     if (!value) continue;
     const said = name === "commit" || name === "formula" ? make("code", {}, value) : value;
-    const who = name === "commit" ? pusher(row[NAME], value) : "";
-    list.append(make("div", {}, make("dt", {}, name), make("dd", {}, said, who)));
+    const link = name === "commit" ? commit(row) : "";
+    list.append(make("div", {}, make("dt", {}, name), make("dd", {}, said, link)));
   }
   const whole = Object.hasOwn(WORDS.pages, row[NAME])
     ? [make("p", {}, make("a", { href: WORDS.pages[row[NAME]] }, "The whole report of this model"))] : [];
@@ -174,11 +174,14 @@ function move([change, kind, before, after]) {
 }
 
 const when = (time) => time.replace("T", " ").replace(/:[0-9]{2}Z$/, " UTC");
+const pushed = (row) => [
+  row[AUTHORS] && `by ${row[AUTHORS]}`, row[PUSHED] && `on ${when(row[PUSHED])}`,
+].filter(Boolean).join(" ");
 
-// The page of a commit on the Hub says who pushed it: no listing does.
-const pusher = (name, commit) => make("span", {}, " ", make("a",
-  { href: WORDS.hub + [...name.split("/"), "commit", commit].map(encodeURIComponent).join("/") },
-  "who pushed it"));
+// The page of a commit on the Hub names its authors, also if the sweep did not ask for them.
+const commit = (row) => make("span", {}, " ", make("a",
+  { href: WORDS.hub + [...row[NAME].split("/"), "commit", row[COMMIT]].map(encodeURIComponent).join("/") },
+  row[AUTHORS] ? "on the Hub" : "who pushed it"));
 
 function finding([place, change, accepted]) {
   const [kind, severity, names, parameters, patterns, more, reason, file] = FINDINGS[place];

@@ -93,12 +93,13 @@ def test_tables_of_stored_json_are_those_of_audit_format_csv(example):
         list(csv.reader(io.StringIO(one.pop("models.csv"), newline="")))
         for one in (texts, expected)
     )
-    assert [row.pop() for row in models] == ["last_modified", *[""] * len(outcomes)]
+    added = [[row.pop(), row.pop()] for row in models]
+    assert added == [["commit_authors", "last_modified"], *[["", ""]] * len(outcomes)]
     assert (models, texts) == (expected_models, expected)
 
 
 def night_row(outcome):
-    return {**model_row(outcome), "last_modified": None}
+    return {**model_row(outcome), "last_modified": None, "commit_authors": None}
 
 
 @given(st.text(st.characters(exclude_categories=())) | st.sampled_from(HOSTILE))

@@ -14,9 +14,10 @@ from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.examples import HOSTILE, diagnosed
 
 from auditor.formats.markup import html_fragment
+from auditor.formats.text import short_count
 from auditor.sweep.reporting import page as module
 from auditor.sweep.reporting.files import TABLES, ascii_json
-from auditor.sweep.reporting.heading import new_row, short
+from auditor.sweep.reporting.heading import new_row
 from auditor.sweep.reporting.night import Wanted, write_night
 
 SECOND, THIRD = "2026-11-20", "2026-11-21"
@@ -66,7 +67,7 @@ def test_nothing_of_the_page_is_elsewhere(tmp_path):
 @given(st.text(st.characters(exclude_categories=())) | st.sampled_from(NASTY))
 def test_no_name_leads_anywhere_but_to_its_model_on_the_hub(name):
     item = {"model": name, "commit": name, "component": name, "severity": "error"}
-    item["last_modified"] = None
+    item |= {"last_modified": None, "commit_authors": name, "change": "new"}
     model, *_ = new_row({**item, "what": name, "said": name})
     [link] = re.findall(r'href="([^"]*)"', html_fragment(model))
     assert re.fullmatch(r"https://huggingface\.co/[A-Za-z0-9._~/%-]*", link)
@@ -77,7 +78,7 @@ def test_no_name_is_markup_anywhere_in_the_page(tmp_path):
         models = [plain(f"o/{name}", finding("missing", name), target=name) for name in names]
         entry = {"kind": "missing", "model": "none", "reason": night}
         (tmp_path / "baseline.json").write_text(json.dumps({"accept": [entry]}))
-        store = store_of(tmp_path / folder / "sweep.sqlite", {night: models})
+        store = store_of(tmp_path / folder / "sweep.sqlite", {night: models}, authors=night)
         folder, baseline = tmp_path / folder / "out", tmp_path / "baseline.json"
         write_night(store, wanted=Wanted(folder=folder, baseline=baseline))
         text = (folder / "index.html").read_text()
@@ -117,7 +118,7 @@ def test_a_row_holds_the_causes_of_its_model_and_the_top_counts_them(tmp_path):
 
 def test_bytes_and_parameters_have_units_of_their_own(tmp_path):
     text = written_page(tmp_path, {THIRD: [outcome_of(bert_base_chinese())]}).read_text()
-    assert "<strong>103M</strong><span>parameters</span>" in text
+    assert "<strong>102.9M</strong><span>parameters</span>" in text
     assert "in 206 tensors, 392 MiB on disk" in text
 
 
@@ -126,7 +127,7 @@ def test_a_page_beyond_its_bound_leaves_out_clean_models_and_mentions_it(tmp_pat
     models = [plain("o/a"), plain("o/b", finding("missing", "a")), plain("o/c"), unaudited("o/d")]
     text = written_page(tmp_path, {THIRD: models}).read_text()
     assert [row[0] for row in block(text, "models")] == ["o/b", "o/d"]
-    assert "2 models are not on this page; models.csv has them" in text
+    assert "Not on this page: 2 models; models.csv has them" in text
 
 
 def test_findings_of_one_model_are_bounded_those_that_alarm_first(tmp_path):
@@ -144,11 +145,11 @@ def test_findings_of_one_model_are_bounded_those_that_alarm_first(tmp_path):
     [
         (0, "0"),
         (999, "999"),
-        (1234, "1.23k"),
-        (10**9, "1B"),
-        (7 * 10**12, "7T"),
-        (10**20, "1.00e+20"),
+        (1234, "1.2K"),
+        (10**9, "1.0B"),
+        (7 * 10**12, "7.0T"),
+        (10**16, "10,000.0T"),
     ],
 )
 def test_a_number_on_a_tile_reads_as(number, shown):
-    assert short(number) == shown
+    assert short_count(number) == shown

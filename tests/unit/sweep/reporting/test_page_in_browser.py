@@ -162,7 +162,7 @@ def test_what_is_new_comes_first_and_a_cause_is_in_its_row_and_its_section(page,
     assert [row.startswith("org/short") for row in rows] == [True, True]
     assert "config-fieldnum_hidden_layers is 4, the files hold 3" in rows[0]
     first = "document.querySelector('main h2').textContent"
-    assert page.do(first) == "New tonight"
+    assert page.do(first) == "New or changed tonight"
     click(page, ".row button", "org/short")
     told = page.do("document.querySelector('.detail .why').textContent")
     assert "config-field num_hidden_layers is 4" in told

@@ -1,6 +1,7 @@
 """The store: what it keeps, what it refuses, and that order and repetition change nothing."""
 
 import json
+import re
 import signal
 import sqlite3
 from contextlib import closing, contextmanager
@@ -17,8 +18,8 @@ from auditor.sweep.store import opening
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Recorded, SelectedModel, Store, Versions
 from auditor.sweep.store.schema import (
-    OLDER_VERSION,
     SUMMARY,
+    UPGRADES,
     VERSION,
     Shared,
     StoredNight,
@@ -331,7 +332,7 @@ def altered(path, statement):
 
 
 @pytest.mark.parametrize("kind", [Store, StoreWriter])
-@pytest.mark.parametrize("version", [1, OLDER_VERSION - 1, VERSION + 1])
+@pytest.mark.parametrize("version", [1, min(UPGRADES) - 1, VERSION + 1])
 def test_a_store_of_another_version_is_refused_and_left_as_it_is(version, kind, store):
     before = altered(store, f"PRAGMA user_version = {version}")
     why = rf"'.*sweep.sqlite' has version {version}, expected {VERSION}"
@@ -341,24 +342,34 @@ def test_a_store_of_another_version_is_refused_and_left_as_it_is(version, kind, 
     assert store.read_bytes() == before
 
 
-def made_older(store):
-    """Make the store one of the version before, as that version wrote it; return its bytes."""
+COLUMNS = {3: "", 4: "planned.last_modified,"}  # of the view, by version
+
+
+def made_older(store, version):
+    """Make the store one of an older version, as that version wrote it; return its bytes."""
     with closing(sqlite3.connect(store, isolation_level=None)) as database:
         [[view]] = database.execute("SELECT sql FROM sqlite_master WHERE name = 'results'")
         database.execute("DROP VIEW results")
-        database.execute("ALTER TABLE planned DROP COLUMN last_modified")
-        database.execute(view.replace(" planned.last_modified,", ""))
-        database.execute(f"PRAGMA user_version = {OLDER_VERSION}")
+        database.execute("DROP TABLE commits")
+        if version == 3:
+            database.execute("ALTER TABLE planned DROP COLUMN last_modified")
+        newer = re.compile(r"planned\.last_modified AS.*commit_authors,", re.DOTALL)
+        view, count = newer.subn(COLUMNS[version], view)
+        assert count == 1
+        database.execute(view)
+        database.execute(f"PRAGMA user_version = {version}")
     return store.read_bytes()
 
 
-def test_a_store_of_the_version_before_is_read_as_it_is_and_a_sweep_goes_on_in_it(store):
+@pytest.mark.parametrize("version", UPGRADES)
+def test_a_store_of_an_older_version_is_read_as_it_is_and_a_sweep_goes_on_in_it(version, store):
     with StoreWriter.open(store) as opened:
         current = [(one.outcome, one.commit_sha) for one in opened.results("n1")]
-    before = made_older(store)
+    before = made_older(store, version)
     with Store.open(store) as opened:
         read = [(one.outcome, one.commit_sha) for one in opened.results("n1")]
-        assert {one.last_modified for one in opened.results("n1")} == {None}
+        known = {(one.last_modified, one.commit_authors) for one in opened.results("n1")}
+        assert known == {(None, None)}
     assert (read, store.read_bytes()) == (current, before)
     time = "2026-11-25T14:02:11Z"
     with StoreWriter.open(store) as ledger:
@@ -366,9 +377,11 @@ def test_a_store_of_the_version_before_is_read_as_it_is_and_a_sweep_goes_on_in_i
         plan = ledger.new_plan("n2")
         night = ledger.freeze("n2", plan)
         ledger.add(night, plan, [SelectedModel("o/a", "a" * 40, "o/a", pushed=time)])
+        ledger.record_authors("o/a", "a" * 40, "alice")
         assert [one.outcome for one in ledger.results("n1")] == OUTCOMES
     with Store.open(store) as opened:
-        assert [one.last_modified for one in opened.results("n2")] == [time]
+        [one] = opened.results("n2")
+        assert (one.last_modified, one.commit_authors) == (time, "alice")
 
 
 def test_one_of_this_version_is_not(store):

@@ -81,6 +81,7 @@ def sweep(ledger, night, versions, models, ends):
                 stored_outcome=kept(outcome, model=key[0], versions=versions.catalogue)
             )
             ledger.record(current, *key, record, snapshot=kept(snapshot, of=key))
+            ledger.record_authors(*key, outcome)
         elif what == "failed":
             record = recorded(unaudited(key[0], "timed-out"))
             ledger.record(current, *key, record)
@@ -214,8 +215,8 @@ def test_nothing_stays_that_no_night_refers_to_and_nothing_is_referred_to_in_vai
         plans = {*database.execute("SELECT plan FROM plans")}
         assert {*database.execute("SELECT DISTINCT plan FROM planned")} <= plans
     assert set(ours["outcomes"]) <= {row[:4] for row in planned}
-    assert set(ours["snapshots"]) <= {row[:2] for row in planned}
-    assert set(ours["listings"]) <= {row[:2] for row in planned}
+    for table in ("snapshots", "listings", "commits"):
+        assert set(ours[table]) <= {row[:2] for row in planned}
     assert {night for (night,) in ours["failures"]} <= set(nights(after))
     assert plans <= {*_plans_of(after)}
 
@@ -224,6 +225,7 @@ KEYS = {
     "outcomes": "SELECT model, commit_sha, auditor, catalogue FROM outcomes",
     "snapshots": "SELECT model, commit_sha FROM snapshots",
     "listings": "SELECT model, commit_sha FROM listings",
+    "commits": "SELECT model, commit_sha FROM commits",
     "failures": "SELECT night FROM failures",
 }
 

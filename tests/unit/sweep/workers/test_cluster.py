@@ -145,7 +145,7 @@ def test_the_command_line_names_the_scheduler(at_hub, tmp_path):
     with workers(1) as running:
         code, said = swept("--author", "o", store=tmp_path / "s.sqlite", cluster=running)
     assert code == 1
-    assert "2 models (1 clean, 1 findings); 2 audited" in said
+    assert "2 models (1 clean, 1 with findings); 2 audited" in said
     assert all(line.startswith("audit: ") for line in said.splitlines())
 
 
