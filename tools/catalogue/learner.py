@@ -464,7 +464,10 @@ class Learner:
             case list() if last == "out_features":
                 return [[one] for one in self.origin.leaves.get(key[:-12] + "stage_names", [])[1:3]]
             case list() if value and all(isinstance(item, str) for item in value):
-                return [value[1:] + value[:1], value[::-1], [value[0]] * len(value)]
+                items = dict.fromkeys([*value, *(self.default.leaves.get(key) or ())])
+                alike = ([item] * len(value) for item in items)
+                moved = (value[1:] + value[:1], value[::-1], *alike)
+                return [one for one in moved if one != value]
         return []
 
     def _draw(self, rng: random.Random, share: float) -> dict[str, Any]:
