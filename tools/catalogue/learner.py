@@ -797,6 +797,8 @@ class Learner:
         kinds, lengths, items = {}, {}, {}
         for key in live:
             values = [s.leaves.get(key) for s in self.samples]
+            if self.known and key in self.free:  # what another class has shown not to act
+                values += [s.leaves.get(key) for s in self.known.samples]
             strings = {i for v in values if isinstance(v, list) for i in v if isinstance(i, str)}
             if strings and (key in self.moves or len({len(v) for v in values if v}) > 1):
                 items[key] = sorted(strings)
