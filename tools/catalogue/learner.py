@@ -540,11 +540,10 @@ class Learner:
                 if attempt < 4:
                     continue
                 failed = sorted(_differing(form, wrong))
-            blamed = {key: self.origin.leaves[key] for key in self._blamed(failed, frozen)}
+            blamed = self._blamed(failed, frozen)
             if not blamed:
                 break
-            alone = ({key: value} for key, value in sorted(blamed.items()) if len(blamed) > 1)
-            frozen |= next((one for one in alone if not self._rows(frozen | one)[1]), blamed)
+            frozen.update({key: self.origin.leaves[key] for key in blamed})
         raise UnfitError(f"unfit: {failed[:3]}")
 
     def _blamed(self, failed: list[str], frozen: dict[str, Any]) -> set[str]:
