@@ -190,6 +190,21 @@ def test_a_table_that_changes_nothing_is_no_guard():
             assert ("sizes" in Learner(Toy(built), 60).learn().guards) is guarded
 
 
+def test_a_list_that_does_not_act_may_have_all_items_of_the_default(monkeypatch):
+    def with_attention(written, plain=resolved):
+        values = plain(written)
+        kinds = ["full" if n % 6 == 5 else "near" for n in range(values["num_hidden_layers"])]
+        return {"attention": kinds} | values
+
+    monkeypatch.setitem(globals(), "resolved", with_attention)
+    known = Learner(Toy(tensors), 60)
+    for form in (known.learn(), Learner(Toy(tensors), 60, known).learn()):
+        depth = {"num_hidden_layers": 2, "attention": ["full", "near"]}
+        assert (
+            form.by_name({"model_type": "toy", **depth}).keys() == tensors(resolved(depth)).keys()
+        )
+
+
 def test_tensors_in_memory_are_learned_where_the_loading_rules_do_not_give_them():
     def fused(values):
         memory = {
