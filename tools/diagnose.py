@@ -2,7 +2,8 @@
 
 By cause: how many were planted, how many the audit flags, of how many the cause and its fields are
 named, and of how many that cause alone; and whether a sound checkpoint gets any. Then pairs of
-faults at once, and of how many both are named. `-v` names those of which another thing is said.
+faults at once, and of how many both are named. `-v` names those of which another thing is said;
+`--pairs SEED` plants pairs alone, drawn with that seed.
 """
 
 import sys
@@ -29,6 +30,10 @@ COLUMNS = ("planted", "flagged", "named", "alone")
 
 
 def main() -> None:
+    if "--pairs" in sys.argv:
+        with tempfile.TemporaryDirectory() as place:
+            print_pairs(tally(Path(place), int(sys.argv[sys.argv.index("--pairs") + 1])))
+        return
     counts: Counter[tuple[str, str]] = Counter()
     sound = false = 0
     slowest = 0.0
@@ -48,14 +53,18 @@ def main() -> None:
     print(f"{'cause':26}" + "".join(f"{column:>9}" for column in COLUMNS))
     for cause in sorted({cause for cause, _ in counts}):
         print(f"{cause:26}" + "".join(f"{counts[cause, column]:>9}" for column in COLUMNS))
-    print(f"{both[True]} of {both.total()} pairs of faults are both named")
+    print_pairs(both)
     print(f"{sound} sound checkpoints, {false} with a diagnosis; the slowest took {slowest:.2f} s")
 
 
-def tally(place: Path) -> Counter[bool]:
+def print_pairs(both: Counter[bool]) -> None:
+    print(f"{both[True]} of {both.total()} pairs of faults are both named")
+
+
+def tally(place: Path, seed: int = 0) -> Counter[bool]:
     """Count the pairs of faults by whether both are named."""
     counts: Counter[bool] = Counter()
-    for pair in pairs(place):
+    for pair in pairs(place, seed):
         found = examine(pair.snapshot, Options(requested=pair.name)).diagnosis
         counts[pair.is_named(found)] += 1
         if "-v" in sys.argv and not pair.is_named(found):

@@ -140,13 +140,10 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
 
 def _flavour(method: str, stored: dict[str, tuple[int, ...]]) -> str:
     """Return a packing with the tensors that some packers leave out, as the probes name it."""
-    ends = {name.rpartition(".")[2] for name in stored}
-    lacking = {"gptq": "g_idx", "awq": "qzeros"}.get(method)
-    if lacking and lacking not in ends:
-        return f"{method} without {lacking}"
-    if method == "fp8" and "weight_scale_inv" not in ends:
-        return f"{method} static"
-    return method
+    last = {"gptq": "g_idx", "awq": "qzeros", "fp8": "weight_scale_inv"}.get(method)
+    if last is None or any(name.endswith(f".{last}") for name in stored):
+        return method
+    return f"{method} static" if method == "fp8" else f"{method} without {last}"
 
 
 def _expected_shapes(
@@ -155,8 +152,10 @@ def _expected_shapes(
     implied = expectation_of(config, target, stored=lambda: stored)
     if isinstance(implied, NotImplied) or implied.expectation.faults:
         return None
+    listed = implied.expectation.listed
     by_need: tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]] = ({}, {})
-    for tensor in implied.expectation.tensors:
+    by_need[False].update(listed.shapes)
+    for tensor in listed.others:
         if tensor.role is not Role.TIED:
             by_need[tensor.role.optional][tensor.name] = tensor.shape
     return ExpectedShapes(*by_need)

@@ -254,11 +254,11 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def is_strange(self) -> bool:
-        """Whether the model is large and most kinds of its names are those of another model.
+        """Whether the model is large and has more kinds of names of another model than of its own.
 
         No value of a config key, and no class of the same type, makes such names expected. Layers
         or experts beyond the config's number do not count: their names differ from expected ones
-        only in numbers.
+        only in numbers. Nor do scales of packed weights.
         """
         found = [one for one in self.alarms if isinstance(one, UnexpectedFinding)]
         observed = self.report.observed.tensors if self.report.observed else 0
@@ -266,7 +266,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
             return False
         kinds = self._implied_patterns()
         strange = sum(kind.pattern not in kinds for kind in self.unexpected_kinds)
-        return 2 * strange > len(self.stored_kinds)
+        return strange > sum(kind.pattern in kinds for kind in self.stored_kinds)
 
     def _implied_patterns(self) -> set[str]:
         """The patterns of the names that the config implies."""

@@ -157,3 +157,8 @@ def runs(values: Iterable[int]) -> str:
         else:
             ranges.append([number, number])
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in ranges)
+
+
+def numbered(module: str, numbers: AbstractSet[int], of: int) -> str:
+    """Return some modules of a list as text: `layer 3 of 12`, `layers 0-3, 8 of 12`."""
+    return f"{module}{'' if len(numbers) == 1 else 's'} {runs(numbers)} of {of}"

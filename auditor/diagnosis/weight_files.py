@@ -8,8 +8,12 @@ from auditor.checkpoint.shard_names import Split, split_of
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.containers.index import Index
 from auditor.diagnosis.case import Case
-from auditor.diagnosis.changes import as_indexed, holding
+from auditor.diagnosis.changes import as_indexed, holding, of_files, with_tensors
 from auditor.errors import CheckpointError
+from auditor.findings import Missing
+from auditor.tensors import StoredTensor
+
+UNKNOWN = "another-file.safetensors"  # the stand-in for an absent file of unknown name
 
 _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
@@ -29,6 +33,24 @@ def restored(case: Case, files: Collection[str]) -> Snapshot:
     others = (head for head in case.snapshot.headers if head.name not in files)
     heads = sorted((*others, *stand_ins), key=lambda head: head.name)
     return replace(case.snapshot, headers=tuple(heads))
+
+
+def with_missing(case: Case) -> Snapshot:
+    """Return the checkpoint with the missing tensors, in a file of their own if any was read."""
+    missing = [
+        (one.name, one.shape)
+        for item in case.report.findings
+        if isinstance(item, Missing)
+        for one in item.tensors
+    ]
+    if heads := case.snapshot.headers:
+        added = holding(UNKNOWN, missing, dtype_of_weights(case))
+        return of_files(case.snapshot, (*heads, added))
+    index = read_index(case.snapshot)
+    first = next(iter(index.weight_map), "") if index else ""
+    names = (first, *(name for name, _ in missing))
+    named = tuple(StoredTensor(name, None, None, None, "", None) for name in names)
+    return with_tensors(case.snapshot, {first: named})
 
 
 def dtype_of_weights(case: Case) -> str:

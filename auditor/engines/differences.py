@@ -16,7 +16,7 @@ _FUSED = {
     "gate_up_proj": ("fused gate_up", ("gate_proj", "up_proj")),
 }
 _MATRIX = 2  # dimensions
-
+_NUMBER = re.compile(r"(?<![^.])[0-9]{1,6}(?![^.])")  # as number_of reads it
 
 # Projections of experts, which are stacked in one tensor or stored one by one.
 _STACKED = re.compile(r".*\.experts\.(?:gate_up_proj|down_proj)(?:\.weight)?", re.DOTALL)
@@ -41,7 +41,7 @@ class Difference(NamedTuple):
 
 def kind_of(name: str) -> str:
     """Return a tensor's name with each number replaced by a star."""
-    return ".".join("*" if number_of(part) is not None else part for part in name.split("."))
+    return _NUMBER.sub("*", name)
 
 
 def differences(stored: Shapes, expected: Shapes, entry: EngineEntry) -> Iterator[Difference]:
@@ -55,7 +55,7 @@ def differences(stored: Shapes, expected: Shapes, entry: EngineEntry) -> Iterato
         stored = {forms.get(name, name): shape for name, shape in stored.items()}
     missing = expected.keys() - stored.keys()
     extra = stored.keys() - expected.keys()
-    for form in (*_fused(missing, extra), *_experts(missing, extra)):
+    for form in (*_fused(missing, extra, entry), *_experts(missing, extra)):
         missing -= form.replaced
         extra -= form.stored
         yield Difference(form.probe, "", tuple(sorted(form.stored)))
@@ -96,7 +96,9 @@ def _by_kind(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {kind: tuple(of_kind) for kind, of_kind in kinds.items()}
 
 
-def _fused(missing: Iterable[str], extra: Iterable[str]) -> Iterator[_OtherForm]:
+def _fused(
+    missing: Iterable[str], extra: Iterable[str], entry: EngineEntry
+) -> Iterator[_OtherForm]:
     """Yield the projections that are stored as one tensor, if all of its parts are missing."""
     absent = frozenset(missing)
     for fused, (probe, parts) in _FUSED.items():
@@ -107,7 +109,24 @@ def _fused(missing: Iterable[str], extra: Iterable[str]) -> Iterator[_OtherForm]
         }
         complete = {name: replaced for name, replaced in places.items() if replaced <= absent}
         if complete:
-            yield _OtherForm(probe, frozenset(complete), frozenset().union(*complete.values()))
+            is_tried = set(map(kind_of, complete)) == _fused_kinds(entry, fused, parts)
+            named = probe if is_tried else f"{probe} otherwise"
+            yield _OtherForm(named, frozenset(complete), frozenset().union(*complete.values()))
+
+
+def _fused_kinds(entry: EngineEntry, fused: str, parts: tuple[str, ...]) -> set[str]:
+    """Return the fused kinds of the recorded save, the first one that has such projections."""
+    for variant in entry.variants:
+        kinds = {entry.kinds[at] for at in variant.kinds} if variant.loads is True else set()
+        found = {
+            kind.replace(f".{parts[0]}.", f".{fused}.")
+            for kind in kinds
+            if f".{parts[0]}." in kind and ".experts." not in kind
+            if all(kind.replace(f".{parts[0]}.", f".{part}.") in kinds for part in parts)
+        }
+        if found:
+            return found
+    return set()
 
 
 def _experts(missing: Iterable[str], extra: Iterable[str]) -> Iterator[_OtherForm]:

@@ -25,9 +25,10 @@ class SoundVariant(Struct, frozen=True):
 
     kinds: tuple[int, ...]  # positions in the entry's list
     loads: bool | str  # a string is the reason why the engine refuses a sound save
-    when: Mapping[str, Any] = {}
+    when: Mapping[str, Any] = {}  # the changes, and the flags with which alone it is refused
     # The config of a refused save without its sizes: another flag or key may change the outcome.
     tried: Mapping[str, Any] = {}
+    spares: tuple[str, ...] = ()  # keys that the entry requires and such a save loads without
 
 
 class KeyReading(Struct, frozen=True):
@@ -44,6 +45,7 @@ class EngineEntry(Struct, frozen=True):
     class_: str = field(name="class", default="")
     model_type: str = ""
     requires: tuple[str, ...] = ()  # config keys without which a sound save is refused
+    by_tensors: tuple[str, ...] = ()  # those without which it refuses a tensor of the save
     unclear: tuple[str, ...] = ()  # config keys that each tried save has, and newer saves lack
     fills: Mapping[str, Any] = {}  # for each of them, where its value stands, or the value itself
     defaults: Mapping[str, int] = {}  # the engine's value of a required key that a config lacks
@@ -55,7 +57,7 @@ class EngineEntry(Struct, frozen=True):
     reads: Mapping[str, KeyReading] = {}
     ignores: tuple[str, ...] = ()  # config keys that change nothing in the engine
     # Keys that shapes follow from and the engine does not read: the rule by which it takes the
-    # value, such as `4*hidden_size`, or the one value of a flag.
+    # value, such as `4*hidden_size`, or the one value of a flag; "" if the rule was not found.
     guards: Mapping[str, str | bool] = {}
     needs: str = ""
     not_tried: str = ""

@@ -4,7 +4,9 @@ A change with which the engine's loader raised is a refusal. A change that was n
 verdict unknown, unless another one is refused.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -24,6 +26,7 @@ from auditor.reconciler.fold import fold
 _OF_SAVING = frozenset({"dtype", "torch_dtype", "transformers_version"})
 _SHOWN = 3  # patterns of folded names in a reason
 _ROPE = "rope_base"
+_HEADS = ("num_attention_heads", "num_key_value_heads")
 # The end of a name -> the ends of probes that tell what becomes of such a tensor.
 _SIMILAR: Mapping[str, str | tuple[str, ...]] = {
     ".bias": ".bias",
@@ -31,11 +34,22 @@ _SIMILAR: Mapping[str, str | tuple[str, ...]] = {
 }
 
 
-class ExpectedShapes(NamedTuple):
+@dataclass(frozen=True)
+class ExpectedShapes:
     """The tensors that a class expects as save_pretrained writes them."""
 
     needed: Shapes
     optional: Shapes  # stored by some versions of transformers
+
+    @cached_property
+    def kinds(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The kinds of the needed tensors, and of the optional ones."""
+        return frozenset(map(kind_of, self.needed)), frozenset(map(kind_of, self.optional))
+
+    @property
+    def has_empty(self) -> bool:
+        """Whether a tensor has no elements, as no tensor of a recorded save."""
+        return any(0 in shape for shape in self.needed.values())
 
 
 class ServedModel(Struct, frozen=True, kw_only=True):
@@ -117,18 +131,26 @@ def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[_Judgement]:
         return
     for probe in subject.file_probes:
         yield _looked_up(known, entry, probe, _FILES.get(probe, probe))
-    yield from _required_keys(entry, subject.config)
+    expected = None if subject.unread else subject.expect(entry.class_)
+    fitting = _fitting(entry, expected, subject.config) if expected else ()
+    has_all = expected is not None and expected.needed.keys() <= subject.stored.keys()
+    for path, judged in _required_keys(entry, subject.config, fitting or entry.variants):
+        yield judged if has_all or path not in entry.by_tensors else judged._replace(loads=None)
+    yield from _uneven_heads(subject.config)
     yield from _readings(entry, subject.config)
     if subject.unread:
         yield _Judgement(subject.unread)
         return
     if subject.packing_probe:
         yield _packing(known, entry, subject)
-    expected = subject.expect(entry.class_)
     if expected is None:
         yield _Judgement(f"the tensors of {entry.class_} are not known here")
         return
-    yield from _tensors(known, entry, subject, expected)
+    outcomes = {one.loads is True for one in fitting}
+    if len(outcomes) != 1 or expected.has_empty:
+        yield _Judgement("no save with these kinds of tensors was tried")
+        return
+    yield from _tensors(known, entry, subject, expected, fitting[0])
 
 
 def _entry_name(known: Knowledge, subject: ServedModel) -> str | None:
@@ -168,18 +190,36 @@ def _looked_up(known: Knowledge, entry: EngineEntry, probe: str, detail: str) ->
     return _Judgement(f"{detail} ({why})" if why and not loads else detail, loads=loads)
 
 
-def _required_keys(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
+def _required_keys(
+    entry: EngineEntry, config: Mapping[str, Any], variants: Sequence[SoundVariant]
+) -> Iterator[tuple[str, _Judgement]]:
     for path in entry.requires:
         if value_at(config, path) is None:
+            is_null = _is_null(config, path)
+            spared = {_spares(one, path, is_null=is_null) for one in variants if one.loads is True}
+            if spared - {False}:
+                if spared != {True}:
+                    yield path, _Judgement(f"config.json lacks {path}, which some saves need")
+                continue
             value = _filled(entry, config, path)
             loads, why = _without(entry, config, path, value)
             what = f": write {value!r}, as the class takes it" if value is not None else ""
             added = {path: value} if value is not None and "." not in path else {}
             if not loads:
-                yield _Judgement(f"{why}{what}", loads, added)
+                yield path, _Judgement(f"{why}{what}", loads, added)
     for path in entry.unclear:
         if value_at(config, path) is None:
-            yield _Judgement(f"config.json lacks {path}, without which it was not tried")
+            detail = f"config.json lacks {path}, without which it was not tried"
+            yield path, _Judgement(detail)
+
+
+def _uneven_heads(config: Mapping[str, Any]) -> Iterator[_Judgement]:
+    """Yield heads that cannot share keys and values evenly; no save with such heads was tried."""
+    for level in ("", "text_config."):
+        heads, shared = (value_at(config, level + key) for key in _HEADS)
+        if type(heads) is int and type(shared) is int and (shared <= 0 or heads % shared):
+            detail = f"{heads} attention heads on {shared} key-value heads: not tried"
+            yield _Judgement(detail)
 
 
 def _filled(entry: EngineEntry, config: Mapping[str, Any], path: str) -> Any:
@@ -187,13 +227,26 @@ def _filled(entry: EngineEntry, config: Mapping[str, Any], path: str) -> Any:
     return value_by_rule(source, config) if isinstance(source, str) else source
 
 
+def _spares(variant: SoundVariant, path: str, *, is_null: bool) -> bool | None:
+    """Return whether such a save loads without a value of a key; None if null was not tried."""
+    if not is_null:
+        return path in variant.spares
+    if variant.when.get(path, ...) is None:
+        return True
+    return None if path in variant.spares else False
+
+
+def _is_null(config: Mapping[str, Any], path: str) -> bool:
+    outer, _, key = path.rpartition(".")
+    inside = value_at(config, outer) if outer else config
+    return isinstance(inside, Mapping) and key in inside
+
+
 def _without(
     entry: EngineEntry, config: Mapping[str, Any], path: str, value: Any
 ) -> tuple[bool | None, str]:
     """Return what becomes of a config without a key, and why; `value` is what the class takes."""
-    outer, _, key = path.rpartition(".")
-    inside = value_at(config, outer) if outer else config
-    if isinstance(inside, Mapping) and key in inside:
+    if _is_null(config, path):
         return entry.outcome(f"null {path}"), f"config.json has null as {path}"
     lacks = f"config.json lacks {path}"
     default = entry.defaults.get(path)
@@ -251,12 +304,12 @@ def _packing(known: Knowledge, entry: EngineEntry, subject: ServedModel) -> _Jud
 
 
 def _tensors(
-    known: Knowledge, entry: EngineEntry, subject: ServedModel, expected: ExpectedShapes
+    known: Knowledge,
+    entry: EngineEntry,
+    subject: ServedModel,
+    expected: ExpectedShapes,
+    variant: SoundVariant,
 ) -> Iterator[_Judgement]:
-    variant = _variant(entry, expected)
-    if variant is None:
-        yield _Judgement("no save with these kinds of tensors was tried")
-        return
     if variant.loads is not True:
         untried = sorted(_untried(variant, subject.config))
         if untried:
@@ -296,7 +349,10 @@ def _tensors(
 def _guards(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgement]:
     """Yield each value that differs from the one that the engine derives from other keys."""
     for key, rule in entry.guards.items():
-        value = config.get(key)
+        value = value_at(config, key)
+        if rule == "":
+            yield _Judgement(f"how it takes {key} from other keys was not found")
+            continue
         derived = rule if isinstance(rule, bool) else value_by_rule(rule, config)
         if value is None or value == derived:
             continue
@@ -310,18 +366,24 @@ def _guards(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[_Judgemen
         yield _Judgement(f"it takes {taken} as {key}, which config.json sets to {stated}", loads)
 
 
-def _variant(entry: EngineEntry, expected: ExpectedShapes) -> SoundVariant | None:
-    """Return the variant with the kinds that the config implies; None if variants disagree."""
-    needed = set(map(kind_of, expected.needed))
-    allowed = needed.union(map(kind_of, expected.optional))
+def _fitting(
+    entry: EngineEntry, expected: ExpectedShapes, config: Mapping[str, Any]
+) -> tuple[SoundVariant, ...]:
+    """Return the variants with the kinds that the config implies, and with its flags."""
+    needed, optional = expected.kinds
     positions = {kind: at for at, kind in enumerate(entry.kinds)}
     if not needed <= positions.keys():
-        return None
+        return ()
     least = {positions[kind] for kind in needed}
-    most = {positions[kind] for kind in allowed if kind in positions}
-    fitting = [one for one in entry.variants if least <= {*one.kinds} <= most]
-    outcomes = {one.loads is True for one in fitting}
-    return fitting[0] if len(outcomes) == 1 else None
+    most = least.union(positions[kind] for kind in optional if kind in positions)
+    return tuple(
+        one
+        for one in entry.variants
+        if least <= {*one.kinds} <= most
+        and all(
+            value_at(config, key) is flag for key, flag in one.when.items() if type(flag) is bool
+        )
+    )
 
 
 def _untried(variant: SoundVariant, config: Mapping[str, Any]) -> Iterator[str]:

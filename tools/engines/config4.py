@@ -36,6 +36,8 @@ _SYNONYMS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+# Keys whose absence shows in an error about a tensor: vLLM makes it for DeepSeek-V3's method alone.
+BY_TENSORS = {"topk_method": "e_score_correction_bias"}
 # An error about one key that is not in the config.
 _ABSENT = re.compile(
     r"\AKeyError: '(\w+)'\Z|(\w+) not exist, ?please check config"
@@ -49,8 +51,9 @@ def missing_keys(error: str) -> tuple[str, ...]:
         return tuple(re.findall(r"'(\w+)'", error.partition("missing")[2]))
     if match := _ABSENT.search(error.strip()):
         return (match[match.lastindex or 0],)
-    if "e_score_correction_bias" in error:  # of DeepSeek-V3; vLLM makes it for this method alone
-        return ("topk_method",)
+    for key, tensor in BY_TENSORS.items():
+        if tensor in error:
+            return (key,)
     if match := re.search(r"could not find any of: \[([^\]]*)\]", error):
         return tuple(re.findall(r"'(\w+)'", match[1])[:1])
     return ()

@@ -254,7 +254,8 @@ def _fused(tensors: Tensors, fused: str, parts: tuple[str, ...]) -> Tensors:
             continue
         names = [name.replace(f".{parts[0]}.", f".{part}.") for part in parts]
         widths = {tensors[one].shape[1:] for one in names if one in result}
-        if all(one in result for one in names) and len(widths) == 1:
+        can_join = all(one in result and result[one].dim() for one in names)
+        if can_join and len(widths) == 1:
             result[name.replace(f".{parts[0]}.", f".{fused}.")] = torch.cat(
                 [result.pop(one) for one in names]
             )
@@ -276,8 +277,8 @@ def _fused_experts(tensors: Tensors) -> Tensors:
     for key, gates in stacked.items():
         module, part = key.split(" ")
         if part in {"gate_proj", "w1"}:
-            ups = stacked.get(f"{module} {'up_proj' if part == 'gate_proj' else 'w3'}")
-            if ups is not None:
+            ups = stacked.get(f"{module} {'up_proj' if part == 'gate_proj' else 'w3'}", [])
+            if [one.shape for one in gates] == [one.shape for one in ups]:
                 both = torch.cat([torch.stack(gates), torch.stack(ups)], 1)
                 result[f"{module}.gate_up_proj"] = both.contiguous()
         elif part in {"down_proj", "w2"}:

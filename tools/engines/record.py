@@ -12,6 +12,7 @@ from typing import Any
 
 import transformers
 
+from auditor.bounded.json_text import with_floats
 from auditor.engines.knowledge import value_at, without_sizes
 from engines import config4, defaults, guards, probes, saves
 from engines.config4 import Fill
@@ -30,7 +31,7 @@ _ROUNDS = 12
 # Which tensors the engine takes, and not a value of the config, decides with this message.
 _OF_NAMES = re.compile(
     r"ValueError: (Received|Missing) \d+ parameters|ValueError: (Can not map|Duplicated) tensor"
-    r"|.*(no module or parameter named|not initialized from checkpoint)"
+    r"|.*(no module or parameter named|not initialized from checkpoint|not supported for now)"
 )
 # Another size may be accepted. An error of type is about a value that no size has.
 _OF_SIZES = re.compile(
@@ -138,11 +139,14 @@ class Recorder:
             entry["unclear" if unclear else "requires"] = sorted(fills)
             sources = {path: fill.source for path, fill in fills.items() if fill.source is not None}
             entry |= {"fills": sources} if sources else {}
+            by_tensors = sorted(fills.keys() & config4.BY_TENSORS.keys())
+            entry |= {"by_tensors": by_tensors} if by_tensors else {}
         if loading:
             self._probe(entry, loading, fills)
             entry |= self._readings(loading[0], fills)
             self._guard(entry, loading[0], fills)
             self._null(entry, loading[0], fills)
+            self._spared(entry, loading, own)
         if own:
             entry["defaults"] = {path: one.number for path, one in own.items()}
         for probe, loads in (pair for one in own.values() for pair in one.outcomes.items()):
@@ -173,8 +177,11 @@ class Recorder:
             variant = {"kinds": numbers, "loads": answer["loads"] or reason}
             if changes:
                 variant["when"] = changes
+            if not answer["loads"] and of_names:
+                flags = dict(guards.deciding(save, self._loads(fills), loaded=False))
+                variant |= {"when": {**changes, **flags}} if flags else {}
             if not of_names:
-                variant["tried"] = without_sizes(save.config)
+                variant["tried"] = without_sizes(with_floats(save.config))
             entry["variants"].append(variant)
             loading += [save] if answer["loads"] else []
         return loading, failures
@@ -254,17 +261,22 @@ class Recorder:
         if reasons := dict(_reasons(outcomes, why)):
             entry["why"] = reasons
 
-    def _guard(self, entry: Entry, save: Save, fills: Mapping[str, Fill]) -> None:
-        """Record the config keys that the engine does not read although shapes follow from them."""
+    def _loads(self, fills: Mapping[str, Fill]) -> guards.Loads:
+        """Return a function that has saves judged with the keys that the engine requires."""
 
         def loads(built: list[Save]) -> list[bool | None]:
-            configs = [config4.with_keys(one.config, fills) for one in built]
+            configs = [config4.with_keys(one.config, _filled_for(one, fills)) for one in built]
             changes = [
                 partial(probes.Written, config, one.tensors)
                 for config, one in zip(configs, built, strict=True)
             ]
             return [one["loads"] if one["judged"] else None for one in self.outcomes(changes)]
 
+        return loads
+
+    def _guard(self, entry: Entry, save: Save, fills: Mapping[str, Fill]) -> None:
+        """Record the config keys that the engine does not read although shapes follow from them."""
+        loads = self._loads(fills)
         found = [*guards.guards(save, loads)]
         if found:
             entry["guards"] = {guard.key: guard.rule for guard in found}
@@ -277,6 +289,17 @@ class Recorder:
         for path, answer in zip(fills, self.outcomes(changes), strict=True):
             if answer["judged"]:
                 _add(entry, f"null {path}", loads=answer["loads"])
+
+    def _spared(self, entry: Entry, loading: list[Save], own: Iterable[str]) -> None:
+        """Record the required keys without which a variant loads, except those with a default."""
+        required = [path for path in entry.get("requires", ()) if path not in own]
+        variants = [one for one in entry["variants"] if one["loads"] is True]
+        for variant, save in zip(variants, loading, strict=True):
+            present = [path for path in required if value_at(save.config, path) is not None]
+            answers = self.outcomes([partial(probes.without_key, save, path) for path in present])
+            spared = [path for path, one in zip(present, answers, strict=True) if one["loads"]]
+            if spared:
+                variant["spares"] = spared
 
     def _changes(self, save: Save, relatives: Mapping[str, Save]) -> Iterator[probes.Probe]:
         yield from probes.probes(save, relatives)
@@ -323,6 +346,14 @@ class Recorder:
         seen = {key: answers[key].get("reads") for key in _NUMBERS if key in answers}
         ignored = [key for key, found in seen.items() if "fingerprint" in plain and found == plain]
         return backend | {"reads": reads} | ({"ignores": ignored} if ignored else {})
+
+
+def _filled_for(save: Save, fills: Mapping[str, Fill]) -> dict[str, Fill]:
+    """Return the values of the keys that an engine requires for another save of the class."""
+    return {
+        path: config4.fill_of(save.config, save.model_type, path) or fill
+        for path, fill in fills.items()
+    }
 
 
 def _add(entry: Entry, probe: str, *, loads: bool) -> None:

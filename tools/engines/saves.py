@@ -126,6 +126,7 @@ class Save(NamedTuple):
     base_prefix: str = ""  # `model.`; empty for a class without a base model
     head: str = ""  # the name of the output embedding's weight, if the class has one
     head_shape: tuple[int, ...] = ()
+    changes: Mapping[str, Any] = {}  # the keys that were set beside the sizes
 
 
 class Outside(Exception):  # noqa: N818 - it says where a class lies
@@ -173,6 +174,16 @@ def _is_own(class_name: str, model_type: str) -> bool:
         return False
 
 
+def defaults_of(model_type: str) -> Config:
+    """Return the default config of a model type; raise Outside if it has none."""
+    try:
+        return CONFIG_MAPPING[model_type]().to_dict()
+    except KeyError:
+        raise Outside("transformers does not have the model type") from None
+    except Exception as error:
+        raise Outside(f"no default config: {str(error)[:120]}") from error
+
+
 def small_config(
     model_type: str, changes: Mapping[str, Any], sizes: Mapping[str, int] | None = None
 ) -> Any:
@@ -180,14 +191,8 @@ def small_config(
 
     A dotted key is one of a nested config.
     """
-    try:
-        config_class = CONFIG_MAPPING[model_type]
-    except KeyError:
-        raise Outside("transformers does not have the model type") from None
-    try:
-        defaults = config_class().to_dict()
-    except Exception as error:
-        raise Outside(f"no default config: {str(error)[:120]}") from error
+    defaults = defaults_of(model_type)
+    config_class = CONFIG_MAPPING[model_type]
     last: Exception = Outside("no number of layers fits")
     wanted = (sizes or {}).get("num_hidden_layers", 2)
     for layers in range(wanted, _MOST_LAYERS + 1):
@@ -293,6 +298,7 @@ def build(
         tensors,
         prefix if in_names else "",
         *_head(model),
+        changes or {},
     )
 
 
@@ -314,7 +320,7 @@ def variants(class_name: str) -> Iterator[tuple[Config, Save]]:
     plain = hollow(class_name, {}, {}).state_dict().keys()
     text = first.config.get("text_config", first.config)
     depth = (("num_hidden_layers", 2),) if text.get("num_hidden_layers", 2) > 2 else ()
-    for key, value in (*depth, *_flips(first.config)):
+    for key, value in (*depth, *flips(first.config)):
         try:
             names = hollow(class_name, {key: value}, {}).state_dict().keys()
             if names == plain and "tie_word_embeddings" not in key:
@@ -340,12 +346,13 @@ def variants(class_name: str) -> Iterator[tuple[Config, Save]]:
                 yield changes, save
 
 
-def _flips(config: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, Any]]:
+def flips(config: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the keys that may change which tensors there are, with other values."""
     for key, value in sorted(config.items(), key=lambda item: item[0] != "tie_word_embeddings"):
         if isinstance(value, bool) and key not in {"return_dict", "use_cache"}:
             yield outer + key, not value
         elif key == "text_config" and isinstance(value, dict):
-            yield from _flips(value, "text_config.")
+            yield from flips(value, "text_config.")
         for choice in _CHOICES.get(key, ()):
             if choice != value:
                 yield outer + key, choice

@@ -6,7 +6,7 @@ To do: Save the weights again, with the parameters of all ranks gathered.
 from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.lost_part import with_missing
+from auditor.diagnosis.weight_files import with_missing
 from auditor.errors import CheckpointError
 from auditor.messages import listed
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.lost_part import with_missing
 from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.changes import value_at, with_tensors, with_values
+from auditor.diagnosis.weight_files import with_missing
 
 CAUSE = "head-not-saved"
 _KEY = "tie_word_embeddings"

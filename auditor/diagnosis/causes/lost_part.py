@@ -7,22 +7,16 @@ To do: Save the complete model again, or upload the file that contains the part;
 without it.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 
-from msgspec.structs import replace
-
-from auditor.analytic import ExpectedTensor
-from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.other_class import other_classes
 from auditor.diagnosis.changes import value_at
-from auditor.diagnosis.name_kinds import members, numbers, runs
+from auditor.diagnosis.name_kinds import members, numbered, numbers
+from auditor.diagnosis.weight_files import with_missing
 from auditor.errors import CheckpointError
-from auditor.findings import Missing
 from auditor.messages import quoted
-from auditor.tensors import Span, StoredTensor
 
 CAUSE = "lost-part"
 _MOST_PARTS = 3  # the most absent parts of one model
@@ -82,7 +76,7 @@ def _lost_layers(case: Case) -> Iterator[Undoing]:
         return
     outside = [name for name in case.missing if next(members(name), None) is None]
     lost = [
-        f"layers {runs(missing[before])} of {len(stored[before] | missing[before])} in "
+        f"{numbered('layer', missing[before], len(stored[before] | missing[before]))} in "
         f"{before.removesuffix('.')}"
         for before in lists
     ]
@@ -90,7 +84,7 @@ def _lost_layers(case: Case) -> Iterator[Undoing]:
     yield Undoing(
         cause=CAUSE,
         snapshot=with_missing(case),
-        summary=f"{' and '.join(lost)} are not stored: they were lost when the files were written",
+        summary=f"the files lack {' and '.join(lost)}, lost when the files were written",
         fix="convert or save the complete model again; numbering the other layers anew would make "
         "a shorter model, which loads and computes something else",
         evidence=("all other layers are stored completely",),
@@ -135,42 +129,3 @@ def absent_parts(missing: Iterable[str], stored: Iterable[str]) -> dict[str, int
             return {}
         counts[part] = counts.get(part, 0) + 1
     return counts
-
-
-def with_missing(case: Case) -> Snapshot:
-    """Return the checkpoint with the missing tensors added to its first readable file."""
-    heads = list(case.snapshot.headers)
-    missing = [
-        one for item in case.report.findings if isinstance(item, Missing) for one in item.tensors
-    ]
-    dtype = next((tensor.dtype for tensor in case.stored), "F32")
-    for at, head in enumerate(heads):
-        if isinstance(head.parsed, CheckpointError):
-            continue
-        more = (_stored(one, dtype, head.name) for one in missing)
-        table = replace(head.parsed, tensors=tuple(sorted((*head.parsed.tensors, *more))))
-        heads[at] = replace(head, known=table, size=None)
-        return replace(case.snapshot, headers=tuple(heads), index=None)
-    return replace(case.snapshot, index=_index_with(case.snapshot.index, missing))
-
-
-def _index_with(index: TextFile | None, missing: list[ExpectedTensor]) -> TextFile | None:
-    """Return the index with the missing names added and its metadata emptied.
-
-    An index that cannot be read is returned unchanged.
-    """
-    if index is None:
-        return None
-    try:
-        values = json.loads(index.content)
-        files = values["weight_map"]
-        file = min(files.values())
-    except (ValueError, TypeError, LookupError, AttributeError):
-        return index
-    values["weight_map"] = {**files, **{one.name: file for one in missing}}
-    values["metadata"] = {}
-    return TextFile(name=index.name, content=json.dumps(values).encode())
-
-
-def _stored(one: ExpectedTensor, dtype: str | None, file: str) -> StoredTensor:
-    return StoredTensor(one.name, dtype, one.shape, one.elements, file, Span(0, 0))

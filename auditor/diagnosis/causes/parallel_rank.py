@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.lost_part import with_missing
 from auditor.diagnosis.changes import with_shapes
-from auditor.diagnosis.name_kinds import members, name_pattern, numbers, runs
+from auditor.diagnosis.name_kinds import members, name_pattern, numbered, numbers
+from auditor.diagnosis.weight_files import with_missing
 from auditor.findings import MatchedPair
 from auditor.findings.evidence import OfStored
 
@@ -153,13 +153,15 @@ def _other_stages(case: Case) -> Iterator[Undoing]:
     if not outside and any(max(missing[one]) < min(stored[one]) for one in partial):
         return  # only the first layers are missing: this is not a stage
     layers = " and ".join(
-        f"layers {runs(stored[one])} of {len(stored[one] | missing[one])} in "
+        f"{numbered('layer', stored[one], len(stored[one] | missing[one]))} in "
         f"{one.removesuffix('.')}"
         for one in sorted(partial)
     )
     without = f", without {', '.join(outside[:3])}" if outside else ""
     yield _with_others(
-        case, f"{layers} are there{without}: one stage of pipeline parallelism was saved", layers
+        case,
+        f"the files hold {layers}{without}: one stage of pipeline parallelism was saved",
+        layers,
     )
 
 
@@ -175,10 +177,10 @@ def _other_experts(case: Case) -> Iterator[Undoing]:
         return
     if len(here | away) % len(here) or min(here) % len(here):
         return  # all ranks have equal numbers of experts, so this is not one rank's share
-    experts = f"experts {runs(here)} of {len(here | away)}"
+    experts = numbered("expert", here, len(here | away))
     yield _with_others(
         case,
-        f"{experts} are there in each layer: one rank of expert parallelism was saved",
+        f"the files hold {experts} in each layer: one rank of expert parallelism was saved",
         experts,
     )
 

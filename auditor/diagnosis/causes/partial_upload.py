@@ -14,14 +14,13 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import Index
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import as_indexed, holding, of_files
-from auditor.diagnosis.weight_files import dtype_of_weights, read_index, splits
+from auditor.diagnosis.weight_files import UNKNOWN, dtype_of_weights, read_index, splits
 from auditor.findings import BadConfig, BadIndex, CopyDiffers, Missing
 from auditor.messages import listed, named
 from auditor.names import file_name, folder_of
 from auditor.reconciler.contents import no_file_of
 
 CAUSE = "partial-upload"
-_UNKNOWN = "another-file.safetensors"  # the stand-in for an absent file of unknown name
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
@@ -137,7 +136,7 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
         it = "it" if len(absent) == 1 else "them"
         what += f"{named(index.file)} does not name {it}" if index else "neither is their index"
     unknown = "the absent files, and " if lacking and not absent else ""
-    lost = holding(absent[0] if absent else _UNKNOWN, lacking, dtype_of_weights(case))
+    lost = holding(absent[0] if absent else UNKNOWN, lacking, dtype_of_weights(case))
     yield Undoing(
         cause=CAUSE,
         snapshot=of_files(case.snapshot, (*heads, lost) if lacking else heads),

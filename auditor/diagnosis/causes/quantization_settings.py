@@ -110,7 +110,7 @@ def _lists(
             yield _undoing(case, place, declared, {key: new})
     for item in listed[:_MOST_LISTED] if len(listed) > 1 else ():
         yield _undoing(case, place, declared, {key: [one for one in listed if one != item]})
-    if listed:
+    if listed and value is not None:
         yield _undoing(case, place, declared, {key: []})
 
 

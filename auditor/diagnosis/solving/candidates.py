@@ -1,7 +1,7 @@
 """Candidate values of config keys that could remove differences, the likeliest first."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from math import log
 from typing import Any, NamedTuple
@@ -13,7 +13,6 @@ from auditor.diagnosis.solving.keys import Key, indexed, key_at
 from auditor.diagnosis.solving.trials import TreeComparison
 
 _MOST_SOLUTIONS = 24  # solutions of one equation for one key; a number of heads may be any divisor
-_MOST_ITEMS = 128  # the most items of a list in a config
 _STEPS = (1, -1, 2, -2, 3, -3)
 _SIZE = re.compile(r"(heads|groups|experts|layers|dim|size|rank|width|channels)$")
 
@@ -123,30 +122,6 @@ def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[K
             for one in dict.fromkeys(values):
                 if one >= 0 and one != key.value:
                     yield KeyChange(key, one)
-
-
-def other_items(
-    keys: Iterable[Key], comparison: TreeComparison, held: Collection[str] = ()
-) -> Iterator[KeyChange]:
-    """Yield lists of numbers with one item replaced by a stored length, a count or a near number.
-
-    `held` contains the keys of lengths that are stored as expected, spelt as in formulas:
-    `depths[1]`.
-    """
-    counts = {equation.wanted for equation in comparison.equations} | comparison.numbers
-    for key in keys:
-        items = list(key.value) if isinstance(key.value, list | tuple) else []
-        if not 0 < len(items) <= _MOST_ITEMS or not all(type(item) is int for item in items):
-            continue
-        for index, item in enumerate(items):
-            if f"{key.path}[{index}]" in held:
-                continue
-            others = [stored for expected, stored in comparison.lengths if expected == item]
-            others += [count for _, count in sorted((abs(one - item), one) for one in counts)[:6]]
-            others += [item + step for step in _STEPS]
-            for one in dict.fromkeys(others):
-                if one > 0 and one != item:
-                    yield KeyChange(key._replace(value=items), _with_item(items, index, one))
 
 
 def _with_item(items: list[Any], index: int, item: Any) -> list[Any]:

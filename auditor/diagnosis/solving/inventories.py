@@ -64,12 +64,7 @@ def tree_of_shapes(
     """
     keys = _keys_by_value(config, shared or {})
     lists = module_counts(kinds_of(shapes))
-    sizes = {
-        name: tuple(
-            keys.of_axis(name_pattern(name), axis, length) for axis, length in enumerate(shape)
-        )
-        for name, shape in shapes.items()
-    }
+    sizes = {name: keys.of_shape(name_pattern(name), shape) for name, shape in shapes.items()}
     counts = {name: dim(keys.of_list(name_pattern(name), lists[name])) for name in lists}
     return ClassTree(tree_of_sizes(sizes, counts), "")
 
@@ -119,9 +114,11 @@ class _Keys(NamedTuple):
     every: Mapping[str, Dim]  # by path
     shared: Mapping[_Place, str]
 
-    def of_axis(self, name: str, axis: int, length: int) -> Dim | int:
-        size = self._shared((name, axis), length) or self.widths.get(length)
-        return length if size is None else size
+    def of_shape(self, name: str, shape: tuple[int, ...]) -> tuple[Dim | int, ...]:
+        return tuple(
+            self._shared((name, axis), length) or self.widths.get(length) or length
+            for axis, length in enumerate(shape)
+        )
 
     def of_list(self, name: str, count: int) -> Dim | int:
         size = self._shared((name, _MODULES), count) or self.depths.get(count)

@@ -25,7 +25,6 @@ from auditor.diagnosis.solving.candidates import (
     in_proportion,
     is_heads,
     likely,
-    other_items,
     other_numbers,
     plausibility,
     solved,
@@ -161,13 +160,16 @@ class _Search:
         }
         text = repr(sorted(values.items()))
         if text not in self._known:
-            if self._left <= 0 or time.thread_time() > self._until:
+            if self._is_over():
                 return None
             self._left -= 1
             tree = self._tree(values)
             found = tree and JointSolution(values, self._trials.compare(tree))
             self._known[text] = found or None
         return self._known[text]
+
+    def _is_over(self) -> bool:
+        return self._left <= 0 or time.thread_time() > self._until
 
     def _tree(self, values: Mapping[str, Any]) -> ClassTree | None:
         try:
@@ -318,7 +320,7 @@ class _Search:
         keys = every_key(config)
         yield from flags(keys)
         for key in keys:
-            if isinstance(key.value, str):
+            if isinstance(key.value, str) and not self._is_over():
                 for word in other_words(self._trees, best.values, key.path):
                     if word != key.value:
                         yield KeyChange(key, word)
@@ -349,8 +351,7 @@ class _Search:
             return []
         config, remains = changed(self._config, best.values), best.remains
         keys = every_key(config)
-        held_symbols = self._trials.held_keys(tree)
-        held = {key_at(config, symbol, 0).path for symbol in held_symbols}
+        held = {key_at(config, symbol, 0).path for symbol in self._trials.held_keys(tree)}
         free = [key for key in keys if key.path not in held]
         shown = {key_at(config, one.key, 0).path for one in symbols(tree.tree)}
         numbers = [key for key in free if type(key.value) is int and key.path in shown]
@@ -358,7 +359,6 @@ class _Search:
             in_proportion(free, remains),
             (KeyChange(key, value) for key in numbers for value in self._without(config, key)),
             other_numbers(free, remains),
-            other_items(keys, remains, held_symbols),
             (KeyChange(key, 0) for key in numbers if key.value),
         )
         once = {change.field: change for change in islice(candidates, 3 * _MOST_CANDIDATES)}
@@ -469,7 +469,6 @@ class _Search:
 
     def _other_values(self, key: Key) -> Iterator[KeyChange]:
         if isinstance(key.value, list | tuple):
-            yield from other_items((key,), NOTHING)
             for other in every_key(self._config):  # keys that may give the length of the list
                 if type(other.value) is int and other.value != len(key.value):
                     yield KeyChange(other, len(key.value))

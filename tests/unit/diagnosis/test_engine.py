@@ -36,7 +36,7 @@ def diagnosis_of(left_out, **true):
 def test_a_first_stage_may_be_a_rank_or_what_is_left_of_a_model():
     [one] = diagnosis_of(LAST + ENDS)
     assert one.cause == "parallel-rank"
-    assert "(or lost-part: layers 4-7 of 8" in one.summary
+    assert "(or lost-part: the files lack layers 4-7 of 8" in one.summary
     assert "gather the parts of all ranks" in one.fix
     assert "save the complete model again" in one.fix
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.engines.differences import Shapes, differences, kind_of
-from auditor.engines.knowledge import EngineEntry
+from auditor.engines.knowledge import EngineEntry, SoundVariant
 
 _SOUND: Shapes = {
     "model.embed_tokens.weight": (256, 64),
@@ -24,7 +24,13 @@ _SOUND: Shapes = {
     "model.norm.weight": (64,),
     "lm_head.weight": (256, 64),
 }
-_ENTRY = EngineEntry(raises=frozenset({"strip model.", "add module."}), loads=frozenset({"layer"}))
+_KINDS = tuple(sorted(set(map(kind_of, _SOUND))))
+_ENTRY = EngineEntry(
+    kinds=_KINDS,
+    variants=(SoundVariant(kinds=tuple(range(len(_KINDS))), loads=True),),
+    raises=frozenset({"strip model.", "add module."}),
+    loads=frozenset({"layer"}),
+)
 
 
 def _probes(stored: Shapes) -> list[tuple[str, str]]:
@@ -81,6 +87,10 @@ def test_fused_projections_are_neither_missing_nor_extra() -> None:
     stored = {name: shape for name, shape in _SOUND.items() if ".self_attn." not in name}
     stored |= {f"model.layers.{layer}.self_attn.qkv_proj.weight": (128, 64) for layer in range(3)}
     assert _probes(stored) == [("fused qkv", "")]
+    biases = {f"model.layers.0.self_attn.{part}_proj.bias": (64,) for part in "qkv"}
+    fused = {**stored, "model.layers.0.self_attn.qkv_proj.bias": (192,)}
+    [found] = differences(fused, {**_SOUND, **biases}, _ENTRY)
+    assert found.probe == "fused qkv otherwise"  # no save with biases was fused
 
 
 def test_a_shape_differs_by_side_and_direction() -> None:

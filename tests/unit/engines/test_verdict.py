@@ -119,12 +119,76 @@ def test_a_required_key_is_refused_and_its_value_is_named() -> None:
     assert verdict.additions == {"rotary_base": 5000.0}
 
 
+@pytest.mark.parametrize(("flag", "loads"), [(True, False), (False, None), (None, None)])
+def test_a_variant_counts_only_for_configs_with_its_flags(
+    *, flag: bool | None, loads: bool | None
+) -> None:
+    tied = {"kinds": [0, 1], "loads": "no lm_head", "when": {"text_config.tied": True}}
+    entry = {**_ENTRY, "variants": [*_ENTRY["variants"], tied], "requires": [], "reads": {}}
+    shapes = _without("lm_head")
+    subject = _subject(
+        shapes,
+        config={} if flag is None else {"text_config": {"tied": flag}},
+        expect=lambda _: ExpectedShapes(shapes, {}),
+    )
+    assert judge(_known(entries={"TinyForCausalLM": entry}), subject).loads is loads
+
+
+def test_a_tensor_without_elements_leaves_the_answer_open() -> None:
+    shapes = {**_SHAPES, "model.norm.weight": (0,)}
+    subject = _subject(shapes, expect=lambda _: ExpectedShapes(shapes, {}))
+    assert judge(_known(), _subject()).loads is True
+    assert judge(_known(), subject).loads is None
+
+
+@pytest.mark.parametrize(("heads", "loads"), [((8, 2), True), ((2, 8), None), ((8, 0), None)])
+def test_heads_that_cannot_share_keys_evenly_leave_the_answer_open(
+    heads: tuple[int, int], *, loads: bool | None
+) -> None:
+    config = dict(zip(("num_attention_heads", "num_key_value_heads"), heads, strict=True))
+    for one in (config, {"text_config": config}):
+        subject = _subject(config={"rotary_base": 10000.0, **one})
+        assert judge(_known(), subject).loads is loads
+
+
+@pytest.mark.parametrize(
+    ("head", "config", "loads"),
+    [
+        (True, {}, False),
+        (False, {}, True),
+        (True, {"rotary_base": None}, False),
+        (False, {"rotary_base": None}, None),
+        (None, {}, None),
+    ],
+)
+def test_a_required_key_is_needed_only_by_the_saves_that_were_refused_without_it(
+    config: Mapping[str, Any], *, head: bool | None, loads: bool | None
+) -> None:
+    variants = [
+        {"kinds": [0, 1, 2], "loads": True, "when": {"rotary_base": 1}},
+        {"kinds": [0, 1], "loads": True, "spares": ["rotary_base"]},
+    ]
+    raises = [*_ENTRY["raises"], "null rotary_base"]
+    entry = {**_ENTRY, "variants": variants, "raises": raises, "reads": {}}
+    shapes = _SHAPES if head else _without("lm_head")
+    expected = None if head is None else ExpectedShapes(shapes, {})
+    subject = _subject(shapes, config=config, expect=lambda _: expected)
+    assert judge(_known(entries={"TinyForCausalLM": entry}), subject).loads is loads
+
+
 def test_another_rope_base_is_said_with_the_key_that_would_help() -> None:
     config = {"rotary_base": 1.0, "rope_parameters": {"rope_theta": 512345.0}}
     verdict = judge(_known(), _subject(config=config))
     assert verdict.loads is True
     assert verdict.additions == {"rope_theta": 512345.0}
     assert "rope base" in verdict.reasons[0]
+
+
+def test_a_key_whose_lack_shows_in_a_tensor_is_refused_with_all_tensors() -> None:
+    entry = {**_ENTRY, "by_tensors": ["rotary_base"], "reads": {}}
+    known = _known(entries={"TinyForCausalLM": entry})
+    assert judge(known, _subject(config={})).loads is False
+    assert judge(known, _subject(_without(".q."), config={})).loads is None
 
 
 def test_a_refused_class_refuses_all_its_saves() -> None:
@@ -155,12 +219,15 @@ def test_a_config_without_a_key_of_all_tried_saves_leaves_the_answer_open(config
         ({"head_dim": 4, "hidden_size": 8, "heads": 0}, None),
         ({"multi_query": True}, True),
         ({"multi_query": False}, False),
+        ({"width": 4}, None),
     ],
 )
 def test_a_value_that_the_engine_derives_otherwise_is_judged_as_it_was_tried(
     values: Mapping[str, Any], *, loads: bool | None
 ) -> None:
     guards = {"ffn_size": "4*hidden_size", "head_dim": "hidden_size/heads", "multi_query": True}
+    if "width" in values:  # a key whose rule was not found
+        guards["width"] = ""
     entry = {
         **_ENTRY,
         "guards": guards,

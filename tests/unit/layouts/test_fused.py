@@ -216,7 +216,7 @@ def test_only_the_shape_of_a_stored_tensor_is_called_stored():
     together = fused(shapes, "gate_proj", "up_proj", "down_proj")
     report = examined(QWEN | {"moe_intermediate_size": 7}, together)
     reasons = [finding.reason for finding in report.findings if finding.kind == "mismatched"]
-    assert {reason.partition(", the config")[0] for reason in reasons} == {
+    assert {reason.partition(", expected")[0] for reason in reasons} == {
         "stored with a part of shape (5, 6)",
         "stored with a part of shape (6, 5)",
     }
