@@ -4,6 +4,7 @@ The rules are the renames, conversions, ties and unreported names of from_pretra
 and its sub-models, and the names and shapes in memory.
 """
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -59,8 +60,15 @@ def loading_of_model(model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[
             ties=tuple(model.all_tied_weights_keys.items()),
             unset=frozenset(_unset(model) if rules else ()),
         ),
-        reports=_KNOWN.issuperset(type(one).__name__ for one in (*transforms, *legacy)),
+        reports=_KNOWN.issuperset(type(one).__name__ for one in (*transforms, *legacy))
+        and _returns_reports(type(model)),
     )
+
+
+def _returns_reports(model_class: Any) -> bool:
+    """Return whether from_pretrained reads output_loading_info: a class's own may raise at it."""
+    code = inspect.unwrap(model_class.from_pretrained.__func__).__code__
+    return "output_loading_info" in code.co_consts
 
 
 def rule_of(transform: Any, config: Any) -> Rule:

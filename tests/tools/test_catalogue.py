@@ -190,6 +190,34 @@ def test_a_table_that_changes_nothing_is_no_guard():
             assert ("sizes" in Learner(Toy(built), 60).learn().guards) is guarded
 
 
+def test_a_list_that_does_not_act_may_have_all_items_of_the_default(monkeypatch):
+    def with_attention(written, plain=resolved):
+        values = plain(written)
+        kinds = ["full" if n % 6 == 5 else "near" for n in range(values["num_hidden_layers"])]
+        return {"attention": kinds} | values
+
+    monkeypatch.setitem(globals(), "resolved", with_attention)
+    known = Learner(Toy(tensors), 60)
+    for form in (known.learn(), Learner(Toy(tensors), 60, known).learn()):
+        depth = {"num_hidden_layers": 2, "attention": ["full", "near"]}
+        assert (
+            form.by_name({"model_type": "toy", **depth}).keys() == tensors(resolved(depth)).keys()
+        )
+
+
+def test_tensors_in_memory_are_learned_where_the_loading_rules_do_not_give_them():
+    def fused(values):
+        memory = {
+            f"memory:layers.{n}.qkv.weight": ((3 * values["hidden_size"],), ("parameter", None))
+            for n in range(values["num_hidden_layers"])
+        }
+        return tensors(values) | memory
+
+    config = {"model_type": "toy", "num_hidden_layers": 2, "hidden_size": 80}
+    memory = Learner(Toy(fused), 60).learn().memory(config)
+    assert memory.shapes == {f"layers.{n}.qkv.weight": (240,) for n in range(2)}
+
+
 def test_a_class_whose_default_cannot_be_built_is_not_learned():
     def broken(values):
         raise ValueError(values["kind"])

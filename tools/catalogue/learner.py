@@ -15,9 +15,9 @@ import msgspec
 
 from auditor.analytic.expectation import ExpectedTensor
 from auditor.analytic.generated.expressions import Outside, keys_of
-from auditor.analytic.generated.form import IGNORED, Form, Row, kind_of, of_row
+from auditor.analytic.generated.form import IGNORED, Form, Row, kind_of, listed, of_row
 from catalogue.fitting import TEXTS, Observation, columns, fit_any, fit_test, fit_value
-from catalogue.probe import Probe, Sample
+from catalogue.probe import MEMORY, Probe, Sample
 
 _NOISE = re.compile(
     r"(attn_implementation|initializer|init_std|init_range|rope_|token_id|token_index|_token$|"
@@ -464,7 +464,10 @@ class Learner:
             case list() if last == "out_features":
                 return [[one] for one in self.origin.leaves.get(key[:-12] + "stage_names", [])[1:3]]
             case list() if value and all(isinstance(item, str) for item in value):
-                return [value[1:] + value[:1], value[::-1], [value[0]] * len(value)]
+                items = dict.fromkeys([*value, *(self.default.leaves.get(key) or ())])
+                alike = ([item] * len(value) for item in items)
+                moved = (value[1:] + value[:1], value[::-1], *alike)
+                return [one for one in moved if one != value]
         return []
 
     def _draw(self, rng: random.Random, share: float) -> dict[str, Any]:
@@ -793,6 +796,8 @@ class Learner:
         kinds, lengths, items = {}, {}, {}
         for key in live:
             values = [s.leaves.get(key) for s in self.samples]
+            if self.known and key in self.free:  # what another class has shown not to act
+                values += [s.leaves.get(key) for s in self.known.samples]
             strings = {i for v in values if isinstance(v, list) for i in v if isinstance(i, str)}
             if strings and (key in self.moves or len({len(v) for v in values if v}) > 1):
                 items[key] = sorted(strings)
@@ -831,7 +836,12 @@ class Learner:
                 "items": items,
                 "base_key": getattr(self.probe.config_class, "base_config_key", "") or "",
                 "split": [key for key in live if self._is_split(key)],
-                "rows": rows,
+                "rows": [row for row in rows if not row[0].startswith(MEMORY)],
+                "memory_rows": [
+                    [row[0].removeprefix(MEMORY), *row[1:]]
+                    for row in rows
+                    if row[0].startswith(MEMORY)
+                ],
                 "loadings": loadings,
             },
             Form,
@@ -884,15 +894,12 @@ class Learner:
         seen = [Observation(sample.leaves) for sample in self.samples]
         texts = [sample.loading for sample in self.samples]
         near = sorted(self.acts[_LOADING])
-        for rules in (texts, list(map(_without_reports, texts))):
-            kinds = sorted(set(rules), key=lambda one: (rules.count(one), one))
-            tests = [
-                fit_test([one == kind for one in rules], seen, near) if kind != kinds[-1] else True
-                for kind in kinds
-            ]
-            if None not in tests and len(kinds) <= 4:
-                break
-        else:
+        kinds = sorted(set(texts), key=lambda one: (texts.count(one), one))
+        tests = [
+            fit_test([one == kind for one in texts], seen, near) if kind != kinds[-1] else True
+            for kind in kinds
+        ]
+        if None in tests or len(kinds) > 4:
             raise UnfitError("the loading rules depend on the config")
         rules = [json.loads(kind) for kind in kinds]
         if any(one["not_renamed"] for one in rules):
@@ -1004,11 +1011,6 @@ def _is_like(one: Sample | None, other: Sample) -> bool:
     return one is not None and (one.tensors, one.loading) == (other.tensors, other.loading)
 
 
-def _without_reports(loading: str) -> str:
-    """Return loading rules by which no load report is predicted."""
-    return json.dumps({**json.loads(loading), "reports": False}, sort_keys=True)
-
-
 def _is_outside(form: Form, config: dict[str, Any]) -> bool:
     try:
         form.values(config)
@@ -1062,7 +1064,10 @@ def _shipped(text: bytes) -> Form:
 
 
 def _tensors(form: Form, sample: Sample) -> dict[str, ExpectedTensor]:
-    return _shipped(msgspec.json.encode(form)).by_name(sample.written)
+    shipped = _shipped(msgspec.json.encode(form))
+    values = shipped.values(sample.written)
+    memory = listed(shipped.memory_rows, values).items()
+    return {**listed(shipped.rows, values), **{f"{MEMORY}{name}": one for name, one in memory}}
 
 
 def _differing(form: Form, sample: Sample) -> set[str]:
@@ -1077,8 +1082,8 @@ def _outcome(form: Form, sample: Sample) -> str:
         wrong = _differing(form, sample)
     except Outside as outside:
         return f"outside {outside.key}"
-    loadings = [json.loads(one) for one in (sample.loading, _without_reports(sample.loading))]
-    return "wrong" if wrong or form.loading(sample.written) not in loadings else "exact"
+    is_right = not wrong and form.loading(sample.written) == json.loads(sample.loading)
+    return "exact" if is_right else "wrong"
 
 
 def _said(form: Form, sample: Sample) -> str:

@@ -39,6 +39,7 @@ _STAND_INS = [
     }.items()
 ]
 Tensors = dict[str, tuple[tuple[int, ...], tuple[str, str | None]]]
+MEMORY = "memory:"  # begins the names of tensors in memory, where they are learned
 
 
 class Sample(NamedTuple):
@@ -141,9 +142,10 @@ class Probe:
             return None
         self.built = built
         tensors = {t.name: (t.shape, (t.role.value, t.tied_to)) for t in built.tensors}
-        return Sample(
-            config, frozenset({**self.needed, **overrides}), leaves, tensors, loading_text(built)
-        )
+        tensors.update(_in_memory(built))
+        loading = to_builtins(replace(built.loading, memory=None))
+        text = json.dumps(loading, sort_keys=True, default=sorted)
+        return Sample(config, frozenset({**self.needed, **overrides}), leaves, tensors, text)
 
     def default(self) -> Sample | None:
         """Return the default config's sample, with values for the keys that it lacks.
@@ -228,14 +230,17 @@ def keys_read(target: str, model_types: Iterable[str]) -> list[str] | None:
     return sorted(name for name in names - IGNORED if not name.startswith("rope_"))
 
 
-def loading_text(built: Expectation) -> str:
-    """Return the loading rules as JSON, without what depends on sizes."""
+def _in_memory(built: Expectation) -> Tensors:
+    """Return the tensors in memory, each after MEMORY; {} if the loading rules give them."""
     loading = built.loading
     memory = loading.memory
-    reports = loading.reports
-    if memory is not None:
-        derived = class_memory(replace(built, loading=replace(loading, memory=None)))
-        is_derived = dict(memory.shapes) == dict(derived.shapes)
-        reports = reports and is_derived and {*memory.ties} == {*derived.ties}
-    plain = replace(loading, memory=None, reports=reports)
-    return json.dumps(to_builtins(plain), sort_keys=True, default=sorted)
+    if memory is None or not loading.reports:
+        return {}
+    derived = class_memory(replace(built, loading=replace(loading, memory=None)))
+    if dict(memory.shapes) == dict(derived.shapes) and {*memory.ties} == {*derived.ties}:
+        return {}
+    sources = dict(memory.ties)
+    return {
+        f"{MEMORY}{name}": (shape, ("tied" if name in sources else "parameter", sources.get(name)))
+        for name, shape in memory.shapes.items()
+    }

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 import msgspec
 from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.config import Config
@@ -102,13 +103,14 @@ def expect(config: Config, target: str) -> Expectation:
     """Return every tensor that the config implies; raise SourceError outside the form's guards."""
     form = _form(config, target)
     with _covered(target):
-        tensors, loading = form.tensors(config.values), form.loading(config.values)
+        tensors, memory = form.tensors(config.values), form.memory(config.values)
+        loading = convert(form.loading(config.values), examined(Loading))
     return summed_expectation(
         target,
         model_type=form.model_type,
         prefix=form.prefix,
         tensors=tensors,
-        loading=convert(loading, examined(Loading)),
+        loading=replace(loading, memory=memory),
         library=f"{form.library}, held on {form.held} configs",
         by="generated",
     )

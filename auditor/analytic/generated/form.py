@@ -1,7 +1,7 @@
 """A generated form: data from which a config's tensors of one class are listed."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from auditor.analytic.expectation import ExpectedTensor, Role
 from auditor.analytic.generated.expressions import Outside, evaluator, keys_of
+from auditor.analytic.loading import Memory
 
 # Keys of every config class that shape no tensor; the learner varies none of them.
 _IGNORED = """
@@ -61,6 +62,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     split: tuple[str, ...] = ()  # lists that a config may state as "one|other"
     base_key: str = ""  # the key of a composite config under which the class's own config is
     rows: tuple[Row, ...] = ()
+    memory_rows: tuple[Row, ...] = ()  # its tensors in memory, if loading rules do not give them
     loadings: tuple[tuple[Any, Any], ...] = ()  # loading rules, and the test of when they apply
 
     def values(self, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,13 +172,16 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def by_name(self, config: Mapping[str, Any]) -> dict[str, ExpectedTensor]:
         """Return the class's tensors row by row; raise Outside for an uncovered config."""
-        values = self.values(config)
-        tensors: dict[str, ExpectedTensor] = {}
-        for row in self.rows:
-            tensors.update(of_row(row, values))
-            if len(tensors) > _MOST_TENSORS:
-                raise Outside(next(keys_of(["+", *(bound for bound, _ in row.levels)]), "config"))
-        return tensors
+        return listed(self.rows, self.values(config))
+
+    def memory(self, config: Mapping[str, Any]) -> Memory | None:
+        """Return the class's tensors in memory; None if they follow from the loading rules."""
+        if not self.memory_rows:
+            return None
+        tensors = listed(self.memory_rows, self.values(config))
+        ties = ((one.name, one.tied_to) for one in tensors.values() if one.tied_to)
+        shapes = {name: one.shape for name, one in tensors.items()}
+        return Memory(shapes, tuple(ties), unset=None) if shapes else None
 
     def loading(self, config: Mapping[str, Any]) -> Any:
         """Return the class's loading rules as JSON; raise Outside for an uncovered config."""
@@ -194,6 +199,16 @@ def kind_of(value: Any) -> str:
     if isinstance(value, list) and value:
         return f"list of {type(value[0]).__name__}"
     return "null" if value is None else type(value).__name__
+
+
+def listed(rows: Iterable[Row], values: Mapping[str, Any]) -> dict[str, ExpectedTensor]:
+    """Return the tensors of rows by name; raise Outside for values that they do not cover."""
+    tensors: dict[str, ExpectedTensor] = {}
+    for row in rows:
+        tensors.update(of_row(row, values))
+        if len(tensors) > _MOST_TENSORS:
+            raise Outside(next(keys_of(["+", *(bound for bound, _ in row.levels)]), "config"))
+    return tensors
 
 
 def of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedTensor]]:

@@ -186,3 +186,11 @@ def test_a_config_with_an_infinity_as_transformers_writes_it_is_built():
     limit = {"time_step_limit": [0.0, {"__float__": "Infinity"}]}
     bamba = build.build_expectation(config_of(**tiny, **limit).values, "BambaModel")
     assert bamba == build.build_expectation(tiny, "BambaModel")
+
+
+@pytest.mark.oracle
+def test_no_report_is_predicted_for_a_class_whose_own_loading_gives_none():
+    llama = {**TINY_BERT, "model_type": "llama"}
+    jev = {"model_type": "jev", "hidden_size": 8, "text_config": llama}
+    assert not build.build_expectation(jev, "JevForDecision").loading.reports
+    assert build.build_expectation(llama, "LlamaModel").loading.reports

@@ -84,6 +84,17 @@ def test_a_nested_config_may_have_no_type(written):
     assert "layers.2.weight" in shapes({"text": written}, part_types={})
 
 
+def test_tensors_in_memory_are_rows_of_their_own():
+    rows = [
+        ["base.weight", [], True, [100, D], [[["parameter", None], True]], {}],
+        ["head.weight", [], True, [100, D], [[["tied", "base.weight"], True]], {}],
+    ]
+    memory = form(memory_rows=rows).memory({"model_type": "toy", "width": 4})
+    shapes = {"base.weight": (100, 4), "head.weight": (100, 4)}
+    assert memory == (shapes, (("head.weight", "base.weight"),), None)
+    assert form().memory({"model_type": "toy"}) is None
+
+
 def test_a_tied_tensor_is_last_and_names_its_source():
     last = form().tensors({"model_type": "toy"})[-1]
     assert (last.name, last.role, last.tied_to) == ("head.weight", Role.TIED, "embed.weight")
