@@ -310,14 +310,8 @@ def _tensors(
     expected: ExpectedShapes,
     variant: SoundVariant,
 ) -> Iterator[_Judgement]:
-    kinds = {entry.kinds[at] for at in variant.kinds}
-    wanted = {
-        name: shape
-        for name, shape in {**expected.needed, **expected.optional}.items()
-        if kind_of(name) in kinds and (name in expected.needed or name in subject.stored)
-    }
     is_packed = subject.packing_probe.startswith("packed")  # the audit has compared them unpacked
-    found = () if is_packed else tuple(differences(subject.stored, wanted, entry))
+    found = () if is_packed else _found(entry, subject, expected, variant)
     if variant.loads is not True:
         untried = sorted(_untried(variant, subject.config))
         if untried:
@@ -343,6 +337,19 @@ def _tensors(
             detail = f"{judged.reason}; the engine may know the one by the name of the other"
             judged = judged._replace(loads=None, reason=detail)
         yield judged
+
+
+def _found(
+    entry: EngineEntry, subject: ServedModel, expected: ExpectedShapes, variant: SoundVariant
+) -> tuple[Difference, ...]:
+    """Return the differences from the tensors that such a save has."""
+    kinds = {entry.kinds[at] for at in variant.kinds}
+    wanted = {
+        name: shape
+        for name, shape in {**expected.needed, **expected.optional}.items()
+        if kind_of(name) in kinds and (name in expected.needed or name in subject.stored)
+    }
+    return tuple(differences(subject.stored, wanted, entry))
 
 
 def _is_one_sided(found: Sequence[Difference]) -> bool:
