@@ -63,7 +63,7 @@ SLIPS = (
     Step("audit chek small", _USAGE, "'chek' is not a command (did you mean check?)"),
     Step("audit small --sorce hub", _USAGE, "no such option: --sorce (did you mean --source?)"),
     Step("audit $HF_ENDPOINT/o/sound/tree/main", _CLEAN, "OK  All"),
-    Step("audit ./smal", _USAGE, "the file or folder './smal' does not exist"),
+    Step("audit ./smal", _USAGE, "no such file or folder here: './smal'"),
     Step("audit empty", _UNAUDITED, "empty-repo: the folder 'empty' is empty"),
     Step("audit bare -q", _UNAUDITED, "no-config"),
     Step("audit small/config.json -q", _UNAUDITED, "is a config alone"),

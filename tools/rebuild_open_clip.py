@@ -10,9 +10,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import open_clip
-import torch
-
 PLACE = Path(__file__).resolve().parents[1] / "tests" / "data" / "open_clip.jsonl"
 
 
@@ -22,6 +19,8 @@ def main() -> None:
 
 
 def configs() -> Iterator[tuple[str, dict[str, Any]]]:
+    import open_clip  # noqa: PLC0415 - no extra installs it
+
     for name in open_clip.list_models():
         config = open_clip.get_model_config(name)
         if "hf_model_name" not in config["text_cfg"]:
@@ -34,6 +33,9 @@ def configs() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def fact(name: str, config: Mapping[str, Any]) -> list[Any]:
     """Return name, config, class, tensors, learned parameters, and a digest of names and shapes."""
+    import open_clip  # noqa: PLC0415 - no extra installs it
+    import torch  # noqa: PLC0415 - beside it
+
     kind = "CoCa" if "multimodal_cfg" in config else "CLIP"
     if kind == "CLIP" and config.get("custom_text"):
         kind = "CustomTextCLIP"
