@@ -322,9 +322,10 @@ def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
     If `shared`, the classes of a family use one completed config, which does not record the
     defaults that each class reads; faults are left out.
     """
-    having = types(target)
-    declared = current_type(config.model_type or "")
-    family, build = _ARCHITECTURES[declared if declared in having else having[0], target]
+    model_type, *others = types(target)
+    if others and (declared := current_type(config.model_type or "")) in others:
+        model_type = declared
+    family, build = _ARCHITECTURES[model_type, target]
     if config.arguments:
         build = with_arguments(build, config.arguments)
     if shared:
