@@ -14,7 +14,7 @@ TABLES = (
 
 
 def contents(store: Path) -> dict[str, list[dict[str, Any]]]:
-    """Everything in a store but what depends on the run: times, repeated requests, plans.
+    """Everything in a store but the times and the numbers of plans, which say how often it ran.
 
     A row that shares a content which is not there is an error.
     """
@@ -27,8 +27,8 @@ def contents(store: Path) -> dict[str, list[dict[str, Any]]]:
     shared = {row["digest"]: row["content"] for row in tables["contents"]}
     for rows in tables.values():
         for row in rows:
-            for of_run in ("started", "finished", "recorded", "seconds", "requests", "plan"):
-                row.pop(of_run, None)
+            for time in ("started", "finished", "recorded", "seconds", "plan"):
+                row.pop(time, None)
             if "verdict" in row:
                 rest = shared[row["shared"]] if row["shared"] else None
                 row["content"] = {**merged_object(row["content"], rest), "fetched": None}

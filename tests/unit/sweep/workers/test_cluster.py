@@ -136,7 +136,11 @@ def test_a_scheduler_that_goes_away_takes_nothing_with_it(models, plain, setting
     assert all(line.startswith("audit: ") for line in said.splitlines())
     models.behave()
     assert runner.sweep(settings(OURS), night="n1").audited < MODELS + 1
-    assert contents(settings(OURS).output.store) == plain
+    stored = contents(settings(OURS).output.store)
+    for row, of_plain in zip(stored["outcomes"], plain["outcomes"], strict=True):
+        # a connection that breaks with the scheduler is a request more
+        assert row.pop("requests") >= of_plain.pop("requests")
+    assert stored == plain
 
 
 def test_the_command_line_names_the_scheduler(at_hub, tmp_path):
