@@ -322,8 +322,9 @@ def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
     If `shared`, the classes of a family use one completed config, which does not record the
     defaults that each class reads; faults are left out.
     """
-    model_type, *others = types(target)
-    if others and (declared := current_type(config.model_type or "")) in others:
+    having = types(target)
+    model_type = having[0]
+    if len(having) > 1 and (declared := current_type(config.model_type or "")) in having:
         model_type = declared
     family, build = _ARCHITECTURES[model_type, target]
     if config.arguments:
