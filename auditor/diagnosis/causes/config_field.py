@@ -44,7 +44,7 @@ _RANKS = (2, 4, 8, 16)  # numbers of ranks in tensor parallelism
 _MOST_ORACLE = 16  # configs that the oracle builds for one search, 50 ms or more each
 _MOST_SHOWN = 4  # items of a list in a message
 _LONG = 10**21  # integers from here on are shortened instead of grouped by thousands
-_TIE = "tie_word_embeddings"
+_TIE, VOCABULARY = "tie_word_embeddings", "vocab_size"
 _SYMPTOMS = frozenset(
     {"missing", "unexpected", "mismatched", "bad-config", "bad-quantization", "duplicate"}
 )
@@ -122,7 +122,10 @@ def is_slip(solved: SolvedConfig) -> bool:
 
 
 def _is_divided(case: Case, solution: JointSolution) -> bool:
-    """Whether each declared size is the stored size times the number of tensor-parallel ranks."""
+    """Whether each declared size is the stored size times the number of tensor-parallel ranks.
+
+    Ranks divide the vocabulary too, and neither widths nor depths.
+    """
     changes = _changes_of(case, solution)
     ratios = {
         change.key.value // change.value
@@ -132,8 +135,9 @@ def _is_divided(case: Case, solution: JointSolution) -> bool:
         else 0
         for change in changes
     }
-    wide = any(change.key.path.rpartition(".")[2] in WIDTHS for change in changes)
-    return len(changes) > 1 and not wide and len(ratios) == 1 and ratios <= set(_RANKS)
+    names = {change.key.path.rpartition(".")[2] for change in changes}
+    is_of_ranks = VOCABULARY in names and names.isdisjoint(WIDTHS)
+    return is_of_ranks and len(changes) > 1 and len(ratios) == 1 and ratios <= set(_RANKS)
 
 
 def _changes_of(case: Case, solution: JointSolution) -> tuple[KeyChange, ...]:

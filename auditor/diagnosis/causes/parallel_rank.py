@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes import other_size
 from auditor.diagnosis.changes import with_shapes
 from auditor.diagnosis.name_kinds import members, name_pattern, numbered, numbers
 from auditor.diagnosis.weight_files import with_missing
@@ -52,6 +53,8 @@ def _divided(case: Case) -> Iterator[Undoing]:
         }
         if any(map(_is_norm, whole.items())) or not _is_everywhere(case, whole):
             return
+        if other_size.fits(case):
+            return  # other values of the config explain it, and ranks divide the vocabulary too
         yield Undoing(
             cause=CAUSE,
             snapshot=with_shapes(case.snapshot, whole | _scales(case, whole, ranks)),

@@ -63,6 +63,22 @@ def _keys(
                 yield from _keys({}, value, f"{within}{name}.", shaping=shaping)
         elif not stated and (read is None or name in read):
             yield Key(f"{within}{name}", value, default=True)
+    for name, value in _of_code(whole).items() if shaping else ():
+        if name not in values:
+            yield Key(f"{within}{name}", value, default=True)
+
+
+def _of_code(whole: CompletedConfig | None) -> dict[str, Any]:
+    """Return the keys that the family's code reads with a default, and its class does not have."""
+    model_type = whole.kind.model_type if whole else ""
+    if whole is None or not catalogue.siblings(model_type):
+        return {}
+    defaults = catalogue.family(model_type).defaults.items()
+    return {
+        name: value
+        for name, value in defaults
+        if value is not None and name not in {*whole.values, _LABELS}
+    }
 
 
 def _shaping(whole: CompletedConfig | None) -> frozenset[str] | None:
