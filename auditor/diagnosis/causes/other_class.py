@@ -19,6 +19,7 @@ from auditor.report import Report, Unaudited
 CAUSE = "other-class"
 _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
 _MOST = 12  # the most classes that are tried
+_MASKED, _CAUSAL = "ForMaskedLM", ("LMHeadModel", "ForCausalLM")
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
@@ -103,7 +104,12 @@ def _fitting(case: Case, names: Collection[str]) -> list[str]:
             steps = (follow(expected.tree, kind.first) for kind in case.holdings.kinds)
             as_spelt = sum(step.shape is not None for step in steps)
             ranked.append((-as_spelt, place, name))
-    return [name for *_, name in sorted(ranked)]
+    names = [name for *_, name in sorted(ranked)]
+    masked = [name for name in names if name.endswith(_MASKED)]
+    causal = [name for name in names if name.endswith(_CAUSAL)]
+    # Both have the same tensors: is_decoder decides, and transformers warns about the other one.
+    others = masked if case.config.get("is_decoder") is True else causal
+    return [name for name in names if name not in others or not (masked and causal)]
 
 
 def _language_model_alone(case: Case) -> Iterator[Undoing]:

@@ -48,11 +48,23 @@ def test_a_config_without_a_class_is_not_reported_to_declare_one(declared):
 
 
 def test_two_classes_with_the_same_tensors_are_both_named():
-    tensors = stored_by(expect("BertForMaskedLM"))
-    declared = {"architectures": ["BertForQuestionAnswering"]}
-    report = examine(snapshot_of(tensors, **TINY, **declared), Options(requested="saved"))
+    config = {**TINY, "id2label": {"0": "fits"}, "architectures": ["BertForQuestionAnswering"]}
+    tensors = stored_by(expect("BertForMultipleChoice"))
+    report = examine(snapshot_of(tensors, **config), Options(requested="saved"))
     [found] = report.diagnosis
-    assert "(or BertLMHeadModel, which would explain as much)" in found.summary
+    assert "(or BertForMultipleChoice, which would explain as much)" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("is_decoder", "saved"), [(False, "BertForMaskedLM"), (True, "BertLMHeadModel")]
+)
+def test_is_decoder_tells_a_causal_class_from_a_masked_one(is_decoder, saved):
+    tensors = stored_by(expect("BertForMaskedLM"))
+    config = {**TINY, "is_decoder": is_decoder, "architectures": ["BertForQuestionAnswering"]}
+    report = examine(snapshot_of(tensors, **config), Options(requested="saved"))
+    [found] = report.diagnosis
+    assert dict((key, value) for key, _, value in found.fields) == {"architectures": [saved]}
+    assert "would explain as much" not in found.summary
 
 
 @pytest.mark.parametrize("declared", ["T5EncoderModel", "Qwen3VLForConditionalGeneration"])
