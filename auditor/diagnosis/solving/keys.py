@@ -56,29 +56,34 @@ def _keys(
                 yield from _keys(value, part, f"{within}{name}.", shaping=shaping)
         elif read is None or _own(whole, name) in read:
             yield Key(f"{within}{name}", value, default=False)
-    for name, value in whole.values.items() if whole else ():
-        stated = name in values or any(alias in values for alias in _aliases(whole, name))
+    for name, value in _omitted(values, whole):
         if isinstance(value, CompletedConfig):
-            if not isinstance(values.get(name), Mapping):
-                yield from _keys({}, value, f"{within}{name}.", shaping=shaping)
-        elif not stated and (read is None or name in read):
-            yield Key(f"{within}{name}", value, default=True)
-    for name, value in _of_code(whole).items() if shaping else ():
-        if name not in values:
+            yield from _keys({}, value, f"{within}{name}.", shaping=shaping)
+        elif read is None or name in read:
             yield Key(f"{within}{name}", value, default=True)
 
 
-def _of_code(whole: CompletedConfig | None) -> dict[str, Any]:
-    """Return the keys that the family's code reads with a default, and its class does not have."""
-    model_type = whole.kind.model_type if whole else ""
-    if whole is None or not catalogue.siblings(model_type):
+def _omitted(values: Mapping[str, Any], whole: CompletedConfig | None) -> Iterator[tuple[str, Any]]:
+    """Yield the defaults of the keys that a config omits, nested configs too.
+
+    Some keys have a default only in the code of the family: `conv_kernel_size` of DeBERTa.
+    """
+    if whole is None:
+        return
+    for name, value in whole.values.items():
+        is_part = isinstance(value, CompletedConfig)
+        stated = name in values or any(alias in values for alias in _aliases(whole, name))
+        if not (isinstance(values.get(name), Mapping) if is_part else stated):
+            yield name, value
+    of_code = _family_defaults(whole).items()
+    yield from ((name, value) for name, value in of_code if name not in {*values, *whole.values})
+
+
+def _family_defaults(whole: CompletedConfig) -> Mapping[str, Any]:
+    if not catalogue.siblings(whole.kind.model_type):
         return {}
-    defaults = catalogue.family(model_type).defaults.items()
-    return {
-        name: value
-        for name, value in defaults
-        if value is not None and name not in {*whole.values, _LABELS}
-    }
+    defaults = catalogue.family(whole.kind.model_type).defaults.items()
+    return {name: one for name, one in defaults if one is not None and name != _LABELS}
 
 
 def _shaping(whole: CompletedConfig | None) -> frozenset[str] | None:

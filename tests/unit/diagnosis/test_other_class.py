@@ -63,7 +63,7 @@ def test_is_decoder_tells_a_causal_class_from_a_masked_one(is_decoder, saved):
     config = {**TINY, "is_decoder": is_decoder, "architectures": ["BertForQuestionAnswering"]}
     report = examine(snapshot_of(tensors, **config), Options(requested="saved"))
     [found] = report.diagnosis
-    assert dict((key, value) for key, _, value in found.fields) == {"architectures": [saved]}
+    assert {key: value for key, _, value in found.fields} == {"architectures": [saved]}
     assert "would explain as much" not in found.summary
 
 

@@ -216,6 +216,22 @@ PUBLISHED = (
             "vision_config.num_hidden_layers": (12, 24),
         },
     ),
+    Pair(  # a quarter of all heads and of all inner widths, but of no vocabulary: not a rank
+        "t5",
+        "T5ForConditionalGeneration",
+        {"d_ff": (512, 128), "num_heads": (8, 2)},
+    ),
+    Pair(  # half the layers, each half as wide inside: no layers were lost
+        "m2m_100",
+        "M2M100ForConditionalGeneration",
+        {
+            "decoder_ffn_dim": (128, 64),
+            "decoder_layers": (4, 2),
+            "encoder_ffn_dim": (128, 64),
+            "encoder_layers": (4, 2),
+        },
+        {"decoder_attention_heads": (4, 4), "encoder_attention_heads": (4, 4)},
+    ),
     Pair(  # layers without gates, whose activation no shape shows
         "t5",
         "T5ForConditionalGeneration",
@@ -315,6 +331,16 @@ def test_each_key_that_shapes_determine_is_named_with_both_values(pair):
     assert dict(found.undetermined) == {key: sides[0] for key, sides in pair.open_keys.items()}
     assert len(found.findings) == sum(one.severity != "info" for one in report.findings)
     jsonschema.validate(json.loads(as_json.render(report)), SCHEMA)
+
+
+def test_a_key_that_only_the_code_of_the_family_reads_is_solved():
+    declared = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4}
+    true = {"hidden_size": 32, "num_attention_heads": 2, "conv_kernel_size": 3}
+    common = {"model_type": "deberta-v2", "architectures": ["DebertaV2ForMaskedLM"]}
+    tensors = stored({**common, **declared, **true})
+    report = examine(snapshot_of(tensors, **common, **declared), Options(requested="x"))
+    [found] = report.diagnosis
+    assert found.fields == (("conv_kernel_size", 0, 3), ("hidden_size", 64, 32))
 
 
 WIDTHS = st.integers(1, 6).map(lambda number: 8 * number)
