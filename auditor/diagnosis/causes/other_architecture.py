@@ -9,6 +9,7 @@ To do: Take the config of the model that the weights belong to.
 
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import islice
@@ -38,6 +39,7 @@ _MOST_TYPES = 8  # model types for which a config is solved
 _MOST_CLASSES = 3  # classes of one type for which a config is solved
 _MOST_AUDITED = 4  # fitting types
 _SECONDS = 0.1  # processor time for one config of one class
+_ALL_SECONDS = 1.0  # after which no further type is tried; types that fit take up to 0.2
 _SHOWN = 8  # values in a message
 
 # Keys of a config that describe its files and not its model.
@@ -133,8 +135,11 @@ def _fitting(case: Case) -> Iterator[_Fit]:
     trials = Trials(case.holdings, None)
     tried: dict[str, int] = {}
     fits: set[str] = set()
+    until = time.thread_time() + _ALL_SECONDS
     for likeness in _most_alike(case, case.holdings):
-        if likeness.model_type in fits or len(tried) >= _MOST_TYPES:
+        if len(tried) >= _MOST_TYPES or time.thread_time() > until:
+            return
+        if likeness.model_type in fits:
             continue
         tried[likeness.model_type] = tried.get(likeness.model_type, 0) + 1
         if tried[likeness.model_type] > _MOST_CLASSES:
