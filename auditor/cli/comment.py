@@ -65,7 +65,7 @@ def comment(  # noqa: PLR0913 - one parameter for each option
         if target is not None:
             require_known_class(target)
         name, tell = require_repository(repository), talk(quiet=quiet)
-        revision = revision_of(name, number, token)
+        revision = revision_of(name, number, token, reads_only=dry_run)
         model = f"{name}@{revision}" if revision else name
         outcome = audit(AuditRequest(model=model, target=target, token=token), say=tell)
         [report] = rendered([outcome], _FORMAT, Shown()).values()

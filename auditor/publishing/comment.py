@@ -28,10 +28,13 @@ def comment_text(report: str) -> str:
     return cut[: cut.rfind(_SECTION) if _SECTION in cut else cut.rfind("\n")] + _CUT
 
 
-def revision_of(repository: str, number: int, token: str | None) -> str | None:
-    """Return the revision of a pull request; None for a discussion without files of its own."""
+def revision_of(repository: str, number: int, token: str | None, *, reads_only: bool) -> str | None:
+    """Return the revision of a pull request; None for a discussion without files of its own.
+
+    Raise PublishError if there is no token, unless the caller only reads.
+    """
     with hub_errors(repository):
-        details = hub_api(token).get_discussion_details(repository, number)
+        details = hub_api(token, reads_only=reads_only).get_discussion_details(repository, number)
     return details.git_reference
 
 

@@ -32,19 +32,19 @@ def require_repository(requested: str) -> str:
     return model.id
 
 
-def hub_api(token: str | None) -> "HfApi":
-    """Return the library's client with a token; raise PublishError if there is no token."""
+def hub_api(token: str | None, *, reads_only: bool = False) -> "HfApi":
+    """Return the library's client; raise PublishError if it may write and there is no token."""
     try:
         require_online()
         usable = usable_token(token)
     except SourceError as error:
         raise PublishError(str(error)) from None
-    if usable is None:
+    if usable is None and not reads_only:
         raise PublishError("no access token is known: set HF_TOKEN, or run hf auth login")
     address = endpoint()
     from huggingface_hub import HfApi  # noqa: PLC0415 - 0.1 s
 
-    return HfApi(endpoint=address, token=usable, library_name="hf-audit")
+    return HfApi(endpoint=address, token=usable or False, library_name="hf-audit")
 
 
 @contextmanager

@@ -40,6 +40,15 @@ def test_a_second_run_updates_the_comment_of_the_first(hub, env):
     assert "**OK**" in text
 
 
+def test_a_dry_run_needs_no_token(hub, env):
+    hub.add(MODEL, healthy(0), refs={"refs/pr/1": FAULTS["missing"](0)})
+    hub.intake.open_discussion(MODEL, is_pull_request=True)
+    anonymous = env | {"HF_TOKEN": ""}
+    done = comment(anonymous, "--dry-run")
+    assert (done.returncode, "**ERROR**" in done.stdout) == (1, True), done.stderr
+    assert comment(anonymous).returncode == 3
+
+
 def test_a_comment_of_somebody_else_stays_whatever_it_begins_with(hub, env):
     hub.add(MODEL, healthy(0))
     number = hub.intake.open_discussion(MODEL, is_pull_request=False)
