@@ -347,11 +347,12 @@ def _completed(config: Config, family: Family) -> Config:
 def by_class(config: Config, family: Family) -> CompletedConfig | None:
     """Return the config with the defaults of its class in transformers; None for unknown classes.
 
-    transformers has no config class for an older model type whose code is in the repository.
+    A type that builds the classes of another type has a config class of its own; an older model
+    type, whose code is in the repository, has none.
     """
-    declared = config.model_type
-    today = declared is None or current_type(declared) == declared
-    kind = of_model_type(family.model_type) if today else None
+    declared = config.model_type or family.model_type
+    today = current_type(declared) == declared
+    kind = of_model_type(family.model_type if today else declared)
     if kind is None:
         return None
     return config.once((kind.name, complete), lambda: complete(kind, config.values, config.path))

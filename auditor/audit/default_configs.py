@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from auditor.analytic import catalogue, read_config
+from auditor.analytic import catalogue, generated, read_config
 from auditor.analytic.config_classes import of_model_type
 from auditor.analytic.config_classes.declarations import of_family, of_name
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile
@@ -18,13 +18,18 @@ from auditor.messages import meant, quoted
 
 def is_model_type(requested: str) -> bool:
     """Return whether an argument is a model type, and neither a model's name nor a path."""
-    is_type = requested in catalogue.model_types() and requested not in PAPERS
+    is_known = catalogue.siblings(requested) or generated.siblings(requested)
+    is_class = "." in requested  # "diffusers.CLASS" has a generated form too
+    is_type = bool(is_known) and not is_class and requested not in PAPERS
     return is_type and not Path(requested).exists()
 
 
 def snapshot_of_type(model_type: str) -> Snapshot:
     """Return the snapshot of a config that has only a model type and the type's base class."""
-    values = {"architectures": [catalogue.base_class(model_type)], "model_type": model_type}
+    source = catalogue if (classes := catalogue.siblings(model_type)) else generated
+    classes, base = classes or generated.siblings(model_type), source.base_class(model_type)
+    target = base if base in classes else classes[0]
+    values = {"architectures": [target], "model_type": model_type}
     file = _config_file(values)
     return Snapshot(
         model=model_type,

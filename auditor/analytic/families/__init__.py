@@ -54,12 +54,18 @@ FILES: Mapping[str, str] = MappingProxyType(
     | {model_type: file for file, types in _KIN.items() for model_type in types.split()}
 )
 
-# Older names in checkpoints on the Hub -> current names; the tensors are equal.
+# Older names in checkpoints on the Hub -> current names, and types with a config class of their own
+# -> the type whose classes transformers builds for them; the tensors are equal.
 OLD_TYPES: Mapping[str, str] = MappingProxyType(
     {
         "RefinedWeb": "falcon",
         "RefinedWebModel": "falcon",
+        "exaone": "llama",
+        "internlm3": "llama",
+        "iquestcoder": "llama",
         "kimi_k2": "deepseek_v3",
+        "sarvam_mla": "deepseek_v3",
+        "sarvam_moe": "glm4_moe",
         "stablelm_epoch": "stablelm",
     }
 )
