@@ -97,13 +97,16 @@ def implied_by(
             raise UsageError(f"--set: {refusal}")
         case NotImplied(refusal):
             raise SourceError(Reason.NO_CONFIG, f"nothing follows from the config: {refusal}")
-    require_taken(arguments, implied.expectation.target)
-    for fault in config_faults(implied.expectation):
+    expectation = implied.expectation
+    require_taken(arguments, expectation.target)
+    for fault in config_faults(expectation):
         if settings:
             raise UsageError(f"--set: {fault}")
         say(f"{BadConfig.kind}: {fault}")
-    is_closed = implied.expectation.by == "closed-form"
-    return implied.expectation, implied.choice.kind.config if is_closed and implied.choice else None
+    if declared is not None and declared.names is not None:
+        return declared.names.of(expectation), None
+    is_closed = expectation.by == "closed-form"
+    return expectation, implied.choice.kind.config if is_closed and implied.choice else None
 
 
 def _stored_numbers(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from auditor.analytic import Config, catalogue, read_config
 from auditor.analytic.repository_loader import Loader, of_pipeline, of_sentence_transformers
 from auditor.analytic.target import custom_class
-from auditor.audit.native_twins import OwnNames, as_native_twin
+from auditor.audit.native_twins import NativeTwin, OwnNames, as_native_twin
 from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import MODULE_KEYS, SENTENCE, TRANSFORMERS, ManifestEntry
@@ -103,15 +103,23 @@ def _with_custom_class(declared: Declaration) -> Declaration:
     class_name = declared.loader.requested_class if declared.loader else first
     custom = custom_class(config, class_name)
     if custom is None:
-        return declared
+        return _with_twin(declared, as_native_twin(config, None))
     if catalogue.is_taken_over(custom.rpartition(".")[2], config.model_type or ""):
         note = f"auto_map names {quoted(custom)}, which transformers took over under that name"
         return declared._replace(notes=(*declared.notes, note))
-    declared = declared._replace(custom_class=custom)
-    twin = as_native_twin(config, custom)
+    return _with_twin(declared._replace(custom_class=custom), as_native_twin(config, custom))
+
+
+def _with_twin(declared: Declaration, twin: NativeTwin | None) -> Declaration:
+    """Add the config of the class that transformers took over, if there is one."""
     if twin is None:
         return declared
-    return declared._replace(config=twin.config, stated=config, names=twin.names)
+    if twin.package is not None:
+        own, native = declared.config.architectures[0], twin.config.architectures[0]
+        note = f"{own} is a class of the package {twin.package}; its native twin is transformers'"
+        notes = (*declared.notes, f"{note} {native}: compared by map")
+        declared = declared._replace(notes=notes)
+    return declared._replace(config=twin.config, stated=declared.config, names=twin.names)
 
 
 def _under(config: Config, entry: ManifestEntry | None, settings: TextFile | None) -> Declaration:

@@ -1,7 +1,9 @@
 """Custom code that transformers took over under other names is compared by a map of its config."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from support.builders import safetensors_bytes
 from support.generated_forms import differing
 
-from auditor import Reason, Report, Unaudited, audit
+from auditor import Reason, Report, Unaudited, audit, explain
 from auditor.analytic import Config, generated
 from auditor.audit.native_twins import as_native_twin
 
@@ -242,10 +244,143 @@ for number in range(2):
     }
 
 
+# The modules of modeling_lora.py and modeling_xlm_roberta.py in jinaai/jina-embeddings-v3.
+JINA = {
+    "architectures": ["XLMRobertaModel"],
+    "auto_map": {"AutoModel": "jinaai/xlm-roberta-flash-implementation--m.XLMRobertaLoRA"},
+    "hidden_size": D,
+    "intermediate_size": F,
+    "load_trained_adapters": True,
+    "lora_adaptations": ["retrieval.query", "separation", "classification"],
+    "lora_rank": 4,
+    "max_position_embeddings": 32,
+    "model_type": "xlm-roberta",
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "position_embedding_type": "rotary",
+    "type_vocab_size": 1,
+    "vocab_size": V,
+}
+
+
+def adapted(name: str, out: int, into: int, *, bias: bool = True) -> Shapes:
+    """A matrix with three adapters of rank 4, registered by torch's parametrize."""
+    weight = f"{name}.parametrizations.weight"
+    before, after = ((4, into), (out, 4)) if bias else ((out, 4), (4, into))
+    return {
+        f"{weight}.original": (out, into),
+        f"{weight}.0.lora_A": (3, *before),
+        f"{weight}.0.lora_B": (3, *after),
+        **({f"{name}.bias": (out,)} if bias else {}),
+    }
+
+
+def flash_layers(matrix: Callable[[str, int, int], Shapes]) -> Shapes:
+    shapes = norm("roberta.emb_ln")
+    for number in range(2):
+        layer = f"roberta.encoder.layers.{number}"
+        shapes |= matrix(f"{layer}.mixer.Wqkv", 3 * D, D) | matrix(f"{layer}.mixer.out_proj", D, D)
+        shapes |= matrix(f"{layer}.mlp.fc1", F, D) | matrix(f"{layer}.mlp.fc2", D, F)
+        shapes |= norm(f"{layer}.norm1") | norm(f"{layer}.norm2")
+    return shapes
+
+
+OF_JINA: Shapes = {
+    **adapted("roberta.embeddings.word_embeddings", V, D, bias=False),
+    **adapted("roberta.embeddings.token_type_embeddings", 1, D, bias=False),
+    **flash_layers(adapted),
+    **adapted("roberta.pooler.dense", D, D),
+}
+# The modules of modeling_xlm_roberta.py in jinaai/jina-reranker-v2-base-multilingual.
+RERANKER = JINA | {
+    "architectures": ["XLMRobertaForSequenceClassification"],
+    "auto_map": {
+        "AutoModelForSequenceClassification": "m.XLMRobertaForSequenceClassification",
+    },
+    "id2label": {"0": "LABEL_0"},
+    "position_embedding_type": "absolute",
+    "use_flash_attn": True,
+}
+OF_RERANKER: Shapes = {
+    "roberta.embeddings.word_embeddings.weight": (V, D),
+    "roberta.embeddings.position_embeddings.weight": (32, D),
+    "roberta.embeddings.token_type_embeddings.weight": (1, D),
+    **flash_layers(linear),
+    **linear("classifier.dense", D, D),
+    **linear("classifier.out_proj", 1, D),
+}
+DEEPSEEK = {
+    "aligner_config": {
+        "cls": "MlpProjector",
+        "model_type": "aligner",
+        "params": {"depth": 2, "input_dim": 1024, "n_embed": M, "projector_type": "mlp_gelu"},
+    },
+    "architectures": ["MultiModalityCausalLM"],
+    "language_config": {
+        "hidden_size": M,
+        "intermediate_size": 96,
+        "model_type": "llama",
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "vocab_size": V,
+    },
+    "model_type": "multi_modality",
+    "vision_config": {
+        "cls": "CLIPVisionTower",
+        "model_type": "vision",
+        "params": {
+            "image_size": 384,
+            "model_name": "siglip_large_patch16_384",
+            "select_feature": "same",
+            "select_layer": -1,
+        },
+    },
+}
+# The modules of modeling_vlm.py, siglip_vit.py and projector.py in deepseek-ai/DeepSeek-VL.
+TOWER = "vision_model.vision_tower"
+OF_DEEPSEEK: Shapes = {
+    f"{TOWER}.pos_embed": (1, 24 * 24, 1024),
+    f"{TOWER}.patch_embed.proj.weight": (1024, 3, 16, 16),
+    f"{TOWER}.patch_embed.proj.bias": (1024,),
+    **sized(f"{TOWER}.norm", 1024),
+    f"{TOWER}.attn_pool.latent": (1, 1, 1024),
+    **linear(f"{TOWER}.attn_pool.q", 1024, 1024),
+    **linear(f"{TOWER}.attn_pool.kv", 2 * 1024, 1024),
+    **linear(f"{TOWER}.attn_pool.proj", 1024, 1024),
+    **sized(f"{TOWER}.attn_pool.norm", 1024),
+    **linear(f"{TOWER}.attn_pool.mlp.fc1", 4096, 1024),
+    **linear(f"{TOWER}.attn_pool.mlp.fc2", 1024, 4096),
+    **linear("aligner.layers.0", M, 1024),
+    **linear("aligner.layers.2", M, M),
+    "language_model.lm_head.weight": (V, M),
+    "language_model.model.embed_tokens.weight": (V, M),
+    "language_model.model.norm.weight": (M,),
+}
+for number in range(24):
+    layer = f"{TOWER}.blocks.{number}"
+    OF_DEEPSEEK |= sized(f"{layer}.norm1", 1024) | sized(f"{layer}.norm2", 1024)
+    OF_DEEPSEEK |= linear(f"{layer}.attn.qkv", 3 * 1024, 1024)
+    OF_DEEPSEEK |= linear(f"{layer}.attn.proj", 1024, 1024)
+    OF_DEEPSEEK |= linear(f"{layer}.mlp.fc1", 4096, 1024) | linear(f"{layer}.mlp.fc2", 1024, 4096)
+for number in range(2):
+    layer = f"language_model.model.layers.{number}"
+    OF_DEEPSEEK |= {f"{layer}.self_attn.{part}_proj.weight": (M, M) for part in "qkvo"}
+    OF_DEEPSEEK |= {
+        f"{layer}.mlp.gate_proj.weight": (96, M),
+        f"{layer}.mlp.up_proj.weight": (96, M),
+        f"{layer}.mlp.down_proj.weight": (M, 96),
+        f"{layer}.input_layernorm.weight": (M,),
+        f"{layer}.post_attention_layernorm.weight": (M,),
+    }
+
+
 def audited(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> Report | Unaudited:
     (folder / "config.json").write_text(json.dumps(config))
     stored = {name: ("F32", shape) for name, shape in shapes.items()}
-    (folder / "model.safetensors").write_bytes(safetensors_bytes(stored))
+    header = safetensors_bytes(stored, data=False)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(header)
+    os.truncate(weights, len(header) + 4 * sum(map(prod, shapes.values())))
     return audit(str(folder))
 
 
@@ -296,6 +431,11 @@ OF_CODE = [
     (FLORENCE, OF_FLORENCE, "image_projection"),
     (INTERN, OF_INTERN, "vision_model.encoder.layers.1.attn.qkv.weight"),
     (INTERN, OF_INTERN, "mlp1.3.bias"),
+    (JINA, OF_JINA, "roberta.encoder.layers.1.mixer.Wqkv.parametrizations.weight.original"),
+    (JINA, OF_JINA, "roberta.embeddings.word_embeddings.parametrizations.weight.0.lora_A"),
+    (RERANKER, OF_RERANKER, "roberta.encoder.layers.1.mixer.Wqkv.bias"),
+    (DEEPSEEK, OF_DEEPSEEK, "vision_model.vision_tower.attn_pool.kv.weight"),
+    (DEEPSEEK, OF_DEEPSEEK, "language_model.lm_head.weight"),
 ]
 
 
@@ -310,10 +450,36 @@ def test_a_twin_is_compared_under_the_names_of_its_own_code(tmp_path, config, sh
     assert [one.names for one in outcome.findings if one.kind == "mismatched"] == [(lost,)]
 
 
+# The counts that the Hub shows of jinaai/jina-embeddings-v3 and jina-reranker-v2-base-multilingual.
+LARGE = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24}
+BASE = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12}
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        (JINA | LARGE | {"lora_adaptations": ["a"] * 5, "vocab_size": 250002}, 572_310_396),
+        (RERANKER | BASE | {"max_position_embeddings": 1026, "vocab_size": 250002}, 278_437_633),
+    ],
+)
+def test_the_count_of_a_twin_is_the_published_count(tmp_path, config, parameters):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert explain(str(tmp_path)).expected.parameters == parameters
+
+
+def test_adapters_without_a_rank_are_not_covered():
+    assert as_native_twin(Config(values=JINA | {"lora_rank": None}), "m.XLMRobertaLoRA") is None
+
+
+def test_janus_is_not_taken_for_deepseek_vl():
+    assert as_native_twin(Config(values=DEEPSEEK | {"gen_vision_config": {}}), None) is None
+
+
 @pytest.mark.oracle
-@pytest.mark.parametrize("config", [FLORENCE, INTERN])
+@pytest.mark.parametrize("config", [FLORENCE, INTERN, JINA, DEEPSEEK])
 def test_the_form_of_a_twin_is_what_the_library_builds(config):
-    twin = as_native_twin(Config(values=config), *config["auto_map"].values())
+    custom = next(iter(config.get("auto_map", {}).values()), None)
+    twin = as_native_twin(Config(values=config), custom)
     [name] = twin.config.architectures
     form = generated.forms(twin.config.model_type)[name]
     assert differing("transformers", form, {**twin.config.values}) == set()
