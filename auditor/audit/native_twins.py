@@ -99,6 +99,7 @@ class _Twin(NamedTuple):
     names: OwnNames | None = None  # None: those of transformers
     adapters: tuple[str, str] | None = None  # keys: a list of adapters, and their rank
     package: str | None = None  # that has the classes, if no repository does
+    is_library: bool = False  # transformers itself writes the type, with names of its own
 
 
 class NativeTwin(NamedTuple):
@@ -118,6 +119,21 @@ _SIZES_OF_BERT = (
 )
 _SIGLIP = "vision_model.vision_tower"
 _PROJECTOR = r"model\.multi_modal_projector"
+_SIZES_OF_LLAMA = "vocab_size hidden_size intermediate_size num_attention_heads num_key_value_heads"
+_NAMES_OF_EXAONE = OwnNames(
+    pairs=(
+        (r"^model\.embed_tokens\.", "transformer.wte."),
+        (r"^model\.layers\.", "transformer.h."),
+        (r"^model\.norm\.", "transformer.ln_f."),
+        (r"\.self_attn\.o_proj\.", ".attn.attention.out_proj."),
+        (r"\.self_attn\.", ".attn.attention."),
+        (r"\.input_layernorm\.", ".ln_1."),
+        (r"\.post_attention_layernorm\.", ".ln_2."),
+        (r"\.mlp\.gate_proj\.", ".mlp.c_fc_0."),
+        (r"\.mlp\.up_proj\.", ".mlp.c_fc_1."),
+        (r"\.mlp\.down_proj\.", ".mlp.c_proj."),
+    ),
+)
 _KEPT = frozenset({"auto_map", "dtype", "quantization_config", "torch_dtype"})  # of nested configs
 
 
@@ -355,6 +371,44 @@ _TWINS = (
             },
         ),
     ),
+    _Twin(  # the code of LGAI-EXAONE/EXAONE-3.5-2.4B-Instruct
+        stated="exaone",
+        model_type="llama",
+        classes={"ExaoneForCausalLM": "LlamaForCausalLM"},
+        keys={**_same(_SIZES_OF_LLAMA), "num_layers": "num_hidden_layers"},
+        fixed={},
+        names=_NAMES_OF_EXAONE,
+    ),
+    _Twin(
+        stated="exaone",
+        model_type="llama",
+        is_library=True,
+        classes=_same("LlamaForCausalLM LlamaModel"),
+        keys=_same(f"{_SIZES_OF_LLAMA} num_hidden_layers"),
+        fixed={},
+        names=_NAMES_OF_EXAONE,
+    ),
+    _Twin(
+        stated="sarvam_moe",
+        model_type="glm4_moe",
+        is_library=True,
+        classes=_same("Glm4MoeForCausalLM Glm4MoeModel"),
+        keys=_same(
+            f"{_SIZES_OF_LLAMA} num_hidden_layers first_k_dense_replace head_dim "
+            "moe_intermediate_size n_routed_experts n_shared_experts use_qk_norm"
+        ),
+        fixed={},
+        names=OwnNames(
+            pairs=(
+                (r"^model\.embed_tokens\.", "model.word_embeddings."),
+                (r"\.self_attn\.[qkv]_proj\.", ".attention.query_key_value."),
+                (r"\.self_attn\.o_proj\.", ".attention.dense."),
+                (r"\.self_attn\.q_norm\.", ".attention.query_layernorm."),
+                (r"\.self_attn\.k_norm\.", ".attention.key_layernorm."),
+                (r"\.mlp\.gate\.e_score_correction_bias$", ".mlp.gate.expert_bias"),
+            ),
+        ),
+    ),
 )
 
 
@@ -366,7 +420,8 @@ def as_native_twin(config: Config, custom: str | None) -> NativeTwin | None:
     name = (custom or next(iter(config.architectures), "")).rpartition(".")[2]
     for twin in _TWINS:
         is_of_class = twin.stated == config.model_type and name in twin.classes
-        if is_of_class and (twin.package is None) == (custom is not None):
+        is_of_code = not (twin.package or twin.is_library)
+        if is_of_class and is_of_code == (custom is not None):
             return _covered(twin, config, twin.classes[name])
     return None
 

@@ -92,6 +92,23 @@ def test_of_a_pipeline_the_folders_that_can_be_explained_are_named(tmp_path: Pat
     assert run("explain", str(tmp_path / "text_encoder")).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("model_type", "parameters"),
+    [  # of AutoModel.from_config(AutoConfig.for_model(model_type)) in transformers 5.24
+        ("canine", 132_082_944),
+        ("clipseg", 151_277_313),
+        ("deberta", 124_043_520),
+        ("layoutlmv3", 125_326_208),
+        ("longformer", 130_743_552),
+        ("vilt", 111_595_008),
+    ],
+)
+def test_a_type_with_a_generated_form_is_explained(model_type: str, parameters: int) -> None:
+    done = run("explain", model_type, "--depth", "0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].startswith(f"{parameters:,} parameters in ")
+
+
 def test_weights_that_cannot_be_read_do_not_matter_to_explain(tmp_path: Path) -> None:
     _config(tmp_path, MIXTRAL)
     (tmp_path / "pytorch_model.bin").write_bytes(b"PK")

@@ -60,12 +60,10 @@ OLD_TYPES: Mapping[str, str] = MappingProxyType(
     {
         "RefinedWeb": "falcon",
         "RefinedWebModel": "falcon",
-        "exaone": "llama",
         "internlm3": "llama",
         "iquestcoder": "llama",
         "kimi_k2": "deepseek_v3",
         "sarvam_mla": "deepseek_v3",
-        "sarvam_moe": "glm4_moe",
         "stablelm_epoch": "stablelm",
     }
 )
