@@ -60,6 +60,7 @@ OLD_TYPES: Mapping[str, str] = MappingProxyType(
     {
         "RefinedWeb": "falcon",
         "RefinedWebModel": "falcon",
+        "gpt-sw3": "gpt2",
         "internlm3": "llama",
         "iquestcoder": "llama",
         "kimi_k2": "deepseek_v3",
