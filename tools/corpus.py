@@ -113,7 +113,7 @@ FAULTS: dict[str, tuple[tuple[str, str], ...]] = {
     "qwen36": (("bad-index", "total_size is 0"),),
     "redpajama-incite-7b-base": (("bad-index", "1/8 byte"),),
     "scicore-omics": (("bad-index", "model-gene-project.pt"),),
-    "stable-diffusion-3.5-large": (("bad-config", "of another model"),),
+    "stable-diffusion-3.5-large": (("bad-config", "another model than the weights"),),
 }
 
 Outcome = Report | Unaudited
