@@ -46,6 +46,7 @@ _KIN = {
     "transformer_2017": "transformer-2017",
     "vision_encoder_decoder": "vision-encoder-decoder",
     "vit": "deit vit",
+    "vitmatte": "vitdet vitmatte",
     "wav2vec2": "hubert wav2vec2 wavlm",
 }
 # Model type -> the file with its classes, so that only the needed file is imported.
