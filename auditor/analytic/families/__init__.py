@@ -13,7 +13,7 @@ from types import MappingProxyType
 _ALONE = (
     "albert bert blip bloom convnext detr dinov2 distilbert electra esm falcon gpt2 gpt_bigcode "
     "gpt_neo gpt_neox gpt_oss gptj gte layoutlm llama llava modernbert mpnet mpt opt paligemma phi "
-    "phi3 resnet rwkv segformer smollm3 stablelm starcoder2 swin whisper"
+    "phi3 rag resnet rwkv segformer smollm3 stablelm starcoder2 swin whisper"
 )
 # File -> its model types, for files with several model types or with a different name.
 _KIN = {
