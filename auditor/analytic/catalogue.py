@@ -405,9 +405,14 @@ def base_model(config: Config, otherwise: str = "") -> Module:
 
 def causal_model(config: Config) -> Module:
     """Return the tree that AutoModelForCausalLM builds for a nested config's model type."""
+    return headed_model(config, ("ForCausalLM", "LMHeadModel"))
+
+
+def headed_model(config: Config, endings: tuple[str, ...]) -> Module:
+    """Return the tree of the first class of a nested config's type with one of the endings."""
     own = _own_family(config, "")
     for name in siblings(own.model_type):
-        if name.endswith(("ForCausalLM", "LMHeadModel")):
+        if name.endswith(endings):
             return _ARCHITECTURES[own.model_type, name].build(config.of(own))
     raise SourceError(
         Reason.UNKNOWN_ARCHITECTURE,

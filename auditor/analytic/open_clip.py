@@ -1,14 +1,15 @@
 """Closed forms of open_clip's models: an image tower and a text tower with one output space.
 
 `model_cfg` of open_clip_config.json has a config for each tower. The builders follow open_clip 3.3:
-ViT, ResNet and timm towers for images, open_clip's own transformer for text, and CoCa's decoder. A
-value that a builder does not cover, or a key that open_clip does not have, raises SourceError.
+ViT, ResNet and timm towers for images, open_clip's own transformer or a model of transformers for
+text, and CoCa's decoder. A value that a builder does not cover, or a key that open_clip does not
+have, raises SourceError.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from auditor.analytic import timm_table
+from auditor.analytic import catalogue, timm_table
 from auditor.analytic.blocks import (
     BatchNorm,
     Block,
@@ -137,6 +138,55 @@ _TEXT = _family(
         "hf_pooler_type": "mean_pooler",
     },
 )
+# The models of transformers that open_clip's configs name, and BiomedCLIP's: what their config.json
+# says of sizes. open_clip reads it from the model's own repository.
+_BERT: Mapping[str, object] = MappingProxyType(
+    {
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 12,
+    }
+)
+_ROBERTA = {**_BERT, "max_position_embeddings": 514, "type_vocab_size": 1}
+_BIOMED_BERT = {"model_type": "bert", **_BERT, "max_position_embeddings": 512, "vocab_size": 30522}
+_MT5 = {"model_type": "mt5", "d_kv": 64, "feed_forward_proj": "gated-gelu", "vocab_size": 250112}
+_NLLB = {"model_type": "m2m_100", "d_model": 1024, "vocab_size": 256206}
+TEXT_MODELS: Mapping[str, Mapping[str, object]] = MappingProxyType(
+    {
+        "facebook/nllb-200-distilled-1.3B": {
+            **_NLLB,
+            "encoder_layers": 24,
+            "encoder_ffn_dim": 8192,
+        },
+        "facebook/nllb-200-distilled-600M": {
+            **_NLLB,
+            "encoder_layers": 12,
+            "encoder_ffn_dim": 4096,
+        },
+        "google/mt5-base": {
+            **_MT5,
+            "d_ff": 2048,
+            "d_model": 768,
+            "num_heads": 12,
+            "num_layers": 12,
+        },
+        "google/mt5-xl": {**_MT5, "d_ff": 5120, "d_model": 2048, "num_heads": 32, "num_layers": 24},
+        "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract": _BIOMED_BERT,
+        "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract": _BIOMED_BERT,
+        "roberta-base": {"model_type": "roberta", **_ROBERTA, "vocab_size": 50265},
+        "xlm-roberta-base": {"model_type": "xlm-roberta", **_ROBERTA, "vocab_size": 250002},
+        "xlm-roberta-large": {
+            "model_type": "xlm-roberta",
+            **_ROBERTA,
+            "hidden_size": 1024,
+            "intermediate_size": 4096,
+            "num_attention_heads": 16,
+            "num_hidden_layers": 24,
+            "vocab_size": 250002,
+        },
+    }
+)
 _DECODER = _family(
     "open_clip decoder",
     {**_TEXT.own, "dim_head": 64, "n_queries": 256, "attn_pooler_heads": 8},
@@ -156,7 +206,8 @@ def model_config(config: Config) -> Config:
 def class_name(config: Config) -> str:
     """Return the class that open_clip builds: CLIP, CustomTextCLIP or CoCa."""
     c = model_config(config)
-    if not c.truth("custom_text"):
+    text = c.values.get("text_cfg")
+    if not c.truth("custom_text") and not (isinstance(text, Mapping) and "hf_model_name" in text):
         return "CLIP"
     return "CoCa" if c.states("multimodal_cfg") else "CustomTextCLIP"
 
@@ -172,9 +223,9 @@ def expect_open_clip(config: Config, target: str) -> Expectation:
         if not c.states(key):
             raise CheckpointError(f"model_cfg has no {key}", key)
     text_config = _covered(c.nested("text_cfg", _TEXT), _TEXT)
-    require(text_config, "hf_model_name", None)
     E = size(c, "embed_dim")
-    text = text_tower(text_config, E)
+    is_own = text_config.attribute("hf_model_name") is None
+    text = text_tower(text_config, E) if is_own else text_model(text_config, E)
     children: list[tuple[str, Block]] = [
         ("visual", image_tower(_covered(c.nested("vision_cfg", _VISION), _VISION), E))
     ]
@@ -194,7 +245,11 @@ def expect_open_clip(config: Config, target: str) -> Expectation:
         Module(tuple(children)),
         target,
         model_type="open_clip",
-        loading=Loading(renames=() if target == "CLIP" else (_MOVED,), legacy=()),
+        loading=Loading(
+            renames=(_MOVED,) if is_own and target != "CLIP" else (),
+            legacy=(),
+            buffers=(r"^text\.transformer\.embeddings\.position_ids$",),
+        ),
     )
 
 
@@ -329,6 +384,8 @@ def bottleneck(inputs: Dim, planes: Dim) -> Module:
     )
 
 
+# The poolings of a text model; the first one has a layer of its own.
+_POOLERS = ("cls_pooler", "cls_last_hidden_state_pooler", "max_pooler", "mean_pooler")
 # The poolings that are timm's own for an architecture, by words of its name: another pooling has
 # other tensors. Before a projection of open_clip "" leaves the default.
 _POOLS = MappingProxyType(
@@ -388,6 +445,29 @@ def text_tower(c: Config, E: Dim) -> Module:  # noqa: N803 - a letter of formula
         ln_final=LayerNorm(W),
         text_projection=None if c.attribute("proj_type") == "none" else projection,
     )
+
+
+def text_model(c: Config, E: Dim) -> Module:  # noqa: N803 - a letter of formulas
+    """Return a model of transformers, of which open_clip takes the encoder, and a projection."""
+    values = TEXT_MODELS.get(c.text("hf_model_name").removeprefix("FacebookAI/"))
+    if values is None:
+        raise outside(c, "hf_model_name")
+    require(c, "hf_pooler_type", None, *_POOLERS)
+    require(c, "hf_proj_type", None, "linear", "mlp")
+    pools = c.attribute("hf_pooler_type") == _POOLERS[0]
+    of_model = catalogue.family(str(values["model_type"]))
+    config = Config(values=values, arguments={"add_pooling_layer": pools}).of(of_model)
+    tree = catalogue.block_tree(config, of_model.base)
+    parts = dict(tree.children)
+    if isinstance(encoder := parts.get("encoder"), Module) and "shared" in parts:
+        tree = Module(tuple((dict(encoder.children) | {"embed_tokens": parts["shared"]}).items()))
+    W = size(config, "d_model" if "shared" in parts else "hidden_size")
+    half = (W + E).floor(2)
+    projections: Mapping[str, Block] = {
+        "linear": Linear(W, E, bias=False),
+        "mlp": Module((("0", Linear(W, half, bias=False)), ("2", Linear(half, E, bias=False)))),
+    }
+    return module(transformer=tree, proj=projections.get(_word(c, "hf_proj_type")))
 
 
 def text_decoder(c: Config, V: Dim) -> Module:  # noqa: N803 - a letter of formulas

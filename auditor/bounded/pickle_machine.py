@@ -201,7 +201,7 @@ class _Machine:
         self.set_items([key, value])
 
     def set_items(self, items: list[object]) -> None:
-        target, pairs = self.filled(), _paired(items)
+        target, pairs = self.filled(), self.paired(items)
         if isinstance(target, PickledDict):
             target.pairs.extend(pairs)
         elif isinstance(target, Call) and (_is_dict(target) or self.is_outside(target)):
@@ -209,6 +209,16 @@ class _Machine:
             target.pairs.extend(pairs)
         elif not self.is_outside(target):
             raise _NotFollowedError(f"sets items of {kind(target)}")
+
+    def paired(self, items: list[object]) -> list[tuple[object, object]]:
+        """Return pairs of key and value; a key may be an unknown import, which is reported."""
+        if len(items) % 2:
+            raise _ImpossibleError("has a key without a value")
+        pairs = list(zip(items[::2], items[1::2], strict=True))
+        for key, _ in pairs:
+            if not is_key(key) and not (isinstance(key, Global) and self.is_outside(key)):
+                raise _NotFollowedError(f"has {kind(key)} for a key")
+        return pairs
 
     def frozen_set(self) -> None:
         items = self.to_mark()
@@ -308,16 +318,6 @@ class _Machine:
         ]
         more = len(names) - len(shown)
         return (*shown, f"{more:,} more names") if more else tuple(shown)
-
-
-def _paired(items: list[object]) -> list[tuple[object, object]]:
-    if len(items) % 2:
-        raise _ImpossibleError("has a key without a value")
-    pairs = list(zip(items[::2], items[1::2], strict=True))
-    wrong = next((key for key, _ in pairs if not is_key(key)), None)
-    if wrong is not None:
-        raise _NotFollowedError(f"has {kind(wrong)} for a key")
-    return pairs
 
 
 def _is_dict(call: Call) -> bool:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from auditor.bounded.pickle_names import Call, Global, PickledDict, PickledSet
 from auditor.containers.torch_tensors import TensorView, Unreadable, is_text, tensor_view
-from auditor.messages import quoted
+from auditor.messages import named, quoted
 
 # Keys under which training scripts keep the model's state dict, the likeliest first: Lightning
 # and most others, then torch's own examples, then DeepSpeed, then restoration models (EMA first).
@@ -21,6 +21,7 @@ WRAPPERS = (
     "params",
     "weights",
 )
+_LIGHTNING = "pytorch-lightning_version"
 _DICTS = frozenset(f"collections.{name}" for name in ("OrderedDict", "defaultdict", "Counter"))
 
 # The most values: a pickle's memo lets few bytes stand for any number of them. The largest state
@@ -53,7 +54,10 @@ def state_dict(value: object, *, opened: bool = True) -> StateDict:
     note, fault = None, None
     try:
         value, path, siblings = _unwrap(walk, value)
-        note = _note(path, siblings, opened=opened) if path else None
+        notes = [_note(path, siblings, opened=opened)] if path else []
+        if isinstance(value, Call) and (name := _module_class(value)):
+            notes.append(f"it is a pickled module ({named(name)}), not a state dict")
+        note = "; ".join(notes) or None
         prefix = "" if opened else ".".join(f"({key})" for key in path)
         for name, view in walk.unique_tensors(value, prefix):
             if isinstance(view, TensorView):
@@ -72,6 +76,15 @@ def is_dict(value: object) -> bool:
 
 def _makes_dict(call: Call) -> bool:
     return isinstance(call.callee, Global) and call.callee.path in _DICTS
+
+
+def _module_class(call: Call) -> str | None:
+    """Return the class of a pickled torch.nn.Module; None for another object."""
+    if isinstance(call.state, PickledDict) and isinstance(call.callee, Global):
+        attributes = {key: value for key, value in call.state.pairs if isinstance(key, str)}
+        if is_dict(attributes.get("_parameters")) and is_dict(attributes.get("_modules")):
+            return call.callee.path
+    return None
 
 
 def _unwrap(walk: "_Walk", value: object) -> tuple[object, list[str], Mapping[str, object]]:
@@ -96,6 +109,8 @@ def _note(path: list[str], siblings: Mapping[str, object], *, opened: bool) -> s
     """Return a clause that names the keys above the state dict, and the items next to it."""
     suffix = f"; next to it are {_listed(siblings)}" if siblings else ""
     place = quoted(".".join(path))
+    if _LIGHTNING in siblings:
+        suffix += "; it is a checkpoint of Lightning"
     if opened:
         return f"the state dict under {place} is read{suffix}"
     return f"its state dict is under {place}, where from_pretrained does not look{suffix}"
@@ -171,12 +186,24 @@ class _Walk:
                 return self._by_key(pairs)
             case Call(pairs=pairs) if pairs or _makes_dict(value):
                 return self._by_key([*_arguments(value), *(pairs or [])])
+            case Call(state=PickledDict(pairs=pairs)) if _module_class(value):
+                return self._of_module(self._by_key(pairs))
             case list() | tuple() | PickledSet():
                 items = value.items if isinstance(value, PickledSet) else value
                 self._spend(values=len(items))
                 return {str(place): item for place, item in enumerate(items)}
             case _:
                 return {}
+
+    def _of_module(self, attributes: Mapping[str, object]) -> dict[str, object]:
+        """Return the parameters, buffers and submodules that torch lists in a state dict."""
+        left_out = self.children(attributes.get("_non_persistent_buffers_set")).values()
+        buffers = self.children(attributes.get("_buffers"))
+        return {
+            **self.children(attributes["_parameters"]),
+            **{key: buffer for key, buffer in buffers.items() if key not in left_out},
+            **self.children(attributes["_modules"]),
+        }
 
     def _by_key(self, pairs: list[tuple[object, object]]) -> dict[str, object]:
         """Return the items by the text of each key, or by position if the key's type is unusual.

@@ -13,7 +13,7 @@ from types import MappingProxyType
 _ALONE = (
     "albert bert blip bloom convnext detr dinov2 distilbert electra esm falcon gpt2 gpt_bigcode "
     "gpt_neo gpt_neox gpt_oss gptj gte layoutlm llama llava modernbert mpnet mpt opt paligemma phi "
-    "phi3 resnet rwkv segformer smollm3 stablelm starcoder2 swin whisper"
+    "phi3 rag resnet rwkv segformer smollm3 stablelm starcoder2 swin whisper"
 )
 # File -> its model types, for files with several model types or with a different name.
 _KIN = {
@@ -46,6 +46,7 @@ _KIN = {
     "transformer_2017": "transformer-2017",
     "vision_encoder_decoder": "vision-encoder-decoder",
     "vit": "deit vit",
+    "vitmatte": "vitdet vitmatte",
     "wav2vec2": "hubert wav2vec2 wavlm",
 }
 # Model type -> the file with its classes, so that only the needed file is imported.

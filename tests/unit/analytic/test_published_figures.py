@@ -303,6 +303,13 @@ IMAGES = (
         "its authors' training logs, `number of params`: without the stem, layer1 and all norms",
         without_the_frozen,
     ),
+    Published(
+        "vitmatte-small",
+        "VitMatteForImageMatting",
+        25.8,
+        "the paper's table of ViTMatte-S, in millions",
+        millions(1),
+    ),
 )
 FIGURES = (*BERTS, *ENCODERS_AND_DECODERS, *LLAMAS, *UNEVEN, *GPTS, *IMAGES_AND_TEXT, *IMAGES)
 

@@ -123,6 +123,12 @@ def test_an_opcode_on_any_value_raises_nothing(target, opcodes):
 # Names that are not known
 
 
+def test_an_unknown_import_is_followed_as_a_key():
+    followed = follow_pickle(b"}(clightning\nCheckpoint\nNu.")
+    assert followed.fault is None
+    assert "lightning.Checkpoint" in followed.outside[0]
+
+
 class Called:
     """Pickles as a call of os.system, which nobody must make."""
 
@@ -228,6 +234,7 @@ NOT_FOLLOWED = [
     (b"]q\0h\0a.", "fills a value of type list that was used before"),
     (b"]q\0\x850h\0", "uses the opcode POP"),
     (b"}(]Nu.", "has a value of type list for a key"),
+    (b"}(ctorch\nSize\nNu.", "has an import for a key"),
     (b"](K\1\x90.", "adds to a value of type list"),
     (b"\x8f(K\1e.", "appends to a set"),
     (b"N(K\1Nu.", "sets items of a value of type NoneType"),

@@ -184,11 +184,38 @@ def test_the_state_dict_of_a_module_is_read_as_torch_loads_it(form):
     assert table.imports == ()
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_pickled_module_is_unsafe(form):
-    with pytest.raises(UnsafeFileError) as raised:
-        parsed(saved(torch.nn.Sequential(torch.nn.Linear(2, 3)), **form))
+class _Stem(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3, bias=False)
+        self.norm = torch.nn.BatchNorm2d(4)
+        self.act = torch.nn.SiLU()
+        self.stride = torch.ones(3)  # an attribute, which no state dict has
+        self.register_buffer("anchors", torch.ones(2), persistent=False)
+
+
+def test_a_checkpoint_of_lightning_is_named():
+    value = {"state_dict": {"a": torch.ones(2)}, "pytorch-lightning_version": "2.4.0"}
+    table = parsed(saved(value), "pytorch_model.bin")
+    assert table.notes[0].endswith("; it is a checkpoint of Lightning")
+
+
+def test_a_pickled_module_in_the_legacy_form_is_not_followed():
+    content = saved(torch.nn.Linear(2, 3), _use_new_zipfile_serialization=False)
+    with pytest.raises(UnsafeFileError, match="an object that is not a storage") as raised:
+        parsed(content)
     assert any("torch.nn.modules." in line for line in raised.value.imports)
+
+
+@pytest.mark.parametrize("key", [None, "model"])
+def test_a_pickled_module_is_unsafe_and_has_the_names_of_its_state_dict(key):
+    module = torch.nn.Sequential(_Stem(), torch.nn.ModuleList([_Stem(), torch.nn.Linear(2, 3)]))
+    value = {"epoch": -1, key: module, "ema": None} if key else module
+    table = parsed(saved(value), "best.pt")
+    shapes = {name: tuple(one.shape) for name, one in module.state_dict().items()}
+    assert {one.name: one.shape for one in table.tensors} == shapes
+    assert any("_Stem()" in line for line in table.imports)
+    assert "a pickled module (torch.nn.modules.container.Sequential)" in table.notes[0]
 
 
 @pytest.mark.parametrize("form", FORMS)
