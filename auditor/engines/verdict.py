@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from auditor.analytic.expectation import ExpectedTensor, Listed, Role
 from auditor.engines.config_keys import (
     Judgement,
     guards,
@@ -27,6 +28,7 @@ from auditor.engines.knowledge import (
     without_sizes,
 )
 from auditor.messages import listed, quoted
+from auditor.names import first
 from auditor.reconciler.fold import fold
 
 _OF_SAVING = frozenset({"dtype", "torch_dtype", "transformers_version"})
@@ -42,18 +44,40 @@ _SIMILAR: Mapping[str, str | tuple[str, ...]] = {
 class ExpectedShapes:
     """The tensors that a class expects as save_pretrained writes them."""
 
-    needed: Shapes
-    optional: Shapes  # stored by some versions of transformers
+    listed: Listed
+
+    @cached_property
+    def needed(self) -> Shapes:
+        """The shapes of the needed tensors, by name."""
+        others = {one.name: one.shape for one in self.listed.others if _is_needed(one)}
+        return {**self.listed.shapes, **others}
+
+    @cached_property
+    def optional(self) -> Shapes:
+        """The shapes of the tensors that some versions of transformers store, by name."""
+        return {one.name: one.shape for one in self.listed.others if one.role.optional}
 
     @cached_property
     def kinds(self) -> tuple[frozenset[str], frozenset[str]]:
         """The kinds of the needed tensors, and of the optional ones."""
-        return frozenset(map(kind_of, self.needed)), frozenset(map(kind_of, self.optional))
+        return frozenset(map(kind_of, self._examples)), frozenset(map(kind_of, self.optional))
 
     @property
     def has_empty(self) -> bool:
-        """Whether a tensor has no elements, as no tensor of a recorded save."""
-        return any(0 in shape for shape in self.needed.values())
+        """Whether a needed tensor has no elements, as no tensor of a recorded save."""
+        return any(0 in shape for shape in self._examples.values())
+
+    @cached_property
+    def _examples(self) -> Shapes:
+        """The needed tensors; equal layers are represented by the first of them."""
+        outline = self.listed.outline
+        if outline is None:
+            return self.needed
+        return {first(one.name): one.shape for one in outline.tensors if _is_needed(one)}
+
+
+def _is_needed(tensor: ExpectedTensor) -> bool:
+    return tensor.role is not Role.TIED and not tensor.role.optional
 
 
 class ServedModel(Struct, frozen=True, kw_only=True):
@@ -129,9 +153,11 @@ def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[Judgement]:
         yield _looked_up(known, entry, probe, _FILES.get(probe, probe))
     expected = None if subject.unread else subject.expect(entry.class_)
     fitting = _fitting(entry, expected, subject.config) if expected else ()
-    has_all = expected is not None and expected.needed.keys() <= subject.stored.keys()
     for path, judged in required_keys(entry, subject.config, fitting or entry.variants):
-        yield judged if has_all or path not in entry.by_tensors else judged._replace(loads=None)
+        has_all = path not in entry.by_tensors or (
+            expected is not None and expected.needed.keys() <= subject.stored.keys()
+        )
+        yield judged if has_all else judged._replace(loads=None)
     yield from uneven_heads(subject.config)
     yield from readings(entry, subject.config)
     if subject.unread:
@@ -237,12 +263,12 @@ def _found(
 ) -> tuple[Difference, ...]:
     """Return the differences from the tensors that such a save has."""
     kinds = {entry.kinds[at] for at in variant.kinds}
-    wanted = {
+    optional = {
         name: shape
-        for name, shape in {**expected.needed, **expected.optional}.items()
-        if kind_of(name) in kinds and (name in expected.needed or name in subject.stored)
+        for name, shape in expected.optional.items()
+        if name in subject.stored and kind_of(name) in kinds
     }
-    return tuple(differences(subject.stored, wanted, entry))
+    return tuple(differences(subject.stored, {**expected.needed, **optional}, entry))
 
 
 def _is_one_sided(found: Sequence[Difference]) -> bool:
