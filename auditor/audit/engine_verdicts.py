@@ -135,6 +135,8 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
         file_probes=tuple(_file_probes(snapshot, formats, stored)),
         unread=_unread(snapshot),
         packing_probe=packing,
+        method=quantized.method if quantized else "",
+        settings=quantized.settings if quantized else {},
         fits=_fits(outcome),
         expect=expect,
     )

@@ -16,6 +16,8 @@ from typing import Any, Literal
 from msgspec import Raw, Struct, field
 from msgspec.json import decode
 
+from auditor.engines.schemes import DeclaredSchemes
+
 ENGINES = ("vllm", "mlx", "llama.cpp")
 _DATA = Path(__file__).parents[1] / "data" / "engines"
 
@@ -91,6 +93,9 @@ class Knowledge(Struct, frozen=True):
     with_: Mapping[str, str] = field(name="with", default_factory=dict)
     aliases: Mapping[str, str] = {}
     general: Mapping[str, str] = {}  # probes whose outcome is the same for all entries
+    schemes: tuple[DeclaredSchemes, ...] = ()
+    # The keys that the engine reads of a declared quantization and that decide, by method.
+    scheme_keys: Mapping[str, tuple[str, ...]] = {}
 
     def entry(self, name: str) -> EngineEntry | None:
         """Return the entry of an architecture or a model type; None if nothing was recorded."""

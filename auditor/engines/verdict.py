@@ -27,6 +27,7 @@ from auditor.engines.knowledge import (
     value_at,
     without_sizes,
 )
+from auditor.engines.schemes import DeclaredSchemes, declared_schemes, scheme_text
 from auditor.messages import listed, quoted
 from auditor.names import first
 from auditor.reconciler.fold import fold
@@ -91,6 +92,8 @@ class ServedModel(Struct, frozen=True, kw_only=True):
     file_probes: tuple[str, ...] = ()  # what is unusual about the files, such as `files unindexed`
     unread: str = ""  # why the stored tensors are not all known
     packing_probe: str = ""  # `packed gptq`, `declared fp8`, ...; "" without quantization
+    method: str = ""  # `gptq`, `fp8`, ...
+    settings: Mapping[str, Any] = {}  # what config.json declares of the quantization
     fits: bool = False  # whether the unpacked tensors are the expected ones
     expect: Callable[[str], ExpectedShapes | None]  # by class; None if it is not known
 
@@ -104,6 +107,7 @@ class EngineVerdict(Struct, frozen=True, kw_only=True):
     loads: bool | None  # None: unknown
     reasons: tuple[str, ...] = ()  # why not, or what it reads otherwise
     additions: Mapping[str, Any] = {}  # config keys that would help the engine, with their values
+    scheme: str | None = None  # of quantized weights; None without quantization
 
 
 def unknown_verdict(known: Knowledge, reason: str) -> EngineVerdict:
@@ -131,6 +135,17 @@ def judge(known: Knowledge, subject: ServedModel) -> EngineVerdict:
         loads=False if refused else None if unknown else True,
         reasons=tuple(one.reason for one in shown if one.reason),
         additions=additions,
+        scheme=scheme_text(_schemes(known, subject)) if subject.method else None,
+    )
+
+
+def _schemes(known: Knowledge, subject: ServedModel) -> tuple[DeclaredSchemes, ...]:
+    """Return what was recorded of the declared quantization; () if it was not tried."""
+    if subject.method not in known.scheme_keys:
+        return ()
+    keys = known.scheme_keys
+    return declared_schemes(
+        known.schemes, keys, subject.method, subject.settings, subject.model_type
     )
 
 
@@ -219,7 +234,18 @@ def _packing(known: Knowledge, entry: EngineEntry, subject: ServedModel) -> Judg
     detail = f"the weights are packed by {method}" if packed else f"{method} is declared only"
     if packed and not subject.fits:
         return Judgement(f"{detail}, and they are not the expected ones")
-    return _looked_up(known, entry, probe, detail)
+    judged = _looked_up(known, entry, probe, detail)
+    if not judged.loads or subject.method not in known.scheme_keys:
+        return judged
+    found = _schemes(known, subject)
+    raising = [row.raises for row in found if row.loads is False]
+    if raising:
+        return Judgement(f"{detail} ({raising[0]})", loads=False)
+    if not found:
+        return Judgement(f"{detail}, and no save with such a declaration was tried")
+    if any(row.loads is None for row in found):
+        return Judgement(f"{detail}, and the machine decides whether it takes such a declaration")
+    return judged
 
 
 def _tensors(

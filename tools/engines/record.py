@@ -447,7 +447,13 @@ def fold(header: Mapping[str, Any], date: str, entries: Mapping[str, Entry]) -> 
             for entry in agreeing[outcomes[0]]:
                 entry[outcomes[0]].remove(probe)
                 entry.get("why", {}).pop(probe, None)
-    aliases = {a: n for a, n in header.get("aliases", {}).items() if a not in entries}
+    aliases = header.get("aliases", {})
+    entries = {n: e for n, e in entries.items() if not (n in aliases and "not_tried" in e)}
+    aliases = {a: n for a, n in aliases.items() if a not in entries}
+    unknown = {name for name, entry in entries.items() if _is_unknown_name(entry)}
+    entries = {name: entry for name, entry in entries.items() if name not in unknown}
+    if classes := header.get("classes"):
+        header = {**header, "classes": [name for name in classes if name not in unknown]}
     versions = {**header.get("with", {}), "transformers": transformers.__version__}
     return {
         **header,
@@ -457,6 +463,12 @@ def fold(header: Mapping[str, Any], date: str, entries: Mapping[str, Entry]) -> 
         "general": general,
         "with": versions,
     }
+
+
+def _is_unknown_name(entry: Entry) -> bool:
+    """Return whether an engine that falls back on transformers refuses a class by its name."""
+    variants = entry.get("variants", ())
+    return bool(variants) and all("not supported for now" in str(one["loads"]) for one in variants)
 
 
 def text_of(data: Mapping[str, Any]) -> str:
