@@ -40,6 +40,7 @@ class KeyReading(Struct, frozen=True):
     rope_parameters: Literal["read", "ignored", "unseen"] = "unseen"
     top: Literal["read", "ignored", "unseen"] = "unseen"
     default: float | None = None  # the value that the engine takes where it ignores the config's
+    tensor: str = ""  # a tensor of the class that the engine ignores where a config lacks the key
 
 
 class EngineEntry(Struct, frozen=True):

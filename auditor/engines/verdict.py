@@ -14,6 +14,7 @@ from msgspec import Struct
 from auditor.analytic.expectation import ExpectedTensor, Listed, Role
 from auditor.engines.config_keys import (
     Judgement,
+    absent_keys,
     guards,
     readings,
     required_keys,
@@ -174,7 +175,8 @@ def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[Judgement]:
         )
         yield judged if has_all else judged._replace(loads=None)
     yield from uneven_heads(subject.config)
-    yield from readings(entry, subject.config)
+    yield from absent_keys(entry, subject.config)
+    yield from readings(entry, subject.config, expected.kinds[0] if expected else ())
     if subject.unread:
         yield Judgement(subject.unread)
         return

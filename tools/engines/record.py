@@ -40,6 +40,7 @@ _OF_SIZES = re.compile(
     re.DOTALL,
 )
 _USELESS = re.compile(r"ValueError: (Received|Missing) \d+ parameters")
+_TIED = "tie_word_embeddings"
 _BASE = 512345.0
 _EPS = 0.00037
 _OTHER_SIZES = {"hidden_size": 96, "intermediate_size": 192, "num_hidden_layers": 3}
@@ -144,6 +145,7 @@ class Recorder:
         if loading:
             self._probe(entry, loading, fills)
             entry |= self._readings(loading[0], fills)
+            entry["reads"] |= self._tied(loading) if self._every_key else {}
             self._guard(entry, loading[0], fills)
             self._null(entry, loading[0], fills)
             self._spared(entry, loading, own)
@@ -354,6 +356,17 @@ class Recorder:
         seen = {key: answers[key].get("reads") for key in _NUMBERS if key in answers}
         ignored = [key for key, found in seen.items() if "fingerprint" in plain and found == plain]
         return backend | {"reads": reads} | ({"ignores": ignored} if ignored else {})
+
+    def _tied(self, loading: list[Save]) -> dict[str, Any]:
+        """Return whether the engine ties a stored head if the config does not say it."""
+        save = next((one for one in loading if one.head in one.tensors), None)
+        if save is None or _TIED not in save.config:
+            return {}
+        changes = [partial(_plain, save), partial(probes.without_key, save, _TIED)]
+        plain, absent = (one.get("reads", {}).get("tied") for one in self.outcomes(changes))
+        if plain is not False or absent is not True:
+            return {}
+        return {_TIED: {"top": "read", "tensor": save.head}}
 
 
 def _filled_for(save: Save, fills: Mapping[str, Fill]) -> dict[str, Fill]:

@@ -225,6 +225,36 @@ def test_a_config_without_a_key_of_all_tried_saves_leaves_the_answer_open(config
 
 
 @pytest.mark.parametrize(
+    ("config", "loads"),
+    [
+        ({"width": 8, "rope_parameters": {}}, True),
+        ({"width": None, "rope_parameters": {}}, True),  # null is a value that was not left out
+        ({"rope_parameters": {}}, None),
+        ({"width": 8}, None),
+        ({"width": 8, "rope_theta": 10000.0}, True),  # as transformers 4 wrote it
+    ],
+)
+def test_a_config_without_a_key_leaves_the_answer_open_if_a_save_without_it_was_refused(
+    config: dict[str, Any],
+    loads: bool | None,  # noqa: FBT001 - a row of the table
+) -> None:
+    raises = ["without width", "without rope_parameters"]
+    entry = {**_ENTRY, "requires": [], "reads": {}, "raises": raises, "loads": ["config4"]}
+    known = _known(entries={"TinyForCausalLM": entry})
+    assert judge(known, _subject(config=config)).loads is loads
+
+
+@pytest.mark.parametrize("config", [{}, {"tie_word_embeddings": False}])
+def test_a_head_that_the_engine_ties_without_the_key_is_said(config: dict[str, bool]) -> None:
+    reads = {"tie_word_embeddings": {"top": "read", "tensor": "lm_head.weight"}}
+    entry = {**_ENTRY, "requires": [], "reads": reads}
+    verdict = judge(_known(entries={"TinyForCausalLM": entry}), _subject(config=config))
+    assert verdict.loads is True
+    assert verdict.additions == ({} if config else {"tie_word_embeddings": False})
+    assert len(verdict.reasons) == len(verdict.additions)
+
+
+@pytest.mark.parametrize(
     ("values", "loads"),
     [
         ({}, True),

@@ -83,6 +83,7 @@ def reads(model: Any, config: Any) -> dict[str, Any]:
                 if type(value) in {int, float}:
                     found[name].add(value)
     seen: dict[str, Any] = {name: sorted(values) for name, values in found.items() if values}
+    seen["tied"] = not any(path.endswith("lm_head") for path, _ in model.named_modules())
     packed = [one for _, one in model.named_modules() if getattr(one, "bits", None)]
     seen["schemes"] = sorted({f"{m.mode}, {m.bits} bits, groups of {m.group_size}" for m in packed})
     text = repr(_get_classes(config)[1].from_dict(config))
