@@ -5,7 +5,6 @@ from functools import cache
 
 from msgspec.structs import replace
 
-from auditor.analytic import Config, Role
 from auditor.audit.expected import NotImplied, expectation_of
 from auditor.audit.model import declaration_of
 from auditor.audit.options import Options
@@ -122,7 +121,10 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
 
     @cache
     def expect(target: str) -> ExpectedShapes | None:
-        return _expected_shapes(config, target, stored)
+        implied = expectation_of(config, target, stored=lambda: stored)
+        if isinstance(implied, NotImplied) or implied.expectation.faults:
+            return None
+        return ExpectedShapes(implied.expectation.listed)
 
     return ServedModel(
         config=config.values,
@@ -133,6 +135,8 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
         file_probes=tuple(_file_probes(snapshot, formats, stored)),
         unread=_unread(snapshot),
         packing_probe=packing,
+        method=quantized.method if quantized else "",
+        settings=quantized.settings if quantized else {},
         fits=_fits(outcome),
         expect=expect,
     )
@@ -144,21 +148,6 @@ def _flavour(method: str, stored: dict[str, tuple[int, ...]]) -> str:
     if last is None or any(name.endswith(f".{last}") for name in stored):
         return method
     return f"{method} static" if method == "fp8" else f"{method} without {last}"
-
-
-def _expected_shapes(
-    config: Config, target: str, stored: dict[str, tuple[int, ...]]
-) -> ExpectedShapes | None:
-    implied = expectation_of(config, target, stored=lambda: stored)
-    if isinstance(implied, NotImplied) or implied.expectation.faults:
-        return None
-    listed = implied.expectation.listed
-    by_need: tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]] = ({}, {})
-    by_need[False].update(listed.shapes)
-    for tensor in listed.others:
-        if tensor.role is not Role.TIED:
-            by_need[tensor.role.optional][tensor.name] = tensor.shape
-    return ExpectedShapes(*by_need)
 
 
 def _fits(outcome: Report | Unaudited) -> bool:
@@ -186,7 +175,9 @@ def _file_probes(
     placed = snapshot.index.as_index.weight_map
     if snapshot.unopened:
         yield "files index absent"
-    elif not placed.keys() <= stored.keys():
+    if placed.keys() == stored.keys():
+        return
+    if not snapshot.unopened and not placed.keys() <= stored.keys():
         yield "files index wrong"
     if not stored.keys() <= placed.keys():
         yield "files index fewer"

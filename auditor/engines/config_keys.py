@@ -1,6 +1,6 @@
 """The outcomes of the keys of config.json: what an engine requires, derives or ignores."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from auditor.engines.knowledge import EngineEntry, SoundVariant, value_at, value_by_rule
@@ -40,6 +40,20 @@ def required_keys(
         if value_at(config, path) is None:
             detail = f"config.json lacks {path}, without which it was not tried"
             yield path, Judgement(detail)
+
+
+def absent_keys(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[Judgement]:
+    """Yield each key that a config lacks and without which a save was refused.
+
+    The engine has a value of its own for it, which another config may agree with.
+    """
+    is_older = "rope_theta" in config and entry.outcome("config4") is True
+    for probe in entry.tried("without "):
+        path = probe.removeprefix("without ")
+        is_here = value_at(config, path) is not None or _is_null(config, path)
+        if is_here or path in entry.requires or (is_older and path == "rope_parameters"):
+            continue
+        yield Judgement(f"config.json lacks {path}, without which a save was refused")
 
 
 def uneven_heads(config: Mapping[str, Any]) -> Iterator[Judgement]:
@@ -90,11 +104,20 @@ def _compared(value: int, other: int, key: str) -> str:
     return f"{'less' if value < other else 'more' if value > other else 'same'} {key}"
 
 
-def readings(entry: EngineEntry, config: Mapping[str, Any]) -> Iterator[Judgement]:
-    """Yield what the engine reads otherwise than transformers; none of it is a refusal."""
+def readings(
+    entry: EngineEntry, config: Mapping[str, Any], kinds: Container[str]
+) -> Iterator[Judgement]:
+    """Yield what the engine reads otherwise than transformers; none of it is a refusal.
+
+    `kinds` are those of the tensors that the class expects.
+    """
     for key, reading in entry.reads.items():
         if key == _ROPE:
             yield from _rope_base(entry, config)
+        elif reading.tensor:
+            if key not in config and reading.tensor in kinds:
+                why = f"config.json lacks {key}, so it ignores {reading.tensor} and ties the head"
+                yield Judgement(f"{why}: write {key}: false", loads=True, additions={key: False})
         elif reading.top == "ignored" and config.get(key) not in {None, reading.default}:
             value = described(config[key])
             yield Judgement(f"it ignores {key}, which config.json sets to {value}", loads=True)

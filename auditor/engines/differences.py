@@ -3,10 +3,10 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from auditor.engines.knowledge import EngineEntry
-from auditor.names import number_of
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -16,7 +16,7 @@ _FUSED = {
     "gate_up_proj": ("fused gate_up", ("gate_proj", "up_proj")),
 }
 _MATRIX = 2  # dimensions
-_NUMBER = re.compile(r"(?<![^.])[0-9]{1,6}(?![^.])")  # as number_of reads it
+_NUMBER = re.compile(r"(?<![^.])[0-9]{1,6}(?![^.])")  # as auditor.names.number_of reads it
 
 # Projections of experts, which are stacked in one tensor or stored one by one.
 _STACKED = re.compile(r".*\.experts\.(?:gate_up_proj|down_proj)(?:\.weight)?", re.DOTALL)
@@ -46,6 +46,8 @@ def kind_of(name: str) -> str:
 
 def differences(stored: Shapes, expected: Shapes, entry: EngineEntry) -> Iterator[Difference]:
     """Yield the differences, each tensor in one of them."""
+    if stored == expected:
+        return
     prefixes = (*entry.tried("strip "), *entry.tried("add "))
     if (renaming := _renaming(stored, expected, prefixes)) is not None:
         forms = {_with_prefix(name, renaming): name for name in expected}
@@ -67,7 +69,9 @@ def differences(stored: Shapes, expected: Shapes, entry: EngineEntry) -> Iterato
         yield Difference("missing" if len(names) == len(total[kind]) else "some", kind, names)
     yield from _extra(extra, total)
     mismatched: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for name in sorted(expected.keys() & stored.keys()):
+    for name in sorted(
+        name for name in expected if stored.get(name, expected[name]) != expected[name]
+    ):
         for change in _changes(stored[name], expected[name]):
             mismatched[change, kind_of(name)].append(name)
     for (change, kind), differing in mismatched.items():
@@ -78,9 +82,11 @@ def _renaming(stored: Shapes, expected: Shapes, probes: Iterable[str]) -> str | 
     """Return the probe that changes a prefix and makes most names meet; None if none is needed."""
     best, most = None, max(len(stored.keys() & expected.keys()), len(expected) // 2)
     for probe in probes:
-        met = sum(_with_prefix(name, probe) in stored for name in expected)
-        if met > most:
-            best, most = probe, met
+        room = len(expected) - most
+        unmet = (name for name in expected if _with_prefix(name, probe) not in stored)
+        count = sum(1 for _ in islice(unmet, room))
+        if count < room:
+            best, most = probe, len(expected) - count
     return best
 
 
@@ -158,10 +164,10 @@ def _extra(extra: Iterable[str], expected: Mapping[str, tuple[str, ...]]) -> Ite
 def _whole_layers(missing: Iterable[str], expected: Iterable[str]) -> Iterator[frozenset[str]]:
     """Yield the names of each layer that is missing as a whole, if another one is stored."""
     absent = frozenset(missing)
-    lists: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for name in expected:
-        if (layer := _layer(name)) >= 0:
-            lists[name.partition(f".{layer}.")[0]][layer].add(name)
+    lists: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for name in expected if absent else ():
+        if number := _NUMBER.search(name):
+            lists[name[: number.start()]][number[0]].add(name)
     for layers in lists.values():
         lost = [frozenset(names) for names in layers.values() if names <= absent]
         if len(lost) < len(layers):
@@ -170,8 +176,8 @@ def _whole_layers(missing: Iterable[str], expected: Iterable[str]) -> Iterator[f
 
 def _layer(name: str) -> int:
     """Return the first number in a name; -1 for a name without numbers."""
-    numbers = map(number_of, name.split("."))
-    return next((number for number in numbers if number is not None), -1)
+    number = _NUMBER.search(name)
+    return int(number[0]) if number else -1
 
 
 def _changes(stored: tuple[int, ...], expected: tuple[int, ...]) -> Iterator[str]:

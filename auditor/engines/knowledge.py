@@ -16,6 +16,8 @@ from typing import Any, Literal
 from msgspec import Raw, Struct, field
 from msgspec.json import decode
 
+from auditor.engines.schemes import DeclaredSchemes
+
 ENGINES = ("vllm", "mlx", "llama.cpp")
 _DATA = Path(__file__).parents[1] / "data" / "engines"
 
@@ -38,6 +40,7 @@ class KeyReading(Struct, frozen=True):
     rope_parameters: Literal["read", "ignored", "unseen"] = "unseen"
     top: Literal["read", "ignored", "unseen"] = "unseen"
     default: float | None = None  # the value that the engine takes where it ignores the config's
+    tensor: str = ""  # a tensor of the class that the engine ignores where a config lacks the key
 
 
 class EngineEntry(Struct, frozen=True):
@@ -91,6 +94,9 @@ class Knowledge(Struct, frozen=True):
     with_: Mapping[str, str] = field(name="with", default_factory=dict)
     aliases: Mapping[str, str] = {}
     general: Mapping[str, str] = {}  # probes whose outcome is the same for all entries
+    schemes: tuple[DeclaredSchemes, ...] = ()
+    # The keys that the engine reads of a declared quantization and that decide, by method.
+    scheme_keys: Mapping[str, tuple[str, ...]] = {}
 
     def entry(self, name: str) -> EngineEntry | None:
         """Return the entry of an architecture or a model type; None if nothing was recorded."""

@@ -11,8 +11,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from auditor.analytic.expectation import ExpectedTensor, Listed, Role
 from auditor.engines.config_keys import (
     Judgement,
+    absent_keys,
     guards,
     readings,
     required_keys,
@@ -26,7 +28,9 @@ from auditor.engines.knowledge import (
     value_at,
     without_sizes,
 )
+from auditor.engines.schemes import DeclaredSchemes, declared_schemes, scheme_text
 from auditor.messages import listed, quoted
+from auditor.names import first
 from auditor.reconciler.fold import fold
 
 _OF_SAVING = frozenset({"dtype", "torch_dtype", "transformers_version"})
@@ -42,18 +46,40 @@ _SIMILAR: Mapping[str, str | tuple[str, ...]] = {
 class ExpectedShapes:
     """The tensors that a class expects as save_pretrained writes them."""
 
-    needed: Shapes
-    optional: Shapes  # stored by some versions of transformers
+    listed: Listed
+
+    @cached_property
+    def needed(self) -> Shapes:
+        """The shapes of the needed tensors, by name."""
+        others = {one.name: one.shape for one in self.listed.others if _is_needed(one)}
+        return {**self.listed.shapes, **others}
+
+    @cached_property
+    def optional(self) -> Shapes:
+        """The shapes of the tensors that some versions of transformers store, by name."""
+        return {one.name: one.shape for one in self.listed.others if one.role.optional}
 
     @cached_property
     def kinds(self) -> tuple[frozenset[str], frozenset[str]]:
         """The kinds of the needed tensors, and of the optional ones."""
-        return frozenset(map(kind_of, self.needed)), frozenset(map(kind_of, self.optional))
+        return frozenset(map(kind_of, self._examples)), frozenset(map(kind_of, self.optional))
 
     @property
     def has_empty(self) -> bool:
-        """Whether a tensor has no elements, as no tensor of a recorded save."""
-        return any(0 in shape for shape in self.needed.values())
+        """Whether a needed tensor has no elements, as no tensor of a recorded save."""
+        return any(0 in shape for shape in self._examples.values())
+
+    @cached_property
+    def _examples(self) -> Shapes:
+        """The needed tensors; equal layers are represented by the first of them."""
+        outline = self.listed.outline
+        if outline is None:
+            return self.needed
+        return {first(one.name): one.shape for one in outline.tensors if _is_needed(one)}
+
+
+def _is_needed(tensor: ExpectedTensor) -> bool:
+    return tensor.role is not Role.TIED and not tensor.role.optional
 
 
 class ServedModel(Struct, frozen=True, kw_only=True):
@@ -67,6 +93,8 @@ class ServedModel(Struct, frozen=True, kw_only=True):
     file_probes: tuple[str, ...] = ()  # what is unusual about the files, such as `files unindexed`
     unread: str = ""  # why the stored tensors are not all known
     packing_probe: str = ""  # `packed gptq`, `declared fp8`, ...; "" without quantization
+    method: str = ""  # `gptq`, `fp8`, ...
+    settings: Mapping[str, Any] = {}  # what config.json declares of the quantization
     fits: bool = False  # whether the unpacked tensors are the expected ones
     expect: Callable[[str], ExpectedShapes | None]  # by class; None if it is not known
 
@@ -80,6 +108,7 @@ class EngineVerdict(Struct, frozen=True, kw_only=True):
     loads: bool | None  # None: unknown
     reasons: tuple[str, ...] = ()  # why not, or what it reads otherwise
     additions: Mapping[str, Any] = {}  # config keys that would help the engine, with their values
+    scheme: str | None = None  # of quantized weights; None without quantization
 
 
 def unknown_verdict(known: Knowledge, reason: str) -> EngineVerdict:
@@ -107,6 +136,17 @@ def judge(known: Knowledge, subject: ServedModel) -> EngineVerdict:
         loads=False if refused else None if unknown else True,
         reasons=tuple(one.reason for one in shown if one.reason),
         additions=additions,
+        scheme=scheme_text(_schemes(known, subject)) if subject.method else None,
+    )
+
+
+def _schemes(known: Knowledge, subject: ServedModel) -> tuple[DeclaredSchemes, ...]:
+    """Return what was recorded of the declared quantization; () if it was not tried."""
+    if subject.method not in known.scheme_keys:
+        return ()
+    keys = known.scheme_keys
+    return declared_schemes(
+        known.schemes, keys, subject.method, subject.settings, subject.model_type
     )
 
 
@@ -129,11 +169,14 @@ def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[Judgement]:
         yield _looked_up(known, entry, probe, _FILES.get(probe, probe))
     expected = None if subject.unread else subject.expect(entry.class_)
     fitting = _fitting(entry, expected, subject.config) if expected else ()
-    has_all = expected is not None and expected.needed.keys() <= subject.stored.keys()
     for path, judged in required_keys(entry, subject.config, fitting or entry.variants):
-        yield judged if has_all or path not in entry.by_tensors else judged._replace(loads=None)
+        has_all = path not in entry.by_tensors or (
+            expected is not None and expected.needed.keys() <= subject.stored.keys()
+        )
+        yield judged if has_all else judged._replace(loads=None)
     yield from uneven_heads(subject.config)
-    yield from readings(entry, subject.config)
+    yield from absent_keys(entry, subject.config)
+    yield from readings(entry, subject.config, expected.kinds[0] if expected else ())
     if subject.unread:
         yield Judgement(subject.unread)
         return
@@ -193,7 +236,18 @@ def _packing(known: Knowledge, entry: EngineEntry, subject: ServedModel) -> Judg
     detail = f"the weights are packed by {method}" if packed else f"{method} is declared only"
     if packed and not subject.fits:
         return Judgement(f"{detail}, and they are not the expected ones")
-    return _looked_up(known, entry, probe, detail)
+    judged = _looked_up(known, entry, probe, detail)
+    if not judged.loads or subject.method not in known.scheme_keys:
+        return judged
+    found = _schemes(known, subject)
+    raising = [row.raises for row in found if row.loads is False]
+    if raising:
+        return Judgement(f"{detail} ({raising[0]})", loads=False)
+    if not found:
+        return Judgement(f"{detail}, and no save with such a declaration was tried")
+    if any(row.loads is None for row in found):
+        return Judgement(f"{detail}, and the machine decides whether it takes such a declaration")
+    return judged
 
 
 def _tensors(
@@ -237,12 +291,12 @@ def _found(
 ) -> tuple[Difference, ...]:
     """Return the differences from the tensors that such a save has."""
     kinds = {entry.kinds[at] for at in variant.kinds}
-    wanted = {
+    optional = {
         name: shape
-        for name, shape in {**expected.needed, **expected.optional}.items()
-        if kind_of(name) in kinds and (name in expected.needed or name in subject.stored)
+        for name, shape in expected.optional.items()
+        if name in subject.stored and kind_of(name) in kinds
     }
-    return tuple(differences(subject.stored, wanted, entry))
+    return tuple(differences(subject.stored, {**expected.needed, **optional}, entry))
 
 
 def _is_one_sided(found: Sequence[Difference]) -> bool:

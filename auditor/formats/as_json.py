@@ -99,6 +99,7 @@ def _engine(verdict: EngineVerdict) -> dict[str, Any]:
         "loads": "unknown" if verdict.loads is None else verdict.loads,
         "reasons": verdict.reasons,
         "additions": verdict.additions,
+        "scheme": verdict.scheme,
         "version": verdict.version,
         "date": verdict.date,
     }

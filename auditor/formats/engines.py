@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from auditor.engines.schemes import UNKNOWN
 from auditor.report import EngineVerdict, Report, Unaudited
 
 _WORDS = {True: "loads", False: "does not load", None: "unknown"}
@@ -15,7 +16,9 @@ def engine_rows(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
 
 def engine_sentence(verdict: EngineVerdict) -> str:
     """Return the verdict in words, with its reasons."""
-    reasons = "; ".join(verdict.reasons)
+    is_known = verdict.scheme not in {None, UNKNOWN}
+    scheme = (f"quantized layers by {verdict.scheme}",) if is_known else ()
+    reasons = "; ".join((*verdict.reasons, *scheme))
     return f"{_WORDS[verdict.loads]}{': ' if reasons else ''}{reasons}"
 
 

@@ -115,6 +115,7 @@ def _engine(engine: str, stored: _Object) -> EngineVerdict:
         loads=stored["loads"] if isinstance(stored["loads"], bool) else None,
         reasons=tuple(stored["reasons"]),
         additions=stored["additions"],
+        scheme=stored.get("scheme"),
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from engines import schemes
 from engines.judging import Judge
 from engines.record import Entry, Recorder, fold, text_of
 
@@ -58,14 +59,16 @@ def record(
 ) -> None:
     """Record entries of one engine into a data file."""
     started = time.monotonic()
-    entries: dict[str, Entry] = {}
-    if update and output.exists():
-        entries = _unfolded(json.loads(output.read_bytes()))
+    old = json.loads(output.read_bytes()) if update and output.exists() else {}
+    entries: dict[str, Entry] = _unfolded(old) if old else {}
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     with tempfile.TemporaryDirectory() as folder, Judge(command, Path(folder, "log")) as judge:
         header = judge.registered()
+        if old.get("classes"):  # without those that it refuses by name
+            header["classes"] = [name for name in header["classes"] if name in old["classes"]]
         every_key = engine in _QUICK
         recorder = Recorder(judge, Path(folder), header["keyed_by"], every_key=every_key)
+        header |= schemes.recorded(engine, command[0], judge, Path(folder))
         tried = header.pop("tries", header["registered"])
         for name in names or tried:
             try:

@@ -129,13 +129,22 @@ def _float_quantized(module: str, rows: int, columns: int) -> Tensors:
     }
 
 
-def _mlx(module: str, rows: int, columns: int) -> Tensors:
-    groups = columns // _GROUP
-    return {
-        f"{module}.weight": torch.zeros(rows, columns // 8, dtype=torch.uint32),
-        f"{module}.scales": torch.ones(rows, groups, dtype=torch.bfloat16),
-        f"{module}.biases": torch.zeros(rows, groups, dtype=torch.bfloat16),
-    }
+def mlx(bits: int, group_size: int, mode: str = "affine") -> Pack:
+    """Return how MLX packs a weight; modes other than affine have no biases."""
+
+    def packed(module: str, rows: int, columns: int) -> Tensors:
+        shape = rows, columns // group_size
+        weight = torch.zeros(rows, columns * bits // 32, dtype=torch.uint32)
+        if mode != "affine":
+            scales = torch.ones(shape, dtype=torch.uint8)
+            return {f"{module}.weight": weight, f"{module}.scales": scales}
+        return {
+            f"{module}.weight": weight,
+            f"{module}.scales": torch.ones(shape, dtype=torch.bfloat16),
+            f"{module}.biases": torch.zeros(shape, dtype=torch.bfloat16),
+        }
+
+    return packed
 
 
 def _mxfp4(module: str, rows: int, columns: int) -> Tensors:
@@ -219,6 +228,6 @@ PACKINGS: Mapping[str, Packing] = {
     "compressed-tensors float-quantized": Packing(
         _compressed("float-quantized", 8, "float", "channel"), _float_quantized
     ),
-    "mlx": Packing({"group_size": _GROUP, "bits": 4, "mode": "affine"}, _mlx),
+    "mlx": Packing({"group_size": _GROUP, "bits": 4, "mode": "affine"}, mlx(4, _GROUP)),
     "mxfp4": Packing({"quant_method": "mxfp4"}, _mxfp4),
 }

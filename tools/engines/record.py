@@ -40,6 +40,7 @@ _OF_SIZES = re.compile(
     re.DOTALL,
 )
 _USELESS = re.compile(r"ValueError: (Received|Missing) \d+ parameters")
+_TIED = "tie_word_embeddings"
 _BASE = 512345.0
 _EPS = 0.00037
 _OTHER_SIZES = {"hidden_size": 96, "intermediate_size": 192, "num_hidden_layers": 3}
@@ -144,6 +145,7 @@ class Recorder:
         if loading:
             self._probe(entry, loading, fills)
             entry |= self._readings(loading[0], fills)
+            entry["reads"] |= self._tied(loading) if self._every_key else {}
             self._guard(entry, loading[0], fills)
             self._null(entry, loading[0], fills)
             self._spared(entry, loading, own)
@@ -355,6 +357,17 @@ class Recorder:
         ignored = [key for key, found in seen.items() if "fingerprint" in plain and found == plain]
         return backend | {"reads": reads} | ({"ignores": ignored} if ignored else {})
 
+    def _tied(self, loading: list[Save]) -> dict[str, Any]:
+        """Return whether the engine ties a stored head if the config does not say it."""
+        save = next((one for one in loading if one.head in one.tensors), None)
+        if save is None or _TIED not in save.config:
+            return {}
+        changes = [partial(_plain, save), partial(probes.without_key, save, _TIED)]
+        plain, absent = (one.get("reads", {}).get("tied") for one in self.outcomes(changes))
+        if plain is not False or absent is not True:
+            return {}
+        return {_TIED: {"top": "read", "tensor": save.head}}
+
 
 def _filled_for(save: Save, fills: Mapping[str, Fill]) -> dict[str, Fill]:
     """Return the values of the keys that an engine requires for another save of the class."""
@@ -447,7 +460,13 @@ def fold(header: Mapping[str, Any], date: str, entries: Mapping[str, Entry]) -> 
             for entry in agreeing[outcomes[0]]:
                 entry[outcomes[0]].remove(probe)
                 entry.get("why", {}).pop(probe, None)
-    aliases = {a: n for a, n in header.get("aliases", {}).items() if a not in entries}
+    aliases = header.get("aliases", {})
+    entries = {n: e for n, e in entries.items() if not (n in aliases and "not_tried" in e)}
+    aliases = {a: n for a, n in aliases.items() if a not in entries}
+    unknown = {name for name, entry in entries.items() if _is_unknown_name(entry)}
+    entries = {name: entry for name, entry in entries.items() if name not in unknown}
+    if classes := header.get("classes"):
+        header = {**header, "classes": [name for name in classes if name not in unknown]}
     versions = {**header.get("with", {}), "transformers": transformers.__version__}
     return {
         **header,
@@ -457,6 +476,12 @@ def fold(header: Mapping[str, Any], date: str, entries: Mapping[str, Entry]) -> 
         "general": general,
         "with": versions,
     }
+
+
+def _is_unknown_name(entry: Entry) -> bool:
+    """Return whether an engine that falls back on transformers refuses a class by its name."""
+    variants = entry.get("variants", ())
+    return bool(variants) and all("not supported for now" in str(one["loads"]) for one in variants)
 
 
 def text_of(data: Mapping[str, Any]) -> str:

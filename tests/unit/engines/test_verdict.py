@@ -1,12 +1,14 @@
 """An engine's verdict is what was recorded of each change."""
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from auditor.analytic.expectation import ExpectedTensor, Written
 from auditor.engines import ExpectedShapes, ServedModel, judge
 from auditor.engines.knowledge import Knowledge, without_sizes
 
@@ -51,9 +53,14 @@ def _subject(stored: Mapping[str, tuple[int, ...]] = _SHAPES, **changes: Any) ->
         model_type="tiny",
         has_code=False,
         stored=stored,
-        expect=lambda _: ExpectedShapes(_SHAPES, {}),
+        expect=lambda _: _expected(_SHAPES),
     )
     return replace(subject, **changes)
+
+
+def _expected(shapes: Mapping[str, tuple[int, ...]]) -> ExpectedShapes:
+    tensors = tuple(ExpectedTensor(name, shape, prod(shape)) for name, shape in shapes.items())
+    return ExpectedShapes(Written(tensors=tensors, modules={}))
 
 
 def _without(kind: str) -> dict[str, tuple[int, ...]]:
@@ -85,7 +92,7 @@ def _without(kind: str) -> dict[str, tuple[int, ...]]:
         (_subject(model_type="other"), None, "model type tiny only"),
         (_subject(expect=lambda _: None), None, "not known here"),
         (
-            _subject(expect=lambda _: ExpectedShapes({"model.q_norm.weight": (4,)}, {})),
+            _subject(expect=lambda _: _expected({"model.q_norm.weight": (4,)})),
             None,
             "no save with these kinds",
         ),
@@ -129,14 +136,14 @@ def test_a_variant_counts_only_for_configs_with_its_flags(
     subject = _subject(
         shapes,
         config={} if flag is None else {"text_config": {"tied": flag}},
-        expect=lambda _: ExpectedShapes(shapes, {}),
+        expect=lambda _: _expected(shapes),
     )
     assert judge(_known(entries={"TinyForCausalLM": entry}), subject).loads is loads
 
 
 def test_a_tensor_without_elements_leaves_the_answer_open() -> None:
     shapes = {**_SHAPES, "model.norm.weight": (0,)}
-    subject = _subject(shapes, expect=lambda _: ExpectedShapes(shapes, {}))
+    subject = _subject(shapes, expect=lambda _: _expected(shapes))
     assert judge(_known(), _subject()).loads is True
     assert judge(_known(), subject).loads is None
 
@@ -171,7 +178,7 @@ def test_a_required_key_is_needed_only_by_the_saves_that_were_refused_without_it
     raises = [*_ENTRY["raises"], "null rotary_base"]
     entry = {**_ENTRY, "variants": variants, "raises": raises, "reads": {}}
     shapes = _SHAPES if head else _without("lm_head")
-    expected = None if head is None else ExpectedShapes(shapes, {})
+    expected = None if head is None else _expected(shapes)
     subject = _subject(shapes, config=config, expect=lambda _: expected)
     assert judge(_known(entries={"TinyForCausalLM": entry}), subject).loads is loads
 
@@ -215,6 +222,36 @@ def test_a_config_without_a_key_of_all_tried_saves_leaves_the_answer_open(config
     entry = {**_ENTRY, "requires": [], "reads": {}, "unclear": ["width"]}
     known = _known(entries={"TinyForCausalLM": entry})
     assert judge(known, _subject(config=config)).loads is loads
+
+
+@pytest.mark.parametrize(
+    ("config", "loads"),
+    [
+        ({"width": 8, "rope_parameters": {}}, True),
+        ({"width": None, "rope_parameters": {}}, True),  # null is a value that was not left out
+        ({"rope_parameters": {}}, None),
+        ({"width": 8}, None),
+        ({"width": 8, "rope_theta": 10000.0}, True),  # as transformers 4 wrote it
+    ],
+)
+def test_a_config_without_a_key_leaves_the_answer_open_if_a_save_without_it_was_refused(
+    config: dict[str, Any],
+    loads: bool | None,  # noqa: FBT001 - a row of the table
+) -> None:
+    raises = ["without width", "without rope_parameters"]
+    entry = {**_ENTRY, "requires": [], "reads": {}, "raises": raises, "loads": ["config4"]}
+    known = _known(entries={"TinyForCausalLM": entry})
+    assert judge(known, _subject(config=config)).loads is loads
+
+
+@pytest.mark.parametrize("config", [{}, {"tie_word_embeddings": False}])
+def test_a_head_that_the_engine_ties_without_the_key_is_said(config: dict[str, bool]) -> None:
+    reads = {"tie_word_embeddings": {"top": "read", "tensor": "lm_head.weight"}}
+    entry = {**_ENTRY, "requires": [], "reads": reads}
+    verdict = judge(_known(entries={"TinyForCausalLM": entry}), _subject(config=config))
+    assert verdict.loads is True
+    assert verdict.additions == ({} if config else {"tie_word_embeddings": False})
+    assert len(verdict.reasons) == len(verdict.additions)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ the converter registers instead.
 """
 
 import contextlib
+import copy
 import json
 import logging
 import re
 import sys
 import traceback
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -46,14 +48,31 @@ def judge(folder: str) -> dict[str, Any]:
         config = ModelBase.load_hparams(path, is_mistral_format=False)
         model_class = get_model_class(get_model_architecture(config, ModelType.TEXT))
         kind = gguf.LlamaFileType.MOSTLY_BF16
-        model = model_class(path, kind, path / "out.gguf", dry_run=True, eager=False)
-        model.prepare_tensors()
+        with unshared(model_class):
+            model = model_class(path, kind, path / "out.gguf", dry_run=True, eager=False)
+            model.prepare_tensors()
     except Exception as error:  # noqa: BLE001 - whatever the converter raises is the answer
         frames = traceback.extract_tb(error.__traceback__)
         message = f"{type(error).__name__}: {str(error) or frames[-1].line}"
         by_wheel = _NOT_JUDGED.search(message) is not None or "vocab" in frames[-1].name
         return {"loads": False, "error": message, "judged": not by_wheel}
     return {"loads": True, "judged": True, "reads": reads(model)}
+
+
+@contextlib.contextmanager
+def unshared(model_class: type) -> Iterator[None]:
+    """Reset the lists and dicts of a class and its bases: the converter loads one folder each."""
+    before = [
+        (base, name, copy.copy(value))
+        for base in model_class.__mro__
+        for name, value in vars(base).items()
+        if type(value) in {dict, list}
+    ]
+    try:
+        yield
+    finally:
+        for base, name, value in before:
+            setattr(base, name, value)
 
 
 def reads(model: Any) -> dict[str, Any]:

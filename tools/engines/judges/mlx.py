@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import re
 import sys
 import traceback
 from importlib.metadata import version
@@ -29,7 +30,8 @@ def registered() -> dict[str, Any]:
     """Return the model types with a module that has a Model and its ModelArgs, and the aliases."""
     folder = Path(mlx_lm.models.__file__).parent
     texts = {path.stem: path.read_text() for path in folder.glob("*.py")}
-    names = {name for name, text in texts.items() if "ModelArgs" in text and "class Model(" in text}
+    model = re.compile(r"^class Model\(|^from .* import .*\bModel\b", re.MULTILINE)
+    names = {name for name, text in texts.items() if "ModelArgs" in text and model.search(text)}
     return {
         "engine": "mlx",
         "version": version("mlx-lm"),
@@ -81,6 +83,9 @@ def reads(model: Any, config: Any) -> dict[str, Any]:
                 if type(value) in {int, float}:
                     found[name].add(value)
     seen: dict[str, Any] = {name: sorted(values) for name, values in found.items() if values}
+    seen["tied"] = not any(path.endswith("lm_head") for path, _ in model.named_modules())
+    packed = [one for _, one in model.named_modules() if getattr(one, "bits", None)]
+    seen["schemes"] = sorted({f"{m.mode}, {m.bits} bits, groups of {m.group_size}" for m in packed})
     text = repr(_get_classes(config)[1].from_dict(config))
     for path, module in model.named_modules():
         own = {k: v for k, v in vars(module).items() if type(v) in {int, float, bool, str}}
