@@ -85,6 +85,11 @@ def _expectation(config: Config, architecture: str, wrapper: str | None) -> Expe
     )
 
 
+def network(config: Config, architecture: str) -> Module:
+    """Return the network of an architecture as timm saves it; raise the errors of `expect_timm`."""
+    return _tree(config, architecture, fixed=False)[1]
+
+
 def default_network(architecture: str, classes: int) -> Module:
     """Return the network that timm builds without a config; raise the errors of `expect_timm`."""
     return _tree(Config(values={"num_classes": classes}), architecture, fixed=True)[1]

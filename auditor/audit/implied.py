@@ -4,10 +4,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from auditor.analytic import Expectation, Role, catalogue, generated
+from auditor.analytic import Config, Expectation, Role, catalogue, generated
 from auditor.analytic.target import Refusal, choose
 from auditor.audit.declaration import Declaration, declared_by_config
-from auditor.audit.expected import Implied, classes_of_type, expectation_of
+from auditor.audit.expected import (
+    Implied,
+    LibraryClass,
+    classes_of_type,
+    expectation_of,
+    library_class,
+)
 from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
@@ -113,6 +119,8 @@ def class_tree(
         declared = declared_by_config(snapshot, entry)
         if declared is None:
             return None
+        if of := library_class(declared.config):
+            return _tree_of_library(declared.config, of)
         choice = choose(declared.config, target or declared.target, catalogue, declared.loader)
         if isinstance(choice, Refusal):
             return _generated_tree(declared, target)
@@ -120,6 +128,16 @@ def class_tree(
     except SourceError:
         return None
     return ClassTree(tree, catalogue.family(choice.model_type).prefix)
+
+
+def _tree_of_library(config: Config, of: LibraryClass) -> "ClassTree | None":
+    """Return the tree of a class of diffusers or timm; None for another library."""
+    from auditor.analytic import diffusion, timm_table  # noqa: PLC0415 - few are of diffusers
+    from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - likewise
+
+    trees = {"diffusers": diffusion.component_tree, "timm": timm_table.network}
+    build = trees.get(of.library)
+    return ClassTree(build(config, of.name), "") if build else None
 
 
 def _generated_tree(declared: Declaration, target: str | None) -> "ClassTree | None":

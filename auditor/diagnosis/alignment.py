@@ -13,7 +13,7 @@ Equal shapes raise the score of a pair, but are not required.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import takewhile
@@ -57,6 +57,13 @@ class NameEdit(NamedTuple):
             old, new = old[:-1], new[:-1]
         shared = len(_shared(old, new))
         return "".join(old[shared:]), "".join(new[shared:])
+
+    @property
+    def is_slip(self) -> bool:
+        """Whether one text is the other with a run of characters more: `to_to_q.` for `to_q.`."""
+        short, long = sorted(self.difference, key=len)
+        start = len(_shared(short, long))
+        return short[start:] == long[len(long) - len(short) + start :]
 
 
 Rule = tuple[NameEdit, ...]
@@ -177,10 +184,16 @@ class _Goal:
     def partners(self, parts: Segments, shape: Shape) -> list[Segments]:
         """Return the patterns of missing names that share most segments with the name `parts`."""
         known = self.by_end.get(parts[-2:]) or self.by_end.get(parts[-1:], [])
+        name = "".join(parts)
 
-        def likeness(other: Segments) -> tuple[int, bool]:
-            same = self.shapes["".join(other)] == shape
-            return len(_shared(parts, other)) + len(_shared(parts[::-1], other[::-1])), same
+        def likeness(other: Segments) -> tuple[int, bool, int]:
+            spelt = "".join(other)
+            same = self.shapes[spelt] == shape
+            segments, characters = (
+                len(_shared(one, two)) + len(_shared(one[::-1], two[::-1]))
+                for one, two in ((parts, other), (name, spelt))
+            )
+            return segments, same, characters
 
         return sorted(known, key=likeness, reverse=True)[:_MOST_PARTNERS]
 
@@ -220,7 +233,8 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
         if weight * _RARE > total:
             length = sum(len(edit.old) + len(edit.new) for edit in rule)
             anywhere = any(edit.before is None for edit in rule)
-            rank = (-weight, replaces, -exact, len(rule), length, anywhere)
+            is_slip = all(edit.is_slip for edit in rule)
+            rank = (-weight, replaces, -exact, not is_slip, len(rule), length, anywhere)
             met = frozenset(kind.pattern for kind in worth_by_kind)
             ranked.append(_Ranked(rank, Choice(rule, met)))
     return sorted(ranked, key=lambda one: (one.rank, str(one.choice.rule)))
@@ -234,7 +248,7 @@ def _rival(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> _Ranked | Non
         names = ((_pattern(one, other.choice.rule), _pattern(one, rule)) for one in met)
         return any(new != own and new in goal.shapes for new, own in names)
 
-    as_good = (one for one in ranked if one.rank[:4] == chosen.rank[:4] and one is not chosen)
+    as_good = (one for one in ranked if one.rank[:5] == chosen.rank[:5] and one is not chosen)
     return next(filter(differs, as_good), None)
 
 
@@ -305,5 +319,5 @@ def _is_number(segment: str) -> bool:
     return segment in {"0.", "0"}
 
 
-def _shared(one: Segments, other: Segments) -> list[str]:
+def _shared(one: Sequence[str], other: Sequence[str]) -> list[str]:
     return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]

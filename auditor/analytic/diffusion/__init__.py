@@ -7,6 +7,7 @@ raises SourceError with its key; so does a key that the class does not have in t
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from auditor.analytic.blocks import Module
 from auditor.analytic.config import Config
 from auditor.analytic.diffusion import (
     autoencoder_kl,
@@ -47,9 +48,23 @@ _IGNORED = frozenset(
 def expect_diffusers(config: Config, target: str) -> Expectation:
     """Return every tensor that a component's config implies for a class of diffusers.
 
+    Raise the errors of `component_tree`.
+    """
+    completed, tree = _completed(config, target)
+    loading = CLASSES[target].loading
+    return tree_expectation(tree, target, loading=loading, defaults=completed.defaulted)
+
+
+def component_tree(config: Config, target: str) -> Module:
+    """Return the tree of blocks that a component's config implies for a class of diffusers.
+
     Raise SourceError for a class, a key or a value without a closed form, and CheckpointError for
     a value of a wrong type.
     """
+    return _completed(config, target)[1]
+
+
+def _completed(config: Config, target: str) -> tuple[Config, Module]:
     form = CLASSES.get(target)
     if form is None:
         detail = f"no closed form is known for {quoted(target)}, a class of diffusers"
@@ -58,8 +73,7 @@ def expect_diffusers(config: Config, target: str) -> Expectation:
     for key in stated_keys(config.values):
         if key not in form.family.defaults and key not in _IGNORED:
             raise outside(completed, key)
-    tree = form.build(completed)  # first: it reads the keys
-    return tree_expectation(tree, target, loading=form.loading, defaults=completed.defaulted)
+    return completed, form.build(completed)  # the tree reads the keys: `defaulted` follows it
 
 
 def with_defaults(values: Mapping[str, object]) -> Mapping[str, object]:

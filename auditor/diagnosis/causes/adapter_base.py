@@ -1,12 +1,18 @@
 """resized-base: an adapter stores word embeddings for more words, or fewer, than its base has.
 
+other-base: an adapter has tensors for modules of other lengths than its base has, or for modules
+that its base does not have.
+
 older-names: an adapter names the modules as transformers did before it renamed them.
 
 To do: Load the base as it was when the adapter was trained: resized with
-`model.resize_token_embeddings(...)`, or by the version of transformers that was used for training.
+`model.resize_token_embeddings(...)`, or by the version of transformers that was used for training;
+or name the base on which it was trained in adapter_config.json.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -14,19 +20,27 @@ from auditor.analytic.adapters.settings import TRAINED_BY_TASK
 from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes._of_adapters import is_adapter, module_of
+from auditor.diagnosis.causes._of_adapters import is_adapter, is_own, module_of
 from auditor.diagnosis.causes.head_not_saved import CAUSE as HEAD_NOT_SAVED
 from auditor.diagnosis.causes.other_class import CAUSE as OTHER_CLASS
 from auditor.diagnosis.changes import value_at, with_names, with_tensors, with_values
+from auditor.diagnosis.name_kinds import members
+from auditor.findings import MatchedPair
+from auditor.messages import quoted
 from auditor.tensors import StoredTensor
 
-RESIZED, OLDER = "resized-base", "older-names"
+RESIZED, OLDER, OTHER = "resized-base", "older-names", "other-base"
 _BELOW = "base_model.model."
 # Start of names in a multimodal model -> start in its language model.
 _FORMS = (
     ("language_model.model.", "model."),
     ("model.language_model.", "model."),
     ("language_model.", ""),
+)
+_RANKS = {"lora_A.weight": 0, "lora_B.weight": 1, "lora_embedding_A": 0, "lora_embedding_B": 1}
+_NAME_IT = (
+    "name the model on which it was trained in base_model_name_or_path of adapter_config.json, or "
+    "train it on this one"
 )
 _MOST = 12  # the most classes that are tried
 
@@ -39,6 +53,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
     of_base = replace(case.snapshot, config=base.config, base=None)
     values = parse_object(base.config.content, base.config.name)
     yield from _resized(case, base, of_base, values)
+    yield from _of_other_lengths(case)
+    yield from _of_other_modules(case, of_base)
     if (case.missing and case.unexpected) or _has_no_target(case):
         yield from _with_older_names(case, of_base)
         target = _class_of_base(case, values)
@@ -85,6 +101,80 @@ def _resized(
         fix=f"resize the base to {stored:,} first, with model.resize_token_embeddings({stored}), "
         "and then let PEFT load the adapter",
         evidence=tuple(names[:2]),
+        certain=False,
+    )
+
+
+def _of_other_lengths(case: Case) -> Iterator[Undoing]:
+    """Yield the findings that another base explains, if its modules have other lengths.
+
+    The length of A or B that is not the rank is that of the module on which it was trained. Layers
+    that only the adapter has, or only the base, are also explained.
+    """
+    pairs = [pair for pair in case.mismatched if is_own(pair.stored.name)]
+    lengths = [_length_of_base(pair) for pair in pairs]
+    of_layers = [at for at, pair in enumerate(pairs) if any(members(pair.stored.name))]
+    if None in lengths or not of_layers:
+        return
+    pair, length = pairs[of_layers[0]], lengths[of_layers[0]]
+    assert length is not None  # noqa: S101 - for mypy
+    stored, missing, unexpected = (
+        {layer.number for name in names for layer in islice(members(name), 1)}
+        for names in (case.shapes.keys() - set(case.unexpected), case.missing, case.unexpected)
+    )
+    explained = {
+        "mismatched": True,
+        "missing": stored.isdisjoint(missing),
+        "unexpected": (stored | missing).isdisjoint(unexpected),
+    }
+    verb = "takes" if length.is_input else "gives"
+    yield Undoing(
+        cause=OTHER,
+        snapshot=case.snapshot,
+        proven=tuple(one for one in case.alarms if explained.get(one.kind)),
+        summary=f"the adapter was trained on another base: {_in_base(pair.stored.name)} {verb} "
+        f"{length.stored:,} numbers there, and {length.expected:,} in this one",
+        fix=_NAME_IT,
+        evidence=(f"{len(pairs):,} tensors have lengths of other modules, and the right rank",),
+        certain=False,
+    )
+
+
+class _Length(NamedTuple):
+    """The length of a base's module by an adapter's tensor, and by the base's config."""
+
+    stored: int
+    expected: int
+    is_input: bool
+
+
+def _length_of_base(pair: MatchedPair) -> _Length | None:
+    """Return the one length in which a tensor differs; None if that is its rank, or several do."""
+    shapes = (pair.stored.shape or (), pair.expected.shape)
+    differ = [at for at, (one, two) in enumerate(zip(*shapes, strict=False)) if one != two]
+    rank = next((at for end, at in _RANKS.items() if pair.stored.name.endswith(end)), None)
+    if len(set(map(len, shapes))) > 1 or len(differ) != 1 or differ[0] == rank:
+        return None
+    stored, expected = (shape[differ[0]] for shape in shapes)
+    return _Length(stored, expected, rank == 0) if stored else None
+
+
+def _of_other_modules(case: Case, of_base: Snapshot) -> Iterator[Undoing]:
+    """Yield the unexpected tensors as proven, if the base has none of the modules they change."""
+    names = case.unexpected
+    if not names or case.missing or case.mismatched or not all(map(is_own, names)):
+        return
+    of_modules = case.implied(of_base) or {}
+    if not of_modules or any(f"{_in_base(name)}.weight" in of_modules for name in names):
+        return
+    yield Undoing(
+        cause=OTHER,
+        snapshot=case.snapshot,
+        proven=tuple(one for one in case.alarms if one.kind == "unexpected"),
+        summary=f"the adapter was trained on another base: {len(names):,} tensors are for modules "
+        f"that this one does not have, such as {quoted(_in_base(names[0]))}",
+        fix=_NAME_IT,
+        evidence=("every other tensor fits this base",),
         certain=False,
     )
 

@@ -1,7 +1,8 @@
 """lost-part: a declared tower (vision, audio, decoder, projector) or some layers are absent.
 
-No tensor of the part is stored, and nothing else is missing. A class of the model type without the
-part also explains the files; for lost layers there is no such class.
+So are tensors of some names, such as `q_norm.weight`, in all layers. No tensor of the part is
+stored, and nothing else is missing. A class of the model type without the part also explains the
+files; for lost layers there is no such class.
 
 To do: Save the complete model again, or upload the file that contains the part; or declare a class
 without it.
@@ -22,6 +23,7 @@ CAUSE = "lost-part"
 _MOST_PARTS = 3  # the most absent parts of one model
 _NUMBER = re.compile(r"\.\d+\.")
 _BETWEEN = re.compile(r"(projector|merger|resampler|connector|aligner|adapter)$")
+_MOST_KINDS = 4  # the most names that all layers lack
 _DEEPEST = 3  # the most segments in the absent part's name
 
 
@@ -31,6 +33,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if "missing" not in kinds or "unexpected" in kinds or _is_of_another_width(case):
         return
     yield from _lost_layers(case)
+    yield from _lost_kinds(case)
     parts = absent_parts(case.missing, _spellings(case))
     if not 0 < len(parts) <= _MOST_PARTS or not any(_is_tower(part, case) for part in parts):
         return
@@ -88,6 +91,26 @@ def _lost_layers(case: Case) -> Iterator[Undoing]:
         fix="convert or save the complete model again; numbering the other layers anew would make "
         "a shorter model, which loads and computes something else",
         evidence=("all other layers are stored completely",),
+    )
+
+
+def _lost_kinds(case: Case) -> Iterator[Undoing]:
+    """Yield the checkpoint with the missing tensors, if all layers lack them and nothing else."""
+    stored = {kind.pattern for kind in case.stored_kinds}
+    kinds = case.missing_kinds
+    if len(kinds) > _MOST_KINDS or not all(kind.places for kind in kinds):
+        return
+    if any(kind.pattern in stored for kind in kinds):
+        return
+    names = sorted({kind.pattern.rpartition(".0.")[2] for kind in kinds})
+    yield Undoing(
+        cause=CAUSE,
+        snapshot=with_missing(case),
+        summary=f"all layers lack {' and '.join(map(quoted, names))} ({len(case.missing):,} "
+        "tensors), lost when the files were written",
+        fix="convert or save the complete model again; or take the config of a model without them, "
+        "if the weights are of one",
+        evidence=("no layer stores them", "all else is stored"),
     )
 
 

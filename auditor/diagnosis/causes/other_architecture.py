@@ -72,11 +72,13 @@ def undoings(case: Case) -> Iterator[Undoing]:
 def _may_be_another(case: Case) -> bool:
     """Whether enough names differ for another model type, or the config implies no tensors.
 
-    Another type has names of its own, or lacks some names in its layers; a missing head is not a
-    sign of another type, nor are layers beyond the depth that are like the expected layers.
+    Another type has names or shapes of its own, beside names that it lacks in its layers; a missing
+    head is not a sign of another type, nor are layers beyond the depth that are like the others.
     """
     if case.report.expected is None:
         return {finding.kind for finding in case.alarms} == {"bad-config"} and bool(case.stored)
+    if not (case.unexpected or case.mismatched):
+        return False  # lost tensors: a class without them loads, and computes something else
     lacking = (kind for kind in case.missing_kinds if kind.places)
     strange = {kind.pattern for kind in (*case.unexpected_kinds, *lacking)}
     unexpected = frozenset(case.unexpected)

@@ -19,6 +19,7 @@ from auditor.tensors import StoredTensor
 
 KEY = "quantization_config"
 _PACKED = ("F8_", "F4", "F6_")  # start of dtypes of at most one byte, which need scales
+_INTEGERS = ("I32", "I8", "U8")  # dtypes of packed weights whose layout is not the declared one
 # Findings that wrong settings cause; if tensors are only missing, another cause applies.
 SYMPTOMS = frozenset({"unexpected", "mismatched", "bad-quantization"})
 
@@ -31,7 +32,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         for settings in settings_held(case):
             yield _undeclared(case, settings)
         return
-    if any(map(is_packed, case.stored)):
+    if any(map(is_packed, case.stored)) or any(one.dtype in _INTEGERS for one in case.strange):
         return
     method = declared.get("quant_method") if isinstance(declared, Mapping) else None
     yield Undoing(

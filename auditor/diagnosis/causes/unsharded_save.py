@@ -43,9 +43,11 @@ def _is_part(pair: MatchedPair) -> bool:
 def _of_parts(case: Case, parts: list[MatchedPair]) -> Undoing:
     empty = sum(0 in (pair.stored.shape or ()) for pair in parts)
     flat = len(parts) - empty
-    counts = [f"{empty:,} tensors have no elements"] if empty else []
+    vectors = [one for one in case.mismatched if not _is_part(one) and _is_stretch(one)]
+    have = "tensor has" if empty == 1 else "tensors have"
+    counts = [f"{empty:,} {have} no elements"] if empty else []
     counts += [f"{flat:,} are flattened, whole or in part"] if flat else []
-    vectors = [one for one in case.mismatched if flat and not _is_part(one) and _is_stretch(one)]
+    counts += [f"{len(vectors):,} shorter than expected"] if vectors else []
     return Undoing(
         cause=CAUSE,
         snapshot=with_shapes(

@@ -12,6 +12,7 @@ from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import TextFile, WeightHeader
 from auditor.containers.weight_formats import Table
 from auditor.diagnosis.causes import config_field
+from auditor.diagnosis.changes import with_shapes
 
 SIZES = {
     "vocab_size": 48,
@@ -25,6 +26,7 @@ CONFIGS = {
     "LlamaForCausalLM": {"model_type": "llama", "num_key_value_heads": 2, **SIZES},
     "Qwen2ForCausalLM": {"model_type": "qwen2", "num_key_value_heads": 2, **SIZES},
     "BertForMaskedLM": {"model_type": "bert", "type_vocab_size": 2, **SIZES},
+    "Qwen3ForCausalLM": {"model_type": "qwen3", "num_key_value_heads": 2, "head_dim": 4, **SIZES},
     "GptOssForCausalLM": {
         "model_type": "gpt_oss",
         "num_key_value_heads": 2,
@@ -59,6 +61,14 @@ def test_a_file_without_tensors_was_not_gathered(name):
     assert "'model.safetensors' has no tensor" in found.summary
 
 
+def test_vectors_that_are_cut_beside_an_empty_matrix_are_of_the_same_rank():
+    made = snapshot("LlamaForCausalLM")
+    shapes = {"model.embed_tokens.weight": (0,), "model.norm.weight": (8,)}
+    [found] = diagnosed(with_shapes(made, shapes))
+    assert (found.cause, found.explains) == ("unsharded-save", "all 2 names")
+    assert "1 tensor has no elements and 1 shorter than expected" in found.summary
+
+
 @pytest.mark.parametrize(("lost", "layers"), [((1, 4), "layers 1, 4"), ((4,), "layer 4")])
 @pytest.mark.parametrize(
     ("name", "other"),
@@ -76,6 +86,15 @@ def test_lost_layers_alone_may_have_been_taken_out():
     assert found.cause == "layers-renumbered"
     assert "layers 1, 4 were removed or lost" in found.summary
     assert "save the complete model again" in found.fix
+
+
+@pytest.mark.parametrize("names", [("q_norm.", "k_norm."), ("post_attention_layernorm.",)])
+def test_names_that_all_layers_lack_are_lost_and_no_sign_of_another_type(names):
+    [found] = diagnosed(snapshot("Qwen3ForCausalLM", loses(names=names)))
+    assert found.cause == "lost-part"
+    assert all(name in found.summary for name in names)
+    assert (found.fields, found.explains) == ((), f"all {6 * len(names)} names")
+    assert found.fix.startswith("convert or save the complete model again; or ")
 
 
 @pytest.mark.parametrize("name", DECODERS)

@@ -200,6 +200,24 @@ def test_folded_names_get_back_those_of_the_class(name, pattern, replacement, ca
     assert examine(undoing.snapshot, Options(requested="undone")).verdict == "clean"
 
 
+@pytest.mark.parametrize("old", ["to_query", "queryquery", "quer"])
+def test_of_modules_with_equal_shapes_each_gets_the_name_that_is_most_like_its_own(old):
+    """The shapes of query, key and value are equal, so that only their names tell them apart."""
+    undoings = []
+    misspelt = {
+        name: re.sub(r"self\.(query|key|value)", lambda match: old_of(match[1], old), name)
+        for name in (one.name for one in tensors_of("BertForMaskedLM"))
+    }
+    diagnosis = diagnosis_of("BertForMaskedLM", misspelt.get, undoings.append)
+    assert (diagnosis.cause, " or " in diagnosis.summary) == (MOVED, False)
+    [undoing] = undoings
+    assert all(undoing.renames.get(new, new) == name for name, new in misspelt.items())
+
+
+def old_of(module, old):
+    return f"self.{old.replace('query', module) if 'query' in old else module[:-1]}"
+
+
 @pytest.mark.parametrize("level", ["decoder.decoder.", "module.decoder."])
 def test_a_part_that_is_stored_twice_is_named_as_a_repetition(level):
     name = "T5ForConditionalGeneration"

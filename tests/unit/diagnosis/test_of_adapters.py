@@ -80,3 +80,46 @@ def test_in_memory_names_are_reported_as_those_of_an_adapter(diagnosed):
     assert found.cause == "wrapper-prefix"
     assert "an adapter called 'sft'" in found.summary
     assert "save by PeftModel.save_pretrained" in found.fix
+
+
+def of_lengths(queries, width, layers):
+    """A LoRA of `c_attn`, as it is for a base with these lengths."""
+    return {
+        f"{BELOW}.{layer}.attn.c_attn.lora_{side}.weight": ("F32", shape)
+        for layer in range(layers)
+        for side, shape in (("A", (2, width)), ("B", (queries, 2)))
+    }
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("queries", "width", "says"),
+    [
+        (36, 12, "takes 12 numbers there, and 8 in this one"),
+        (18, 8, "gives 18 numbers there, and 24 in this one"),
+    ],
+)
+def test_lengths_of_other_modules_are_those_of_another_base(
+    queries, width, says, layers, diagnosed
+):
+    [found] = diagnosed(of_lengths(queries, width, layers)).diagnosis
+    assert found.cause == "other-base"
+    assert says in found.summary
+    assert found.explains.startswith("all ")
+
+
+def test_another_rank_is_no_sign_of_another_base(diagnosed):
+    [found] = diagnosed(TENSORS, r=4).diagnosis
+    assert found.cause == "config-field"
+
+
+def test_modules_that_the_base_lacks_are_those_of_another_base(diagnosed):
+    tower = {
+        f"base_model.model.vision_tower.layers.{layer}.q_proj.lora_{side}.weight": ("F32", shape)
+        for layer in (0, 1)
+        for side, shape in (("A", (2, 4)), ("B", (4, 2)))
+    }
+    [found] = diagnosed(TENSORS | tower).diagnosis
+    assert found.cause == "other-base"
+    assert "4 tensors are for modules that this one does not have" in found.summary
+    assert "'vision_tower.layers.0.q_proj'" in found.summary

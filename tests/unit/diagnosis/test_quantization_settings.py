@@ -149,3 +149,17 @@ def test_plain_modules_are_added_to_a_list_of_names_by_their_whole_names(plain, 
 def test_a_plain_layer_at_the_end_may_be_one_for_drafting():
     said, _ = diagnosed(compressed("layers.1."), quantization_config=COMPRESSED)
     assert said == []
+
+
+def test_packed_weights_of_an_unknown_layout_are_not_called_plain():
+    """The scales of GPTQ-for-LLaMa's first format: (rows, 1), and one `zeros` beside them."""
+    old = (
+        one._replace(name=one.name.replace("qzeros", "zeros"), shape=one.shape[::-1])
+        if one.name.endswith(("qzeros", "scales"))
+        else one
+        for one in gptq()
+        if not one.name.endswith("g_idx")
+    )
+    settings = {"quant_method": "gptq", "bits": BITS, "group_size": GROUP}
+    found, report = diagnosed(old, quantization_config=settings)
+    assert (found, report.verdict) == ([], "findings")

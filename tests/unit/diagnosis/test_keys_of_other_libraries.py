@@ -1,0 +1,75 @@
+"""Keys of the configs of diffusers and timm, solved like those of transformers."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+from support.checkpoints import stored_by
+from support.small_snapshots import snapshot_of
+
+from auditor.analytic import Config, timm_table
+from auditor.analytic.diffusion import expect_diffusers
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+
+OPTIONS = Options(requested="component")
+UNET = {
+    "_class_name": "UNet2DConditionModel",
+    "block_out_channels": [8, 16],
+    "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+    "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
+    "norm_num_groups": 4,
+    "attention_head_dim": 4,
+    "layers_per_block": 1,
+    "in_channels": 4,
+    "cross_attention_dim": 12,
+    "use_linear_projection": False,
+    "time_cond_proj_dim": None,
+}
+VAE = {
+    "_class_name": "AutoencoderKL",
+    "block_out_channels": [8, 16],
+    "down_block_types": ["DownEncoderBlock2D"] * 2,
+    "up_block_types": ["UpDecoderBlock2D"] * 2,
+    "norm_num_groups": 4,
+    "latent_channels": 4,
+}
+
+
+def reported(stored, config):
+    """The report of a component, whose config has no dtype."""
+    shot = snapshot_of(stored)
+    content = json.dumps(config).encode()
+    return examine(replace(shot, config=replace(shot.config, content=content)), OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("config", "held"),
+    [
+        (UNET, {"cross_attention_dim": 20}),
+        (UNET, {"in_channels": 9}),
+        (UNET, {"use_linear_projection": True}),
+        (UNET, {"time_cond_proj_dim": 24}),
+        (UNET, {"block_out_channels": [8, 24]}),
+        (UNET, {"cross_attention_dim": 20, "use_linear_projection": True}),
+        (VAE, {"latent_channels": 16}),
+        (VAE, {"block_out_channels": [16, 16]}),
+    ],
+)
+def test_keys_of_a_component_are_named_with_the_values_that_the_file_holds(config, held):
+    stored = stored_by(expect_diffusers(Config(values=config | held), config["_class_name"]))
+    assert reported(stored, config | held).verdict == "clean"
+    report = reported(stored, config)
+    [found] = report.diagnosis
+    assert found.cause == "config-field"
+    assert {key: value for key, _, value in found.fields} == held
+    alarms = [at for at, one in enumerate(report.findings) if one.severity != "info"]
+    assert found.findings == tuple(alarms)
+
+
+def test_a_number_of_classes_of_timm_is_named():
+    config = {"architecture": "resnet18", "pretrained_cfg": {"input_size": [3, 224, 224]}}
+    held = Config(values=config | {"num_classes": 11})
+    stored = stored_by(timm_table.expect_timm(held, "resnet18"))
+    [found] = reported(stored, config | {"num_classes": 10}).diagnosis
+    assert found.fields == (("num_classes", 10, 11),)
