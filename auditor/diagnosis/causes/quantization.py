@@ -12,9 +12,9 @@ from typing import Any
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_values
 from auditor.diagnosis.solving.outline import shapes_in
-from auditor.diagnosis.solving.packings import settings_of_files
 from auditor.errors import CheckpointError
 from auditor.layouts.packing import Stored
+from auditor.layouts.stored_settings import settings_of_files
 from auditor.tensors import StoredTensor
 
 KEY = "quantization_config"

@@ -11,7 +11,7 @@ from typing import Any
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.quantization import KEY, SYMPTOMS, is_packed, settings_held
 from auditor.diagnosis.changes import value_at, with_values
-from auditor.diagnosis.solving.packings import differing
+from auditor.layouts.stored_settings import differing
 from auditor.messages import described
 from auditor.tensors import is_float
 
