@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
-from auditor.diagnosis.name_kinds import NameKind
+from auditor.name_kinds import NameKind
 
 Shape = tuple[int, ...] | None
 Segments = tuple[str, ...]

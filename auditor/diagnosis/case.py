@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from auditor.analytic import ExpectedTensor
 from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.name_kinds import NameKind, chosen_of, kinds_of, name_pattern
 from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.holdings import HeldTensors, held
 from auditor.diagnosis.solving.outline import leaves
@@ -32,6 +31,7 @@ from auditor.findings import (
 )
 from auditor.findings import Unexpected as UnexpectedFinding
 from auditor.findings.evidence import OfFile
+from auditor.name_kinds import NameKind, chosen_of, kinds_of, name_pattern
 from auditor.report import Report, Unaudited
 from auditor.tensors import StoredTensor
 

@@ -42,7 +42,6 @@ from auditor.diagnosis.causes import (
     unmerged_adapter,
     unsharded_save,
 )
-from auditor.diagnosis.name_kinds import MOST_KINDS
 from auditor.diagnosis.repository import with_repository
 from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.trials import ClassTree
@@ -57,6 +56,7 @@ from auditor.findings import (
     WrongDtype,
     is_of_repository,
 )
+from auditor.name_kinds import MOST_KINDS
 from auditor.report import Diagnosis, Report, Unaudited
 
 Cause = Callable[[Case], Iterator[Undoing]]

@@ -22,9 +22,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from auditor.diagnosis.name_kinds import numbers_in
 from auditor.fixing.json_edits import ABSENT, Edit
 from auditor.messages import listed, quoted
+from auditor.name_kinds import numbers_in
 
 
 class Allow(StrEnum):

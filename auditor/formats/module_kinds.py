@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
-from auditor.diagnosis.roles import role_of
+from auditor.tensor_roles import role_of
 
 SEVERAL, OTHER, NORMS, EXPERTS = "several", "other", "norms", "experts"
 KINDS = (

@@ -24,9 +24,9 @@ from auditor.diagnosis.causes._of_adapters import is_adapter, is_own, module_of
 from auditor.diagnosis.causes.head_not_saved import CAUSE as HEAD_NOT_SAVED
 from auditor.diagnosis.causes.other_class import CAUSE as OTHER_CLASS
 from auditor.diagnosis.changes import value_at, with_names, with_tensors, with_values
-from auditor.diagnosis.name_kinds import members
 from auditor.findings import MatchedPair
 from auditor.messages import quoted
+from auditor.name_kinds import members
 from auditor.tensors import StoredTensor
 
 RESIZED, OLDER, OTHER = "resized-base", "older-names", "other-base"

@@ -21,7 +21,6 @@ from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.changes import NULL, value_at, with_values
-from auditor.diagnosis.name_kinds import kinds_of, name_pattern
 from auditor.diagnosis.solving.candidates import WIDTHS, KeyChange
 from auditor.diagnosis.solving.inventories import shared_keys, tree_of_shapes
 from auditor.diagnosis.solving.joint import (
@@ -36,6 +35,7 @@ from auditor.diagnosis.solving.open_keys import ids_beyond, open_keys
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.errors import CheckpointError
 from auditor.messages import described
+from auditor.name_kinds import kinds_of, name_pattern
 
 CAUSE = "config-field"
 _MOST_AUDITED = 3  # solutions that leave no difference

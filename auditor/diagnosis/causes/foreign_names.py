@@ -13,8 +13,8 @@ from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.fused_names import Replacements, joined, split
 from auditor.diagnosis.changes import renamed, shaped, with_tensors
-from auditor.diagnosis.name_kinds import NameKind, Numbers, name_pattern, numbers_in
-from auditor.diagnosis.roles import TensorRole, roles_of
+from auditor.name_kinds import NameKind, Numbers, name_pattern, numbers_in
+from auditor.tensor_roles import TensorRole, roles_of
 from auditor.tensors import StoredTensor
 
 CAUSE = "foreign-names"
@@ -96,7 +96,8 @@ def _by_role(case: Case) -> Replacements:
     """Return, by unexpected name, the missing tensors that have the same role.
 
     A stored tensor that contains several missing ones is split; several that make up a missing one
-    are joined. The role of a tensor is its function, such as the query projection: see `roles.py`.
+    are joined. The role of a tensor is its function, such as the query projection
+    (`auditor/tensor_roles.py`).
     """
     stored, missing = _roles(case)
     strange = (kind for kind in case.strange_kinds if _BUFFERS.search(kind.pattern))

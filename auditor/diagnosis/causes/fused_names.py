@@ -14,7 +14,7 @@ from typing import NamedTuple
 from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import shaped, with_tensors
-from auditor.diagnosis.name_kinds import NameKind, Numbers, outermost
+from auditor.name_kinds import NameKind, Numbers, outermost
 from auditor.tensors import StoredTensor
 
 CAUSE = "fused-names"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import value_at, with_names, with_values
-from auditor.diagnosis.name_kinds import list_before, list_pattern, numbers, place_in_list, runs
+from auditor.name_kinds import list_before, list_pattern, numbers, place_in_list, runs
 
 CAUSE = "layers-renumbered"
 _DEEPEST = 2  # depth of nested lists: layers, and the experts in them

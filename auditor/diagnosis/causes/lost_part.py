@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.other_class import other_classes
 from auditor.diagnosis.changes import value_at
-from auditor.diagnosis.name_kinds import members, numbered, numbers
 from auditor.diagnosis.weight_files import with_missing
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
+from auditor.name_kinds import members, numbered, numbers
 
 CAUSE = "lost-part"
 _MOST_PARTS = 3  # the most absent parts of one model

@@ -15,9 +15,9 @@ from auditor.diagnosis.alignment import Kinds, NameEdit, Rule, choices, renames_
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.changes import with_names, with_tensors
-from auditor.diagnosis.name_kinds import NameKind, chosen_of, kinds_of
 from auditor.findings import QuantizationData, StoredBuffer, Unexpected, Unused
 from auditor.messages import quoted
+from auditor.name_kinds import NameKind, chosen_of, kinds_of
 
 WRAPPER, MOVED = "wrapper-prefix", "moved-names"
 _SAVED_FROM = {

@@ -22,7 +22,6 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import config_field, other_class, other_size
 from auditor.diagnosis.changes import value_at, with_values
-from auditor.diagnosis.name_kinds import name_pattern
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.joint import solve
@@ -31,6 +30,7 @@ from auditor.diagnosis.solving.outline import leaves
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.errors import CheckpointError, SourceError
 from auditor.messages import quoted
+from auditor.name_kinds import name_pattern
 
 CAUSE = "other-architecture"
 _STRANGE = 0.05  # least share of kinds of names that differ; below it, the type is right

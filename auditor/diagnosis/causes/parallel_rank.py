@@ -11,10 +11,10 @@ from typing import Any
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import other_size
 from auditor.diagnosis.changes import with_shapes
-from auditor.diagnosis.name_kinds import members, name_pattern, numbered, numbers
 from auditor.diagnosis.weight_files import with_missing
 from auditor.findings import MatchedPair
 from auditor.findings.evidence import OfStored
+from auditor.name_kinds import members, name_pattern, numbered, numbers
 
 CAUSE = "parallel-rank"
 _MOST_RANKS = 256

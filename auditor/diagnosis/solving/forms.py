@@ -22,9 +22,9 @@ from auditor.analytic.conversions import (
     tensors_before_conversion,
 )
 from auditor.analytic.loading import PLAIN, Loading
-from auditor.diagnosis.name_kinds import NameKind, name_pattern, numbers_in
 from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.outline import leaves
+from auditor.name_kinds import NameKind, name_pattern, numbers_in
 
 _MOST = 250_000  # the most tensors that stacks are split into; a file may declare 2**40 experts
 _MATRIX = 2  # axes

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from auditor.diagnosis.name_kinds import MOST_DIGITS, NameKind, Numbers, chosen_of, kinds_of
 from auditor.errors import CheckpointError
 from auditor.layouts import unknown_quantization, unpack_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.packing import Shape
+from auditor.name_kinds import MOST_DIGITS, NameKind, Numbers, chosen_of, kinds_of
 from auditor.names import number_in_list
 from auditor.tensors import StoredTensor
 

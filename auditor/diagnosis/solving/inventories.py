@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from auditor.analytic.blocks import Block, Module, Param, Stack
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
-from auditor.diagnosis.name_kinds import kinds_of, name_pattern
 from auditor.diagnosis.solving.candidates import is_heads
 from auditor.diagnosis.solving.holdings import module_counts
 from auditor.diagnosis.solving.layer_lists import DEPTH, resized
 from auditor.diagnosis.solving.trials import ClassTree
+from auditor.name_kinds import kinds_of, name_pattern
 
 Shapes = Mapping[str, tuple[int, ...]]
 _Nested = dict[str, Any]  # part of a name -> the parts that may follow, or the tensor

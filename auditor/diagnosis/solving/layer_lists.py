@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import value_at
-from auditor.diagnosis.name_kinds import MOST_DIGITS
 from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.keys import every_key
 from auditor.diagnosis.solving.outline import follow, leaves
 from auditor.diagnosis.solving.trials import ClassTree, spellings
+from auditor.name_kinds import MOST_DIGITS
 
 DEPTH = re.compile(r"(layers?|depth|num_blocks)$")  # the end of a key that counts layers
 _NUMBERS = re.compile(r"(layers|idxs|indices|indexes|layer_ids)$")  # ends of keys of layer numbers

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from auditor.analytic.blocks import Module
 from auditor.analytic.dims import Dim, dim
-from auditor.diagnosis.name_kinds import name_pattern
 from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.outline import Leaf, ModuleList, NamePath, follow, leaves
 from auditor.layouts.packing import Shape
+from auditor.name_kinds import name_pattern
 from auditor.names import number_in_list, number_of
 
 

@@ -8,8 +8,8 @@ from auditor.analytic import Role
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.diagnosis.changes import with_names
-from auditor.diagnosis.name_kinds import kinds_of
 from auditor.diagnosis.solving.forms import NameForms
+from auditor.name_kinds import kinds_of
 
 CLASS = "ViTForImageClassification"
 VIT = {

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.small_snapshots import snapshot_of
 
+from auditor import name_kinds
 from auditor.checkpoint.snapshot import TextFile
-from auditor.diagnosis import name_kinds
 from auditor.diagnosis.changes import with_names
-from auditor.diagnosis.name_kinds import kinds_of, members, numbers
-from auditor.diagnosis.roles import role_of, roles_of
+from auditor.name_kinds import kinds_of, members, numbers
+from auditor.tensor_roles import role_of, roles_of
 
 PARTS = ["0", "3", "03", "17", "1234567", "layers", "block", "experts", "layer", "w1", "a", "", "*"]
 NAMES = st.lists(st.lists(st.sampled_from(PARTS), min_size=1, max_size=7).map(".".join), max_size=9)
