@@ -1,6 +1,6 @@
 """The audit of one model: the tensors that its config implies, compared with the stored ones."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,6 +49,7 @@ from auditor.layouts import OF_MLX, unknown_quantization, unpack_tensors, writte
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Declared, split_off_unread
+from auditor.messages import quoted
 from auditor.reconciler.contents import Contents, pipeline_file, unindexed_files
 from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.matching import shapes_of
@@ -232,11 +233,24 @@ def _without_expected(
     if isinstance(error, SourceError):
         if custom is not None:
             return custom_code(case, custom, str(error), error.reason)
+        if declared is not None and not (
+            declared.config.model_type or declared.config.architectures
+        ):
+            case = case.with_outcome(notes=(*case.outcome.notes, *_type_notes(case)))
         return unaudited_outcome(case, error.reason, str(error))
     if custom is not None:
         return custom_code(case, custom, str(error))
     bad = (BadConfig(file=where(case.snapshot), reason=reason) for reason in config_reasons(error))
     return without_expectation(case, *bad)
+
+
+def _type_notes(case: ModelAudit) -> Iterator[str]:
+    """Yield a note with the class that has the stored names, for a config that names none."""
+    from auditor.diagnosis.causes.other_architecture import class_by_names  # noqa: PLC0415 - rare
+
+    if found := class_by_names(one.name for one in case.contents.tensors):
+        model_type, target = found
+        yield f"the names are those of {target}, of model_type {quoted(model_type)}"
 
 
 class _Expected(NamedTuple):

@@ -59,6 +59,8 @@ def _changes(case: Case) -> Iterator[Changes]:
         yield (change("bias", bias),)
     whole = {name.rpartition(".")[0] for name in case.shapes if not is_own(name)}
     saved = change("modules_to_save", sorted({one.rpartition(".")[2] for one in whole}) or None)
+    if saved.value and "modules_to_save" in saved.value:
+        return  # names in memory, of PEFT's wrapper around the module
     yield (saved,)
     yield (saved, targets)
 

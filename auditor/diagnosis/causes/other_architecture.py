@@ -10,7 +10,7 @@ To do: Take the config of the model that the weights belong to.
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ from auditor.name_kinds import name_pattern
 
 CAUSE = "other-architecture"
 _STRANGE = 0.05  # least share of kinds of names that differ; below it, the type is right
+_EQUAL = 0.9  # least overlap with the class that a config without a type is of
 _ALIKE = 0.4  # least overlap of kinds of names: common kinds, divided by all kinds
 _MOST_TYPES = 8  # model types for which a config is solved
 _MOST_CLASSES = 3  # classes of one type for which a config is solved
@@ -176,14 +177,38 @@ def _tree(case: Case, base: Snapshot, values: Mapping[str, Any]) -> ClassTree | 
         return None
 
 
+def class_by_names(names: Iterable[str]) -> tuple[str, str] | None:
+    """Return the model type and class with nearly all of these names.
+
+    Return None if no class has them, or if classes of several types have equally many of them.
+    """
+    stored = frozenset(map(name_pattern, names))
+    alike = _likenesses(stored, "", frozenset(), (frozenset(), frozenset()))
+    best = [one for one in alike if one[:2] == alike[0][:2] and one.alike >= _EQUAL]
+    is_one = len({one.model_type for one in best}) == 1
+    return (best[0].model_type, best[0].target) if is_one else None
+
+
 def _most_alike(case: Case, holdings: HeldTensors) -> list[_Likeness]:
     """Return classes of other types, sorted by the share of names that they have in common."""
     stored = frozenset(kind.pattern for kind in holdings.name_kinds)
     declared = next(iter(case.report.declared), "")
-    likenesses: list[_Likeness] = []
+    is_known = case.report.expected is not None
+    own_types = frozenset({case.report.model_type or ""} if is_known else ())
     own_names = _names(case.report.model_type or "", case.report.target or "")
+    return _likenesses(stored, declared, own_types, own_names)
+
+
+def _likenesses(
+    stored: frozenset[str],
+    declared: str,
+    left_out: frozenset[str],
+    own_names: tuple[frozenset[str], frozenset[str]],
+) -> list[_Likeness]:
+    """Return the classes with similar names, except classes of some types or with equal names."""
+    likenesses: list[_Likeness] = []
     for model_type in catalogue.model_types():
-        if model_type == case.report.model_type and case.report.expected is not None:
+        if model_type in left_out:
             continue
         prefix = catalogue.family(model_type).prefix
         have = frozenset(_bare(name, prefix) for name in stored)

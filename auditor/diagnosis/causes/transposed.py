@@ -1,7 +1,9 @@
 """transposed: matrices are stored with their axes swapped, as Conv1D stores what Linear expects.
 
+extra-axis: tensors have an axis of length 1 in front of the expected shape, as some merges write.
+
 To do: Transpose the matrices when the weights are converted, including square matrices of the same
-modules.
+modules; or reshape the tensors to the expected shape.
 """
 
 from collections.abc import Iterator
@@ -9,10 +11,35 @@ from collections.abc import Iterator
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_shapes
 
-CAUSE = "transposed"
+CAUSE, EXTRA = "transposed", "extra-axis"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
+    """Yield the model with tensors transposed, or without an axis of length 1 in front."""
+    yield from _with_less_axes(case)
+    yield from _transposed(case)
+
+
+def _with_less_axes(case: Case) -> Iterator[Undoing]:
+    """Yield the model without a first axis of length 1 in tensors whose shapes then fit."""
+    flat = {
+        pair.stored.name: pair.expected.shape
+        for pair in case.mismatched
+        if pair.stored.shape == (1, *pair.expected.shape)
+    }
+    if flat:
+        first, shape = next(iter(flat.items()))
+        yield Undoing(
+            cause=EXTRA,
+            snapshot=with_shapes(case.snapshot, flat),
+            summary=f"{len(flat):,} tensors have an axis of length 1 too many, such as {first} "
+            f"{case.shapes[first]}, expected {shape}",
+            fix="reshape them to the expected shapes, without another change, and save them again",
+            evidence=(f"{len(flat):,} of {len(case.mismatched):,} shapes fit without the axis",),
+        )
+
+
+def _transposed(case: Case) -> Iterator[Undoing]:
     """Yield the model with tensors transposed (last two axes, or all) if their shapes then fit."""
     turned = {
         pair.stored.name: pair.expected.shape

@@ -178,6 +178,12 @@ def _transposed(_name: str, snapshot: Snapshot) -> Planted:
     ):
         yield "matrices of layers transposed", "transposed", rewritten(snapshot, turn)
 
+    def deepen(one: StoredTensor) -> Iterable[StoredTensor]:
+        return (of_shape(one, 1, *one.shape) if len(one.shape) == 1 else one,)
+
+    if any(len(one.shape) == 1 for one in tensors_of(snapshot)):
+        yield "vectors with an axis in front", "extra-axis", rewritten(snapshot, deepen)
+
 
 def _sharded(_name: str, snapshot: Snapshot) -> Planted:
     cause = "unsharded-save"

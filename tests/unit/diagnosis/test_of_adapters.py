@@ -123,3 +123,11 @@ def test_modules_that_the_base_lacks_are_those_of_another_base(diagnosed):
     assert found.cause == "other-base"
     assert "4 tensors are for modules that this one does not have" in found.summary
     assert "'vision_tower.layers.0.q_proj'" in found.summary
+
+
+def test_no_module_of_the_base_is_called_modules_to_save(diagnosed):
+    """The name of PEFT's wrapper in memory, around a head with one row more than the base's."""
+    wrapped = {"base_model.model.lm_head.modules_to_save.weight": (41, 8)}
+    report = diagnosed(beside(wrapped), modules_to_save=["lm_head"])
+    assert report.verdict == "findings"
+    assert not [one for one in report.diagnosis if one.cause == "config-field"]

@@ -87,3 +87,19 @@ def test_an_adapter_that_is_not_there_hides_no_cause_of_the_weights():
     report = examine(shot, Options(requested="saved"))
     assert [one.cause for one in report.diagnosis] == ["other-class"]
     assert {"missing", "missing-component"} <= {one.kind for one in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "says"),
+    [
+        ("BertForMaskedLM", {}, ["the names are those of BertForMaskedLM, of model_type 'bert'"]),
+        ("BertModel", {}, []),  # RoBERTa and others have the same names
+        ("LlamaForCausalLM", LLAMA, []),  # as have Mistral and Gemma
+    ],
+)
+def test_a_config_without_a_type_gets_a_note_if_one_type_has_the_names(name, config, says):
+    tensors = stored_by(expect(name, **config))
+    sizes = {key: value for key, value in (config or TINY).items() if key != "model_type"}
+    report = examine(snapshot_of(tensors, **sizes), Options(requested="saved"))
+    assert (report.verdict, report.reason.value) == ("unaudited", "unknown-architecture")
+    assert [note for note in report.notes if "the names are those" in note] == says
