@@ -102,7 +102,8 @@ def _lost_kinds(case: Case) -> Iterator[Undoing]:
         return
     if any(kind.pattern in stored for kind in kinds):
         return
-    names = sorted({kind.pattern.rpartition(".0.")[2] for kind in kinds})
+    within = (kind.pattern.partition(".0.")[2] for kind in kinds)
+    names = sorted({name.replace(".0.", ".N.") for name in within})
     yield Undoing(
         cause=CAUSE,
         snapshot=with_missing(case),

@@ -27,6 +27,7 @@ CONFIGS = {
     "Qwen2ForCausalLM": {"model_type": "qwen2", "num_key_value_heads": 2, **SIZES},
     "BertForMaskedLM": {"model_type": "bert", "type_vocab_size": 2, **SIZES},
     "Qwen3ForCausalLM": {"model_type": "qwen3", "num_key_value_heads": 2, "head_dim": 4, **SIZES},
+    "MixtralForCausalLM": {"model_type": "mixtral", "num_local_experts": 4, **SIZES},
     "GptOssForCausalLM": {
         "model_type": "gpt_oss",
         "num_key_value_heads": 2,
@@ -95,6 +96,12 @@ def test_names_that_all_layers_lack_are_lost_and_no_sign_of_another_type(names):
     assert all(name in found.summary for name in names)
     assert (found.fields, found.explains) == ((), f"all {6 * len(names)} names")
     assert found.fix.startswith("convert or save the complete model again; or ")
+
+
+def test_experts_that_all_layers_lack_are_lost_and_no_sign_of_a_dense_type():
+    [found] = diagnosed(snapshot("MixtralForCausalLM", loses(names=[".experts."])))
+    assert found.cause == "lost-part"
+    assert "'block_sparse_moe.experts.N.w1.weight'" in found.summary
 
 
 @pytest.mark.parametrize("name", DECODERS)
