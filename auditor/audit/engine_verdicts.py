@@ -24,6 +24,7 @@ from auditor.engines import (
 from auditor.errors import CheckpointError, SourceError, UsageError
 from auditor.findings import EngineRefuses, QuantizationData, Severity, is_of_tensors
 from auditor.layouts.declared import declaration
+from auditor.layouts.packing import Declared
 from auditor.messages import listed, meant, quoted
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
@@ -113,11 +114,8 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
     packing = ""
     if quantized is not None:
         is_packed = any(isinstance(one, QuantizationData) for one in outcome.findings)
-        packing = (
-            f"packed {_flavour(quantized.method, stored)}"
-            if is_packed
-            else f"declared {quantized.method}"
-        )
+        flavour = _flavour(quantized, stored, is_packed=is_packed)
+        packing = f"{'packed' if is_packed else 'declared'} {flavour}"
 
     @cache
     def expect(target: str) -> ExpectedShapes | None:
@@ -142,9 +140,16 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
     )
 
 
-def _flavour(method: str, stored: dict[str, tuple[int, ...]]) -> str:
-    """Return a packing with the tensors that some packers leave out, as the probes name it."""
+def _flavour(quantized: Declared, stored: dict[str, tuple[int, ...]], *, is_packed: bool) -> str:
+    """Return a packing as the probes name it: with its format, or what some packers leave out."""
+    method, settings = quantized.method, quantized.settings
+    if method == "compressed-tensors" and isinstance(settings.get("format"), str):
+        return f"{method} {settings['format']}"
+    if method == "bitsandbytes" and settings.get("load_in_8bit") is True:
+        return f"{method} int8"
     last = {"gptq": "g_idx", "awq": "qzeros", "fp8": "weight_scale_inv"}.get(method)
+    if not is_packed:
+        return f"{method} static" if settings.get("activation_scheme") == "static" else method
     if last is None or any(name.endswith(f".{last}") for name in stored):
         return method
     return f"{method} static" if method == "fp8" else f"{method} without {last}"

@@ -30,7 +30,8 @@ class SoundVariant(Struct, frozen=True):
     when: Mapping[str, Any] = {}  # the changes, and the flags with which alone it is refused
     # The config of a refused save without its sizes: another flag or key may change the outcome.
     tried: Mapping[str, Any] = {}
-    stays: bool = False  # whether it is refused with each change of names, too
+    stays: bool = False  # whether it is refused with each change of names, too,
+    mends: tuple[str, ...] = ()  # but for these probes
     spares: tuple[str, ...] = ()  # keys that the entry requires and such a save loads without
 
 
@@ -66,11 +67,16 @@ class EngineEntry(Struct, frozen=True):
     needs: str = ""
     not_tried: str = ""
 
-    def outcome(self, probe: str, kind: str = "") -> bool | None:
-        """Return whether the engine loads a save with this change; None if it was not tried."""
+    def ids(self, probe: str, kind: str = "") -> frozenset[str]:
+        """Return the texts by which a change is recorded."""
         names = {f"{probe} {kind}" if kind else probe}
         if kind in self.kinds:
             names.add(f"{probe} #{self.kinds.index(kind)}")
+        return frozenset(names)
+
+    def outcome(self, probe: str, kind: str = "") -> bool | None:
+        """Return whether the engine loads a save with this change; None if it was not tried."""
+        names = self.ids(probe, kind)
         if not names.isdisjoint(self.raises):
             return False
         return None if names.isdisjoint(self.loads) else True
@@ -94,6 +100,7 @@ class Knowledge(Struct, frozen=True):
     with_: Mapping[str, str] = field(name="with", default_factory=dict)
     aliases: Mapping[str, str] = {}
     general: Mapping[str, str] = {}  # probes whose outcome is the same for all entries
+    bits: Mapping[str, frozenset[int]] = {}  # of the tried packings, by name
     schemes: tuple[DeclaredSchemes, ...] = ()
     # The keys that the engine reads of a declared quantization and that decide, by method.
     scheme_keys: Mapping[str, tuple[str, ...]] = {}

@@ -11,6 +11,8 @@ from msgspec import Struct
 
 UNKNOWN = "unknown"
 _MOST_GROUPS = 16
+_DEEPEST = 4  # config_groups.group_0.weights
+_BITS = ("bits", "num_bits", "w_bit")
 _COMPRESSED = "compressed-tensors"
 _ARGUMENTS = ("weights", "input_activations", "output_activations")
 
@@ -85,6 +87,14 @@ def scheme_text(found: tuple[DeclaredSchemes, ...]) -> str:
     """Return the schemes of a declaration's groups; "unknown" if they were not recorded."""
     texts = dict.fromkeys(row.text for row in found)
     return UNKNOWN if not texts or UNKNOWN in texts else " and ".join(texts)
+
+
+def bits_of(settings: Any, depth: int = 0) -> frozenset[int]:
+    """Return the numbers of bits that a declaration has."""
+    if not isinstance(settings, Mapping) or depth == _DEEPEST:
+        return frozenset()
+    inner = frozenset[int]().union(*(bits_of(one, depth + 1) for one in settings.values()))
+    return inner | {settings[key] for key in _BITS if type(settings.get(key)) is int}
 
 
 def _groups(method: str, settings: Settings) -> Iterator[Settings]:

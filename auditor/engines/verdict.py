@@ -28,7 +28,7 @@ from auditor.engines.knowledge import (
     value_at,
     without_sizes,
 )
-from auditor.engines.schemes import DeclaredSchemes, declared_schemes, scheme_text
+from auditor.engines.schemes import DeclaredSchemes, bits_of, declared_schemes, scheme_text
 from auditor.messages import listed, quoted
 from auditor.names import first
 from auditor.reconciler.fold import fold
@@ -68,6 +68,11 @@ class ExpectedShapes:
     def has_empty(self) -> bool:
         """Whether a needed tensor has no elements, as no tensor of a recorded save."""
         return any(0 in shape for shape in self._examples.values())
+
+    @property
+    def vectors(self) -> frozenset[str]:
+        """The names of needed tensors with one dimension, which nothing packs."""
+        return frozenset(name for name, shape in self._examples.items() if len(shape) == 1)
 
     @cached_property
     def _examples(self) -> Shapes:
@@ -181,7 +186,7 @@ def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[Judgement]:
         yield Judgement(subject.unread)
         return
     if subject.packing_probe:
-        yield _packing(known, entry, subject)
+        yield _packing(known, entry, subject, expected)
     if expected is None:
         yield Judgement(f"the tensors of {entry.class_} are not known here")
         return
@@ -229,24 +234,38 @@ def _looked_up(known: Knowledge, entry: EngineEntry, probe: str, detail: str) ->
     return Judgement(f"{detail} ({why})" if why and not loads else detail, loads=loads)
 
 
-def _packing(known: Knowledge, entry: EngineEntry, subject: ServedModel) -> Judgement:
+def _packing(
+    known: Knowledge, entry: EngineEntry, subject: ServedModel, expected: ExpectedShapes | None
+) -> Judgement:
     probe = subject.packing_probe
     verb, _, method = probe.partition(" ")
     packed = verb == "packed"
     detail = f"the weights are packed by {method}" if packed else f"{method} is declared only"
-    if packed and not subject.fits:
+    has_names = expected is not None and expected.vectors <= subject.stored.keys()
+    if packed and not (subject.fits and has_names):
         return Judgement(f"{detail}, and they are not the expected ones")
     judged = _looked_up(known, entry, probe, detail)
-    if not judged.loads or subject.method not in known.scheme_keys:
+    if not judged.loads:
         return judged
+    if subject.method in known.scheme_keys:
+        return _as_declared(known, subject, judged)
+    bits = bits_of(subject.settings)
+    if bits == known.bits.get(method, bits):
+        return judged
+    number = " and ".join(map(str, sorted(bits))) or "other"
+    return Judgement(f"{detail}, and no save with {number} bits was tried")
+
+
+def _as_declared(known: Knowledge, subject: ServedModel, judged: Judgement) -> Judgement:
+    """Return the judgement of a tried packing for the settings that this checkpoint declares."""
     found = _schemes(known, subject)
     raising = [row.raises for row in found if row.loads is False]
     if raising:
-        return Judgement(f"{detail} ({raising[0]})", loads=False)
+        return Judgement(f"{judged.reason} ({raising[0]})", loads=False)
     if not found:
-        return Judgement(f"{detail}, and no save with such a declaration was tried")
+        return Judgement(f"{judged.reason}, and no save with such a declaration was tried")
     if any(row.loads is None for row in found):
-        return Judgement(f"{detail}, and the machine decides whether it takes such a declaration")
+        return Judgement(f"{judged.reason}, and the machine decides whether it takes it")
     return judged
 
 
@@ -266,7 +285,9 @@ def _tensors(
             return
         allowed = {**expected.needed, **expected.optional}
         is_sound = expected.needed.keys() <= subject.stored.keys() <= allowed.keys()
-        if not is_sound and not (variant.stays and _is_one_sided(found)):
+        ids = frozenset().union(*(entry.ids(one.probe, one.kind) for one in found))
+        stays = variant.stays and ids.isdisjoint(variant.mends) and _is_one_sided(found)
+        if not is_sound and not stays:
             yield Judgement(f"it refuses sound saves of {entry.class_}; this one was not tried")
             return
         yield Judgement(f"it refuses every save of {entry.class_}: {variant.loads}", loads=False)

@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from engines import schemes
+from auditor.engines.schemes import bits_of
+from engines import packings, schemes
 from engines.judging import Judge
 from engines.record import Entry, Recorder, fold, text_of
 
@@ -66,6 +67,9 @@ def record(
         header = judge.registered()
         if old.get("classes"):  # without those that it refuses by name
             header["classes"] = [name for name in header["classes"] if name in old["classes"]]
+        header["bits"] = {
+            name: sorted(bits_of(one.declared)) for name, one in packings.PACKINGS.items()
+        }
         every_key = engine in _QUICK
         recorder = Recorder(judge, Path(folder), header["keyed_by"], every_key=every_key)
         header |= schemes.recorded(engine, command[0], judge, Path(folder))

@@ -28,6 +28,7 @@ _EXPLAINED = frozenset({"declared", "packed", "class", "files", "config4"})
 _WITHOUT = "without "
 _AT_ONCE = 100
 _ROUNDS = 12
+_MOST_MENDING = 8
 # Which tensors the engine takes, and not a value of the config, decides with this message.
 _OF_NAMES = re.compile(
     r"ValueError: (Received|Missing) \d+ parameters|ValueError: (Can not map|Duplicated) tensor"
@@ -182,19 +183,26 @@ class Recorder:
             if not answer["loads"] and of_names:
                 flags = dict(guards.deciding(save, self._loads(fills), loaded=False))
                 variant |= {"when": {**changes, **flags}} if flags else {}
-            if not answer["loads"] and self._stays(save):
+            if not answer["loads"] and (mending := self._mending(save)) is not None:
                 variant["stays"] = True
+                mended = sorted(numbered(probe, entry["kinds"]) for probe in mending)
+                variant |= {"mends": mended} if mended else {}
             if not of_names:
                 variant["tried"] = without_sizes(with_floats(save.config))
             entry["variants"].append(variant)
             loading += [save] if answer["loads"] else []
         return loading, failures
 
-    def _stays(self, save: Save) -> bool:
-        """Return whether the engine refuses a refused save with each change of its names, too."""
+    def _mending(self, save: Save) -> list[str] | None:
+        """Return the changes of names with which a refused save loads.
+
+        Return None if one of them cannot be judged, or if many of them mend it.
+        """
         changes = (*probes.missing(save), *probes.extras(save), *probes.layers_and_names(save))
-        answers = self.outcomes(change for _, change in changes)
-        return all(one["judged"] and not one["loads"] for one in answers)
+        answers = [*self.outcomes(change for _, change in changes)]
+        found = [probe for (probe, _), one in zip(changes, answers, strict=True) if one["loads"]]
+        is_clear = all(one["judged"] for one in answers) and len(found) <= _MOST_MENDING
+        return found if is_clear else None
 
     def _is_refused(
         self, changes: Config, save: Save, fills: Mapping[str, Fill], error: str

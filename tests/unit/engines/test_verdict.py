@@ -39,6 +39,7 @@ def _known(**changes: Any) -> Knowledge:
         "date": "2026-11-26",
         "keyed_by": "architectures",
         "classes": ["HeliumForCausalLM"],
+        "bits": {"gptq": [4]},
         "registered": ["TinyForCausalLM", "OtherForCausalLM"],
         "general": {"files torch": "raises", "class unknown": "raises"},
         "entries": {"TinyForCausalLM": _ENTRY},
@@ -78,8 +79,26 @@ def _without(kind: str) -> dict[str, tuple[int, ...]]:
         (_subject({**_SHAPES, "model.layers.2.q.weight": (4, 8)}), True, "beyond the layers"),
         (_subject({**_SHAPES, "model.layers.1.q.bias": (4,)}), True, "no parameter"),
         (_subject({**_SHAPES, "value.weight": (4,)}), False, "no parameter"),
-        (_subject(packing_probe="packed gptq", fits=True), True, "packed by gptq"),
+        (
+            _subject(packing_probe="packed gptq", method="gptq", settings={"bits": 4}, fits=True),
+            True,
+            "packed by gptq",
+        ),
         (_subject(packing_probe="packed gptq"), None, "not the expected ones"),
+        (
+            _subject(
+                {name.removeprefix("model."): shape for name, shape in _SHAPES.items()},
+                packing_probe="packed gptq",
+                fits=True,
+            ),
+            None,
+            "not the expected ones",
+        ),
+        (
+            _subject(packing_probe="packed gptq", method="gptq", settings={"bits": 8}, fits=True),
+            None,
+            "no save with 8 bits",
+        ),
         (_subject(packing_probe="packed awq", fits=True), False, "packed by awq"),
         (_subject(packing_probe="declared fp8"), None, "not tried"),
         (_subject(file_probes=("files torch",)), False, "torch files"),
@@ -215,6 +234,13 @@ def test_a_refused_save_that_lacks_tensors_is_refused_if_such_changes_were_tried
     assert judge(known, _subject({**_SHAPES, "more.weight": (8,)})).loads is loads
     renamed = {**_without("norm"), "more.weight": (8,)}  # perhaps the same tensor
     assert judge(known, _subject(renamed)).loads is None
+
+
+def test_a_change_that_mends_a_refused_save_leaves_the_answer_open() -> None:
+    variant = {"kinds": [0, 1, 2], "loads": "a head", "stays": True, "mends": ["missing #2"]}
+    known = _known(entries={"TinyForCausalLM": {**_ENTRY, "variants": [variant]}})
+    assert judge(known, _subject(_without("norm"))).loads is False
+    assert judge(known, _subject(_without("lm_head"))).loads is None
 
 
 @pytest.mark.parametrize(("config", "loads"), [({"width": 8}, True), ({}, None)])
