@@ -149,8 +149,8 @@ def _words(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple[str, str]:
     edit = rule[0]
     if any(removed):
         pairs = list(zip(removed, added, strict=True))
-        old = " and ".join(f"{one or 'nothing'}" for one, _ in pairs)
-        new = " and ".join(f"{other or 'nothing'}" for _, other in pairs)
+        old = " and ".join(quoted(one) if one else "nothing" for one, _ in pairs)
+        new = " and ".join(quoted(other) if other else "nothing" for _, other in pairs)
         have = "every name has" if count == every else f"{count:,} of {every:,} names have"
         return (
             f"{have} {old} where the class has {new}",

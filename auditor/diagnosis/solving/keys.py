@@ -13,7 +13,9 @@ _INDEXED = re.compile(r"(.*)\[(\d+)\]")
 _LABELS = "num_labels"
 
 # Objects of a config that contain no sizes of the model.
-_LEFT_OUT = frozenset({"quantization_config", "id2label", "label2id", "task_specific_params"})
+_LEFT_OUT = frozenset(
+    {"id2label", "label2id", "pretrained_cfg", "quantization_config", "task_specific_params"}
+)
 _MOST = 400  # keys of one config; published configs have up to 150
 
 

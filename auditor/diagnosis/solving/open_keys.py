@@ -5,6 +5,7 @@ tokens, or the width of feed-forward layers that no layer has.
 """
 
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -33,6 +34,7 @@ from auditor.errors import CheckpointError
 
 _SIZES = ("size", "dim", "rank", "inner")  # ends of keys that are widths
 _MOST_CHANGES = 48  # further changes that are tried after a flag is changed
+_SECONDS = 0.8  # processor time for further flags; a T5's take 0.1
 _FEW = 2  # keys that one slip in a config may change
 _MOST_FURTHER = 2  # the most further keys that change with a flag if heads are implausibly wide
 
@@ -97,11 +99,19 @@ def open_keys(
     found.update(path for path in stated if key_at(config, path, None).path in values)
     if len(values) > 1:
         further = _MOST_FURTHER if strange else 1
-        found.update(_with_another_flag(config, values, trees, trials, most=further))
-        found.update(_unseen_widths(every_key(config), {*values, *shown}))
+        in_time = _for_seconds(trees, _SECONDS)
+        found.update(_with_another_flag(config, values, in_time, trials, most=further))
+        if "model_type" in config:  # else the keys that the code reads are not known
+            found.update(_unseen_widths(every_key(config), {*values, *shown}))
     if len(values) == 1:
         found -= values.keys()  # a single changed key counts as solved
     return {path: declared.get(path, value_at(config, path)) for path in sorted(found)}
+
+
+def _for_seconds(trees: Trees, seconds: float) -> Trees:
+    """Return the function `trees`, which returns None after this processor time."""
+    until = time.thread_time() + seconds
+    return lambda values: trees(values) if time.thread_time() < until else None
 
 
 def ids_beyond(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
