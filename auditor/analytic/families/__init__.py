@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 # Files with one model type, whose name is the file's.
 _ALONE = (
-    "albert bert blip bloom convnext detr dinov2 distilbert electra esm falcon gpt2 gpt_bigcode "
+    "albert bert blip bloom convnext detr distilbert electra esm falcon gpt2 gpt_bigcode "
     "gpt_neo gpt_neox gpt_oss gptj gte layoutlm llama llava modernbert mpnet mpt opt paligemma phi "
     "phi3 rag resnet rwkv segformer smollm3 stablelm starcoder2 swin whisper"
 )
@@ -22,6 +22,8 @@ _KIN = {
     "cohere": "cohere cohere2",
     "deberta_v2": "deberta-v2",
     "deepseek": "deepseek_v2 deepseek_v3",
+    "dinov2": "dinov2 dinov2_with_registers",
+    "dinov3": "dinov3_vit",
     "gemma": "gemma gemma2",
     "gemma3": "gemma3 gemma3_text",
     "gemma4": "gemma4 gemma4_audio gemma4_text gemma4_vision",

@@ -1,4 +1,7 @@
-"""DINOv2, https://arxiv.org/abs/2304.07193: a ViT with scaled layers, trained without labels."""
+"""DINOv2, https://arxiv.org/abs/2304.07193: a ViT with scaled layers, trained without labels.
+
+Registers, https://arxiv.org/abs/2309.16588, are further tokens that the model learns.
+"""
 
 from functools import partial
 
@@ -6,6 +9,7 @@ from auditor.analytic.activations import activation
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
+from auditor.analytic.dims import Dim
 from auditor.analytic.families._vision import classifier, patches, projection
 from auditor.analytic.families.vit import attention
 from auditor.analytic.family import LoadingFacts, Renames, loads
@@ -20,16 +24,36 @@ DINOV2 = Family(
         "num_channels qkv_bias use_swiglu_ffn use_mask_token"
     ),
 )
+WITH_REGISTERS = Family(
+    model_type="dinov2_with_registers",
+    prefix="dinov2_with_registers",
+    base="Dinov2WithRegistersModel",
+    keys=(
+        "hidden_size num_hidden_layers num_attention_heads mlp_ratio image_size patch_size "
+        "num_channels qkv_bias use_swiglu_ffn num_register_tokens"
+    ),
+)
 
 
 @architecture("Dinov2Backbone", DINOV2)
 @architecture("Dinov2Model", DINOV2)
 def dinov2_model(c: Config) -> Module:
+    return model(c, mask=c.flag("use_mask_token"))
+
+
+@architecture("Dinov2WithRegistersBackbone", WITH_REGISTERS)
+@architecture("Dinov2WithRegistersModel", WITH_REGISTERS)
+def with_registers(c: Config) -> Module:
+    return model(c, mask=True, registers=c.dim("num_register_tokens"))
+
+
+def model(c: Config, *, mask: bool, registers: Dim | None = None) -> Module:
     D = c.dim("hidden_size")
     return module(
         embeddings=module(
             cls_token=Param((1, 1, D)),
-            mask_token=Param((1, D)) if c.flag("use_mask_token") else None,
+            mask_token=Param((1, D)) if mask else None,
+            register_tokens=None if registers is None else Param((1, registers, D)),
             position_embeddings=Param((1, patches(c) + 1, D), drawn=True),
             patch_embeddings=module(projection=projection(c, D)),
         ),
@@ -66,8 +90,16 @@ def gated_mlp(c: Config) -> Module:
 
 @architecture("Dinov2ForImageClassification", DINOV2)
 def for_image_classification(c: Config) -> Module:
-    head = classifier(c, 2 * c.dim("hidden_size"))  # the class token and the mean of the rest
-    return module(dinov2=dinov2_model(c), classifier=head)
+    return module(dinov2=dinov2_model(c), classifier=head(c))
+
+
+@architecture("Dinov2WithRegistersForImageClassification", WITH_REGISTERS)
+def for_image_classification_with_registers(c: Config) -> Module:
+    return module(dinov2_with_registers=with_registers(c), classifier=head(c))
+
+
+def head(c: Config) -> Module | None:
+    return classifier(c, 2 * c.dim("hidden_size"))  # the class token and the mean of the rest
 
 
 _RENAMES: Renames = (
@@ -86,5 +118,6 @@ _SWIGLU = tuple(
     )
     for kind in ("weight", "bias")
 )
-loads("Dinov2Backbone", LoadingFacts(rules=(*_RENAMES, *_SWIGLU), base_path=None))
-loads("Dinov2Model", LoadingFacts(rules=(*_RENAMES, *_SWIGLU)))
+for _name in ("Dinov2", "Dinov2WithRegisters"):
+    loads(f"{_name}Backbone", LoadingFacts(rules=(*_RENAMES, *_SWIGLU), base_path=None))
+    loads(f"{_name}Model", LoadingFacts(rules=(*_RENAMES, *_SWIGLU)))

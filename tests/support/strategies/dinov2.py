@@ -23,4 +23,11 @@ def dinov2_values(draw: st.DrawFn) -> Values:
     return draw(some_of(values, together, frozenset({"image_size", "patch_size"})))
 
 
-VALUES = {"dinov2": dinov2_values()}
+@st.composite
+def with_registers_values(draw: st.DrawFn) -> Values:
+    values = draw(dinov2_values())
+    values.pop("use_mask_token", None)
+    return {**values, **draw(st.fixed_dictionaries({}, optional={"num_register_tokens": sizes(5)}))}
+
+
+VALUES = {"dinov2": dinov2_values(), "dinov2_with_registers": with_registers_values()}

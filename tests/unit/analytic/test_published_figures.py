@@ -310,6 +310,13 @@ IMAGES = (
         "the paper's table of ViTMatte-S, in millions",
         millions(1),
     ),
+    Published(
+        "dinov3-vit7b16",
+        "DINOv3ViTModel",
+        6716,
+        "the paper's table of the teacher, in millions",
+        millions(0),
+    ),
 )
 FIGURES = (*BERTS, *ENCODERS_AND_DECODERS, *LLAMAS, *UNEVEN, *GPTS, *IMAGES_AND_TEXT, *IMAGES)
 
