@@ -286,7 +286,7 @@ def _tensors(
         allowed = {**expected.needed, **expected.optional}
         is_sound = expected.needed.keys() <= subject.stored.keys() <= allowed.keys()
         ids = frozenset().union(*(entry.ids(one.probe, one.kind) for one in found))
-        stays = variant.stays and ids.isdisjoint(variant.mends) and _is_one_sided(found)
+        stays = variant.stays and ids.isdisjoint(variant.mends) and _is_single(found)
         if not is_sound and not stays:
             yield Judgement(f"it refuses sound saves of {entry.class_}; this one was not tried")
             return
@@ -320,11 +320,14 @@ def _found(
     return tuple(differences(subject.stored, {**expected.needed, **optional}, entry))
 
 
-def _is_one_sided(found: Sequence[Difference]) -> bool:
-    """Return whether tensors are only missing or only too many, so that none has another name."""
-    probes = {one.probe for one in found}
-    lacks = not probes.isdisjoint({*_MISSING, "layer missing"})
-    return bool(probes) and "" not in probes and not (lacks and "extra" in probes)
+def _is_single(found: Sequence[Difference]) -> bool:
+    """Return whether the tensors of at most one kind are missing or too many.
+
+    Two such changes may mend a save together, and one tensor may be another one under its name.
+    """
+    probes = [one.probe for one in found]
+    changed = [probe for probe in probes if probe in {*_MISSING, "extra", "layer missing"}]
+    return bool(probes) and "" not in probes and len(changed) <= 1
 
 
 def _fitting(

@@ -234,6 +234,8 @@ def test_a_refused_save_that_lacks_tensors_is_refused_if_such_changes_were_tried
     assert judge(known, _subject({**_SHAPES, "more.weight": (8,)})).loads is loads
     renamed = {**_without("norm"), "more.weight": (8,)}  # perhaps the same tensor
     assert judge(known, _subject(renamed)).loads is None
+    two = {name: shape for name, shape in _without("norm").items() if "lm_head" not in name}
+    assert judge(known, _subject(two)).loads is None  # perhaps it is refused for one of the two
 
 
 def test_a_change_that_mends_a_refused_save_leaves_the_answer_open() -> None:
