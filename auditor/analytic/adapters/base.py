@@ -19,6 +19,7 @@ from auditor.analytic.blocks import (
     Stack,
     Submodel,
 )
+from auditor.analytic.conversions import converted_groups, tensors_before_conversion
 from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
 
 # A tensor that transformers 5 fuses in memory -> an expert's tensors on disk, in order.
@@ -149,12 +150,28 @@ def _parts(
     tensors = [tensor for tensor in expectation.tensors if tensor.role is not Role.EXTRA]
     names = [tensor.name for tensor in tensors]
     names = expectation.loading.renamed(names) if renamed else names
+    parts_by_name = _parts_by_name(expectation) if renamed else {}
     for tensor, name in zip(tensors, names, strict=True):
-        path, _, last = name.rpartition(".")
-        by_path.setdefault(path, {})[last] = tensor
-        if last == "weight":
-            kinds[path] = _layer(tensor, layers)
+        parts = {one.name: one for one in parts_by_name.get(tensor.name, ())} or {name: tensor}
+        for part_name, part in parts.items():
+            path, _, last = part_name.rpartition(".")
+            by_path.setdefault(path, {})[last] = part
+            if last == "weight":
+                kinds[path] = _layer(tensor, layers)
     return tuple(AdaptedModule(path, tensors, kinds.get(path)) for path, tensors in by_path.items())
+
+
+def _parts_by_name(expectation: Expectation) -> dict[str, tuple[ExpectedTensor, ...]]:
+    """Return the tensors in memory of each stored tensor that loading splits, by name on disk."""
+    rules = expectation.loading.converters
+    if not any(len(rule.sources) == 1 < len(rule.targets) for rule in rules):
+        return {}
+    groups = converted_groups(tensors_before_conversion(expectation), expectation.loading)
+    return {
+        group.on_disk[0].name: group.tensors
+        for group in groups.values()
+        if len(group.on_disk) == 1 < len(group.in_memory)
+    }
 
 
 def _layer(weight: ExpectedTensor, layers: Mapping[str, Layer] | None) -> Layer | None:

@@ -70,6 +70,4 @@ def mlp(c: Config) -> Module:
     )
 
 
-_RENAMES = ((r"(?<!model\.)layer.", "model.layer."),)
-loads("DINOv3ViTBackbone", LoadingFacts(rules=_RENAMES, base_path=None))
-loads("DINOv3ViTModel", LoadingFacts(rules=_RENAMES))
+loads("dinov3_vit", LoadingFacts(rules=((r"(?<!model\.)layer.", "model.layer."),)))

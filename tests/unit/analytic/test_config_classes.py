@@ -33,9 +33,11 @@ FILE = Path(data.__file__).parent / "config_classes.jsonl"
 # Keys that shape tensors and that the family's builder derives, not the completed config.
 BUILT = {
     "full_attn_idxs",
+    "generator",  # a config of any type, as question_encoder
     "layer_types",
     "mlp_only_layers",
     "output_hidden_size",
+    "question_encoder",
     "time_step_rank",
 }
 
