@@ -17,6 +17,8 @@ from auditor.analytic.blocks import symbols
 from auditor.analytic.config_classes import words_of_any_class
 from auditor.diagnosis.changes import NULL, value_at
 from auditor.diagnosis.solving.candidates import (
+    HEAD_DIM,
+    USUAL_HEADS,
     WIDTHS,
     KeyChange,
     flags,
@@ -54,6 +56,9 @@ _MOST_ROUNDS = 16  # steps of plain lengths and of single changes, counted toget
 _MOST_CANDIDATES = 120  # single changes of one kind that a round tries
 _FEW = 2  # if a solution has at most this many keys, a single key is searched as well
 _MOST_STARTS = 4  # repairs of an invalid config from which the search continues
+_MOST_CHOSEN = 16  # the most flags and words that are tried, each followed by plain lengths
+_MOST_SOLVED = 12  # the most single keys that are solved after one flag or word
+_MOST_PLAIN = 3  # the most times that plain lengths are applied after one flag or word
 _MOST_NAMES = 20_000  # stored names up to which layers are compared one by one
 _PROBES = (1, 2, 8, 64)
 _WORD = "?"  # a word that no key has as its value
@@ -238,7 +243,7 @@ class _Search:
 
     def _single(self, best: JointSolution) -> JointSolution | None:
         """Return the best solution with one more change; None if no change removes a difference."""
-        for candidates in (self._by_formula, self._by_trial):
+        for candidates in (self._by_formula, self._by_choice, self._by_trial):
             found = [one for one in candidates(best) if one.remains.differ < best.remains.differ]
             if found:
                 return min(found, key=lambda one: self._order_after(best, one))
@@ -283,13 +288,26 @@ class _Search:
     def _of_all_axes(
         self, config: Mapping[str, Any], best: JointSolution
     ) -> Iterator[JointSolution | None]:
-        """Yield the solution with every key that the stored axes determine together."""
+        """Yield solutions with every key that the stored axes determine together.
+
+        If no axis determines the width of a differing head, usual widths are assumed in turn.
+        """
         tree = self._tree(best.values)
-        sizes = determined_sizes(tree, self._trials.holdings, {}) if tree else {}
-        found = {one.key: value for one, value in sizes.items() if value and value != one.value}
-        if len(found) > 1:
-            paths = {key_at(config, key, 0).path: found[key] for key in found if "[" not in key}
-            yield self._with({**best.values, **paths})
+        if tree is None:
+            return
+        differing = (equation.size for equation in best.remains.equations)
+        keys = {symbol.key for size in differing for symbol in size.symbols}
+        widths = sorted(key for key in keys if key.endswith(HEAD_DIM))
+        givens = [{key: width} for key in widths for width in USUAL_HEADS]
+        for given in ({}, *givens):
+            sizes = determined_sizes(tree, self._trials.holdings, given)
+            others = ((symbol, value) for symbol, value in sizes.items() if value)
+            values = given | {one.key: value for one, value in others if value != one.value}
+            if len(values) > 1:
+                paths = {
+                    key_at(config, key, 0).path: values[key] for key in values if "[" not in key
+                }
+                yield self._with({**best.values, **paths})
 
     def _products(self, best: JointSolution, most: int = _MOST_CANDIDATES) -> list[JointSolution]:
         """Return solutions in which one key of a size formula is set to fit the stored length."""
@@ -378,6 +396,18 @@ class _Search:
             config = changed(self._config, stated.values)
             changes = islice(solved(config, stated.remains), _MOST_CANDIDATES)
             found += filter(None, (self._changed(stated, change) for change in changes))
+        return found
+
+    def _by_choice(self, best: JointSolution) -> list[JointSolution]:
+        """Return solutions with a flag or word changed, then also with a key or plain lengths."""
+        found: list[JointSolution] = []
+        for change in islice(self._choices(changed(self._config, best.values), best), _MOST_CHOSEN):
+            after, votes = self._changed(best, change), dict[str, int]()
+            found += self._products(after, _MOST_SOLVED) if after else []
+            for _ in range(_MOST_PLAIN):
+                if after is not None:
+                    found.append(after)
+                    after = self._plain(after, votes)
         return found
 
     # --- the order of solutions -------------------------------------------------------------------
