@@ -63,14 +63,19 @@ def model(c: Config, *, mask: bool, registers: Dim | None = None) -> Module:
 
 
 def encoder_layer(c: Config) -> Module:
+    return scaled_layer(c, attention(c), gated_mlp(c) if c.flag("use_swiglu_ffn") else mlp(c))
+
+
+def scaled_layer(c: Config, attention: Module, mlp: Module) -> Module:
+    """Return a layer of a ViT that scales what attention and feed-forward add."""
     D = c.dim("hidden_size")
     scale = module(lambda1=Param((D,)))
     return module(
         norm1=LayerNorm(D),
-        attention=attention(c),
+        attention=attention,
         layer_scale1=scale,
         norm2=LayerNorm(D),
-        mlp=gated_mlp(c) if c.flag("use_swiglu_ffn") else mlp(c),
+        mlp=mlp,
         layer_scale2=scale,
     )
 

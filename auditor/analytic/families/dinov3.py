@@ -1,12 +1,11 @@
 """DINOv3's ViT, https://arxiv.org/abs/2508.10104: positions are rotated, and so are not stored."""
 
-from functools import partial
-
 from auditor.analytic.activations import activation
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._vision import projection
+from auditor.analytic.families.dinov2 import scaled_layer
 from auditor.analytic.family import LoadingFacts, loads
 
 DINOV3 = Family(
@@ -32,21 +31,8 @@ def dinov3_vit_model(c: Config) -> Module:
             register_tokens=Param((1, c.dim("num_register_tokens"), D)),
             patch_embeddings=projection(c, D),
         ),
-        layer=repeat(c.dim("num_hidden_layers"), partial(layer, c)),
+        layer=repeat(c.dim("num_hidden_layers"), lambda: scaled_layer(c, attention(c), mlp(c))),
         norm=LayerNorm(D),
-    )
-
-
-def layer(c: Config) -> Module:
-    D = c.dim("hidden_size")
-    scale = module(lambda1=Param((D,)))
-    return module(
-        norm1=LayerNorm(D),
-        attention=attention(c),
-        layer_scale1=scale,
-        norm2=LayerNorm(D),
-        mlp=mlp(c),
-        layer_scale2=scale,
     )
 
 
