@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from auditor.analytic import Config, catalogue, read_config
 from auditor.analytic.repository_loader import Loader, of_pipeline, of_sentence_transformers
 from auditor.analytic.target import custom_class
-from auditor.audit.native_twins import NativeTwin, OwnNames, as_native_twin
+from auditor.audit.native_twins import NativeTwin, as_native_twin
+from auditor.audit.own_names import OwnNames
 from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import MODULE_KEYS, SENTENCE, TRANSFORMERS, ManifestEntry
