@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from auditor.analytic.open_clip import TEXT_MODELS
+from auditor.analytic.open_clip_text_models import TEXT_MODELS
 
 PLACE = Path(__file__).resolve().parents[1] / "tests" / "data" / "open_clip.jsonl"
 
