@@ -21,8 +21,8 @@ from support.sweep_models import planted
 from auditor import Report, Unaudited
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
+from auditor.checkpoint.changes import with_names
 from auditor.checkpoint.snapshot import Snapshot, Source
-from auditor.diagnosis.changes import with_names
 from auditor.downloader import bundled, local_folder
 from auditor.downloader.model_argument import HubModel
 from auditor.formats import View, as_json, terminal

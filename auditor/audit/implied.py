@@ -21,8 +21,8 @@ from auditor.errors import CheckpointError, SourceError
 from auditor.report import Outcome
 
 if TYPE_CHECKING:
-    from auditor.diagnosis.solving.forms import NameForms
-    from auditor.diagnosis.solving.trials import ClassTree
+    from auditor.analytic.name_forms import NameForms
+    from auditor.analytic.outline import ClassTree
 
 
 def implied_shapes(
@@ -54,9 +54,9 @@ def sizes_determined(
     The values in `declared_sizes` are assumed. Return {} if the class has no closed form, or if the
     config implies no tensors.
     """
+    from auditor.analytic.config_keys import key_at  # noqa: PLC0415 - likewise
     from auditor.diagnosis.case import Case  # noqa: PLC0415 - with `diagnose`
     from auditor.diagnosis.solving.determined import determined_sizes  # noqa: PLC0415 - likewise
-    from auditor.diagnosis.solving.keys import key_at  # noqa: PLC0415 - likewise
 
     target = options.target
     case = Case(
@@ -83,7 +83,7 @@ def sizes_determined(
 
 def name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | None) -> "NameForms":
     """Return the map between names on disk and names in memory of the config's tensors."""
-    from auditor.diagnosis.solving.forms import NameForms, forms_of  # noqa: PLC0415
+    from auditor.analytic.name_forms import NameForms, forms_of  # noqa: PLC0415
 
     implied = _implied(snapshot, target, entry)
     if implied is None:
@@ -113,7 +113,7 @@ def class_tree(
 
     Raise CheckpointError for a config that implies no tensors.
     """
-    from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - with `diagnose`
+    from auditor.analytic.outline import ClassTree  # noqa: PLC0415 - with `diagnose`
 
     try:
         declared = declared_by_config(snapshot, entry)
@@ -133,7 +133,7 @@ def class_tree(
 def _tree_of_library(config: Config, of: LibraryClass) -> "ClassTree | None":
     """Return the tree of a class of diffusers or timm; None for another library."""
     from auditor.analytic import diffusion, timm_table  # noqa: PLC0415 - few are of diffusers
-    from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - likewise
+    from auditor.analytic.outline import ClassTree  # noqa: PLC0415 - likewise
 
     trees = {"diffusers": diffusion.component_tree, "timm": timm_table.network}
     build = trees.get(of.library)
@@ -141,8 +141,8 @@ def _tree_of_library(config: Config, of: LibraryClass) -> "ClassTree | None":
 
 
 def _generated_tree(declared: Declaration, target: str | None) -> "ClassTree | None":
-    from auditor.diagnosis.solving.inventories import tree_of_sizes  # noqa: PLC0415 - likewise
-    from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - likewise
+    from auditor.analytic.generated.tree import tree_of_sizes  # noqa: PLC0415 - likewise
+    from auditor.analytic.outline import ClassTree  # noqa: PLC0415 - likewise
 
     choice = choose(declared.config, target or declared.target, generated, declared.loader)
     if isinstance(choice, Refusal):

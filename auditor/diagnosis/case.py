@@ -14,12 +14,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor
+from auditor.analytic.name_forms import NameForms
+from auditor.analytic.outline import ClassTree, leaves
 from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.holdings import HeldTensors, held
-from auditor.diagnosis.solving.outline import leaves
-from auditor.diagnosis.solving.trials import ClassTree
 from auditor.errors import CheckpointError
 from auditor.findings import (
     Finding,
@@ -295,9 +294,9 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         snapshot = self.snapshot
         files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
         if self.stored or snapshot.index is None:
-            found = self._both_forms.separated(
-                held(self.stored, self.stored_kinds, self.config, files)
-            )
+            found = held(self.stored, self.stored_kinds, self.config, files)
+            if self._both_forms.has_stacks:
+                found = HeldTensors(self._both_forms.separated(found.shapes, found.name_kinds))
             return found.renamed(self.on_disk)
         try:
             names = snapshot.index.as_index.weight_map

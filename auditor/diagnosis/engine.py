@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from auditor.analytic.name_forms import NameForms
+from auditor.analytic.outline import ClassTree
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import UNCHANGED, AlarmKey, Case, Shapes, Undoing, alarm_keys, composed
 from auditor.diagnosis.causes import (
@@ -43,8 +45,6 @@ from auditor.diagnosis.causes import (
     unsharded_save,
 )
 from auditor.diagnosis.repository import with_repository
-from auditor.diagnosis.solving.forms import NameForms
-from auditor.diagnosis.solving.trials import ClassTree
 from auditor.findings import (
     BadQuantization,
     Duplicate,

@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
+from auditor.checkpoint.changes import as_indexed, holding, of_files, with_tensors
 from auditor.checkpoint.shard_names import Split, split_of
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.containers.index import Index
 from auditor.diagnosis.case import Case
-from auditor.diagnosis.changes import as_indexed, holding, of_files, with_tensors
 from auditor.errors import CheckpointError
 from auditor.findings import Missing
 from auditor.tensors import StoredTensor

@@ -16,10 +16,10 @@ from support.fault_pairs import PLANTS, pairs
 from auditor.audit.model import examine_model, examine_undiagnosed
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
+from auditor.checkpoint.changes import with_names, with_values
 from auditor.checkpoint.snapshot import Snapshot, Source, TextFile, WeightHeader
 from auditor.containers.weight_formats import Table
 from auditor.diagnosis.case import UNCHANGED, alarm_keys, composed
-from auditor.diagnosis.changes import with_names, with_values
 from auditor.findings import Severity
 
 

@@ -13,8 +13,9 @@ from support.builders import safetensors_bytes
 from support.faults.families import MORE
 from support.faults.fault import Fault
 
+from auditor.analytic.config_keys import value_at
+from auditor.checkpoint.changes import with_names, with_values
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
-from auditor.diagnosis.changes import value_at, with_names, with_values
 from auditor.downloader import local_folder
 
 SMALL = {

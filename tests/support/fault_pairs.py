@@ -12,8 +12,8 @@ from support.fault_bench import without_tensors, written
 from support.faults.fault import of_shape, rewritten, tensors_of
 from support.faults.names import LAYER
 
+from auditor.checkpoint.changes import with_names, with_values
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.changes import with_names, with_values
 from auditor.report import Diagnosis
 
 DRAWS = 60

@@ -9,9 +9,9 @@ from support.fault_bench import GROUPED, SMALL, Fault, without_tensors
 from support.packed_models import METHODS, packed
 
 from auditor.analytic import Role, catalogue, read_config
+from auditor.analytic.config_keys import Key, every_key, value_at
+from auditor.checkpoint.changes import with_values
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.changes import value_at, with_values
-from auditor.diagnosis.solving.keys import Key, every_key
 from auditor.errors import CheckpointError, SourceError
 
 _VISION = {

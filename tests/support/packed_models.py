@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from auditor.checkpoint.changes import with_values
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.changes import with_values
 from auditor.tensors import DTYPE_BITS, Span, StoredTensor
 
 Table = dict[str, tuple[str, tuple[int, ...]]]  # dtype and shape, by name

@@ -10,10 +10,10 @@ from typing import Any
 from msgspec.structs import replace
 from support.fault_bench import FAMILIES
 
+from auditor.checkpoint.changes import with_values
 from auditor.checkpoint.selecting import with_companions
 from auditor.checkpoint.snapshot import RepoFile, Snapshot
 from auditor.companions.companion_files import CompanionFile, is_vocabulary, summary
-from auditor.diagnosis.changes import with_values
 from auditor.downloader import local_folder
 
 ROWS = 96  # of every embedding

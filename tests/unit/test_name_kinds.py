@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from support.small_snapshots import snapshot_of
 
 from auditor import name_kinds
+from auditor.checkpoint.changes import with_names
 from auditor.checkpoint.snapshot import TextFile
-from auditor.diagnosis.changes import with_names
 from auditor.name_kinds import kinds_of, members, numbers
 from auditor.tensor_roles import role_of, roles_of
 

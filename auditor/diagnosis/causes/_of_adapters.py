@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from auditor.analytic.config_keys import Key
 from auditor.diagnosis.case import Case
 from auditor.diagnosis.solving.candidates import KeyChange
-from auditor.diagnosis.solving.keys import Key
 
 Changes = tuple[KeyChange, ...]
 

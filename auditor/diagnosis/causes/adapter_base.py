@@ -17,13 +17,14 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic.adapters.settings import TRAINED_BY_TASK
+from auditor.analytic.config_keys import value_at
 from auditor.bounded.json_text import parse_object
+from auditor.checkpoint.changes import with_names, with_tensors, with_values
 from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes._of_adapters import is_adapter, is_own, module_of
 from auditor.diagnosis.causes.head_not_saved import CAUSE as HEAD_NOT_SAVED
 from auditor.diagnosis.causes.other_class import CAUSE as OTHER_CLASS
-from auditor.diagnosis.changes import value_at, with_names, with_tensors, with_values
 from auditor.findings import MatchedPair
 from auditor.messages import quoted
 from auditor.name_kinds import members

@@ -17,10 +17,20 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic.adapters import FILE
+from auditor.analytic.config_keys import (
+    NULL,
+    Key,
+    changed,
+    every_key,
+    stated_keys,
+    value_at,
+    written,
+)
+from auditor.analytic.outline import ClassTree
+from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.causes.other_class import holds_another_head
-from auditor.diagnosis.changes import NULL, value_at, with_values
 from auditor.diagnosis.solving.candidates import WIDTHS, KeyChange
 from auditor.diagnosis.solving.inventories import shared_keys, tree_of_shapes
 from auditor.diagnosis.solving.joint import (
@@ -30,9 +40,8 @@ from auditor.diagnosis.solving.joint import (
     Trees,
     solve,
 )
-from auditor.diagnosis.solving.keys import Key, changed, every_key, stated_keys, written
 from auditor.diagnosis.solving.open_keys import ids_beyond, open_keys
-from auditor.diagnosis.solving.trials import ClassTree, Trials
+from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 from auditor.messages import described
 from auditor.name_kinds import kinds_of, name_pattern

@@ -5,8 +5,8 @@ To do: Save the weights in the declared dtype, or declare in the config the dtyp
 
 from collections.abc import Iterator
 
+from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import with_values
 from auditor.findings import WrongDtype
 
 CAUSE = "dtype-doubled"

@@ -10,9 +10,9 @@ from math import prod
 from typing import TypeVar
 
 from auditor.analytic import ExpectedTensor
+from auditor.checkpoint.changes import renamed, shaped, with_tensors
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.fused_names import Replacements, joined, split
-from auditor.diagnosis.changes import renamed, shaped, with_tensors
 from auditor.name_kinds import NameKind, Numbers, name_pattern, numbers_in
 from auditor.tensor_roles import TensorRole, roles_of
 from auditor.tensors import StoredTensor

@@ -12,8 +12,8 @@ from math import prod
 from typing import NamedTuple
 
 from auditor.analytic import ExpectedTensor
+from auditor.checkpoint.changes import shaped, with_tensors
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import shaped, with_tensors
 from auditor.name_kinds import NameKind, Numbers, outermost
 from auditor.tensors import StoredTensor
 

@@ -8,11 +8,11 @@ To do: Resize both with `model.resize_token_embeddings(...)` and save the model 
 
 from collections.abc import Iterator
 
+from auditor.analytic.config_keys import key_at
 from auditor.analytic.dims import Dim, dim
+from auditor.analytic.outline import follow
+from auditor.checkpoint.changes import with_shapes
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import with_shapes
-from auditor.diagnosis.solving.keys import key_at
-from auditor.diagnosis.solving.outline import follow
 from auditor.errors import CheckpointError
 
 CAUSE = "half-resized"

@@ -10,9 +10,10 @@ embeddings; else save it again, with its output layer.
 import re
 from collections.abc import Iterator
 
+from auditor.analytic.config_keys import value_at
+from auditor.checkpoint.changes import with_tensors, with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.other_class import holds_another_head
-from auditor.diagnosis.changes import value_at, with_tensors, with_values
 from auditor.diagnosis.weight_files import with_missing
 
 CAUSE = "head-not-saved"

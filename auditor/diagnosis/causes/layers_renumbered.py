@@ -6,8 +6,9 @@ To do: Number the layers from 0 without gaps, and set their number in the config
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from auditor.analytic.config_keys import value_at
+from auditor.checkpoint.changes import with_names, with_values
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import value_at, with_names, with_values
 from auditor.name_kinds import list_before, list_pattern, numbers, place_in_list, runs
 
 CAUSE = "layers-renumbered"

@@ -11,9 +11,9 @@ without it.
 import re
 from collections.abc import Iterable, Iterator
 
+from auditor.analytic.config_keys import value_at
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.other_class import other_classes
-from auditor.diagnosis.changes import value_at
 from auditor.diagnosis.weight_files import with_missing
 from auditor.errors import CheckpointError
 from auditor.messages import quoted

@@ -11,10 +11,10 @@ To do: Rename the tensors as the class does, or save the model that is inside th
 
 from collections.abc import Iterator, Mapping
 
+from auditor.checkpoint.changes import with_names, with_tensors
 from auditor.diagnosis.alignment import Kinds, NameEdit, Rule, choices, renames_by_rule
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters
-from auditor.diagnosis.changes import with_names, with_tensors
 from auditor.findings import QuantizationData, StoredBuffer, Unexpected, Unused
 from auditor.messages import quoted
 from auditor.name_kinds import NameKind, chosen_of, kinds_of

@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import Config, catalogue
+from auditor.analytic.config_keys import Key, value_at, written
+from auditor.analytic.outline import ClassTree, leaves
+from auditor.checkpoint.changes import with_values
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import config_field, other_class, other_size
-from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.joint import solve
-from auditor.diagnosis.solving.keys import Key, written
-from auditor.diagnosis.solving.outline import leaves
-from auditor.diagnosis.solving.trials import ClassTree, Trials
+from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError, SourceError
 from auditor.messages import quoted
 from auditor.name_kinds import name_pattern

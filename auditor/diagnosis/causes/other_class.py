@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator
 
 from msgspec.structs import replace
 
+from auditor.analytic.config_keys import value_at
+from auditor.analytic.outline import follow
+from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes._of_adapters import is_adapter
-from auditor.diagnosis.changes import value_at, with_values
-from auditor.diagnosis.solving.outline import follow
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 from auditor.findings import UnusedHead

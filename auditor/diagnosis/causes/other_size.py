@@ -10,12 +10,12 @@ else.
 
 from collections.abc import Iterator
 
+from auditor.analytic.config_keys import written
+from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import config_field
 from auditor.diagnosis.causes.config_field import SolvedConfig
-from auditor.diagnosis.changes import with_values
 from auditor.diagnosis.solving.candidates import WIDTHS, KeyChange, is_heads
-from auditor.diagnosis.solving.keys import written
 from auditor.diagnosis.solving.layer_lists import DEPTH
 
 CAUSE = "other-size"

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from auditor.checkpoint.changes import with_shapes
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import other_size
-from auditor.diagnosis.changes import with_shapes
 from auditor.diagnosis.weight_files import with_missing
 from auditor.findings import MatchedPair
 from auditor.findings.evidence import OfStored

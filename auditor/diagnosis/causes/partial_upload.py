@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from auditor.checkpoint.changes import as_indexed, holding, of_files
 from auditor.checkpoint.filenames import GGUF_ENDING
 from auditor.checkpoint.selecting import INDEX, TORCH_INDEX
 from auditor.checkpoint.shard_names import gaps, split_of
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import Index
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import as_indexed, holding, of_files
 from auditor.diagnosis.weight_files import UNKNOWN, dtype_of_weights, read_index, splits
 from auditor.findings import BadConfig, BadIndex, CopyDiffers, Missing
 from auditor.messages import listed, named

@@ -9,9 +9,9 @@ used to pack them, or plain weights without one.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from auditor.analytic.outline import shapes_in
+from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import with_values
-from auditor.diagnosis.solving.outline import shapes_in
 from auditor.errors import CheckpointError
 from auditor.layouts.packing import Stored
 from auditor.layouts.stored_settings import settings_of_files

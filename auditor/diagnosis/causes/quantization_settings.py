@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from auditor.analytic.config_keys import value_at
+from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.quantization import KEY, SYMPTOMS, is_packed, settings_held
-from auditor.diagnosis.changes import value_at, with_values
 from auditor.layouts.stored_settings import differing
 from auditor.messages import described
 from auditor.tensors import is_float

@@ -6,8 +6,8 @@ To do: Create the index anew from the existing files, or upload the files that i
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from auditor.checkpoint.changes import of_files
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import of_files
 from auditor.diagnosis.weight_files import read_index
 from auditor.findings import BadIndex
 from auditor.messages import named

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from auditor.checkpoint.changes import of_files
 from auditor.checkpoint.snapshot import WeightHeader
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import of_files
 from auditor.diagnosis.weight_files import read_index
 from auditor.errors import CheckpointError
 from auditor.messages import listed

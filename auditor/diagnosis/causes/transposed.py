@@ -8,8 +8,8 @@ modules; or reshape the tensors to the expected shape.
 
 from collections.abc import Iterator
 
+from auditor.checkpoint.changes import with_shapes
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import with_shapes
 
 CAUSE, EXTRA = "transposed", "extra-axis"
 

@@ -5,8 +5,8 @@ To do: Delete the shards of the older save, and keep the shards that the newer i
 
 from collections.abc import Iterator
 
+from auditor.checkpoint.changes import of_files
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import of_files
 from auditor.diagnosis.weight_files import splits
 
 CAUSE = "two-saves"

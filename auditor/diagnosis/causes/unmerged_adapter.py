@@ -7,9 +7,9 @@ its `adapter_config.json`.
 import re
 from collections.abc import Iterator, Mapping
 
+from auditor.checkpoint.changes import with_tensors
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes._of_adapters import is_adapter
-from auditor.diagnosis.changes import with_tensors
 from auditor.tensors import StoredTensor
 
 CAUSE = "unmerged-adapter"

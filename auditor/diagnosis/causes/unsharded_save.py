@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from math import prod
 
+from auditor.checkpoint.changes import with_shapes, with_tensors
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import with_shapes, with_tensors
 from auditor.findings import MatchedPair, Missing
 from auditor.tensors import StoredTensor
 

@@ -6,10 +6,9 @@ from itertools import islice
 from math import log
 from typing import Any, NamedTuple
 
+from auditor.analytic.config_keys import Key, indexed, key_at, value_at
+from auditor.analytic.dim_solutions import solutions
 from auditor.analytic.expectation import Symbol
-from auditor.diagnosis.changes import value_at
-from auditor.diagnosis.solving.formulas import solutions
-from auditor.diagnosis.solving.keys import Key, indexed, key_at
 from auditor.diagnosis.solving.trials import TreeComparison
 
 _MOST_SOLUTIONS = 24  # solutions of one equation for one key; a number of heads may be any divisor

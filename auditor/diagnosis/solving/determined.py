@@ -12,12 +12,11 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
+from auditor.analytic.dim_solutions import size_with, solutions
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
-from auditor.diagnosis.solving.formulas import size_with, solutions
+from auditor.analytic.outline import ClassTree, Leaf, leaves, spellings
 from auditor.diagnosis.solving.holdings import HeldTensors
-from auditor.diagnosis.solving.outline import Leaf, leaves
-from auditor.diagnosis.solving.trials import ClassTree, spellings
 
 _Monomial = tuple[Any, ...]  # a product of keys in a Dim
 _Equation = tuple[dict[_Monomial, Fraction], Fraction]  # coefficient by product, value of the sum

@@ -1,4 +1,4 @@
-"""A tree of blocks from a list of tensors: with a generated form's formulas, or guessed ones.
+"""A tree of blocks from a list of tensors, with guessed formulas.
 
 If only the oracle knows a class, a length, or the number of modules of a list, that equals the
 value of exactly one config key is assumed to be this key. If several keys have the value, each is
@@ -10,17 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from auditor.analytic.blocks import Block, Module, Param, Stack
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
+from auditor.analytic.generated.tree import tree_of_sizes
+from auditor.analytic.outline import ClassTree
 from auditor.diagnosis.solving.candidates import is_heads
 from auditor.diagnosis.solving.holdings import module_counts
 from auditor.diagnosis.solving.layer_lists import DEPTH, resized
-from auditor.diagnosis.solving.trials import ClassTree
 from auditor.name_kinds import kinds_of, name_pattern
 
 Shapes = Mapping[str, tuple[int, ...]]
-_Nested = dict[str, Any]  # part of a name -> the parts that may follow, or the tensor
 _Place = tuple[str, int | None]  # pattern of a name and an axis; of a list of modules and None
 
 _MOST_PROBED = 8  # keys that are changed in turn; the oracle takes 50 ms or more for each
@@ -67,43 +66,6 @@ def tree_of_shapes(
     sizes = {name: keys.of_shape(name_pattern(name), shape) for name, shape in shapes.items()}
     counts = {name: dim(keys.of_list(name_pattern(name), lists[name])) for name in lists}
     return ClassTree(tree_of_sizes(sizes, counts), "")
-
-
-def tree_of_sizes(sizes: Mapping[str, tuple[Dim | int, ...]], modules: Mapping[str, Dim]) -> Module:
-    """Return the tree of tensors with these sizes; `modules` has the lists' numbers of modules."""
-    nested: _Nested = {}
-    for name, shape in sizes.items():
-        *folders, last = name.split(".")
-        within = nested
-        for folder in folders:
-            within = within.setdefault(folder, {})
-        within[last] = Param(shape)
-    block = _block(nested, modules, {}, "")
-    assert isinstance(block, Module)  # noqa: S101 - a model has a tensor with a name
-    return block
-
-
-def _block(
-    nested: _Nested, modules: Mapping[str, Dim], known: dict[Block, Block], path: str
-) -> Block:
-    children: list[tuple[str, Block]] = []
-    for name, one in nested.items():
-        inner = f"{path}.{name}" if path else name
-        below = _block(one, modules, known, inner) if isinstance(one, dict) else one
-        children.append((name, below))
-    numbers = sorted(int(name) for name in nested if name.isdecimal())
-    block: Block
-    if numbers == list(range(len(children))) and all(
-        isinstance(one, Module) for _, one in children
-    ):
-        by_name = dict(children)
-        layers = tuple(by_name[str(at)] for at in numbers)
-        count = modules.get(path, dim(len(children)))
-        count = count if count.value == len(children) else dim(len(children))
-        block = Stack(count, tuple(one for one in layers if isinstance(one, Module)))
-    else:
-        block = Module(tuple(children))
-    return known.setdefault(block, block)  # equal layers are one object
 
 
 class _Keys(NamedTuple):

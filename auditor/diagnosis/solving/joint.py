@@ -15,7 +15,17 @@ from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
 from auditor.analytic.config_classes import words_of_any_class
-from auditor.diagnosis.changes import NULL, value_at
+from auditor.analytic.config_keys import (
+    NULL,
+    Key,
+    beside,
+    changed,
+    every_key,
+    key_at,
+    stated_keys,
+    value_at,
+)
+from auditor.analytic.outline import ClassTree
 from auditor.diagnosis.solving.candidates import (
     HEAD_DIM,
     USUAL_HEADS,
@@ -30,17 +40,9 @@ from auditor.diagnosis.solving.candidates import (
     solved,
 )
 from auditor.diagnosis.solving.determined import determined_sizes
-from auditor.diagnosis.solving.keys import (
-    Key,
-    beside,
-    changed,
-    every_key,
-    key_at,
-    stated_keys,
-)
 from auditor.diagnosis.solving.layer_lists import fitted, layer_lists, resized
 from auditor.diagnosis.solving.plain_lengths import heads_of_the_same_width, plain_values
-from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
+from auditor.diagnosis.solving.trials import TreeComparison, Trials
 from auditor.errors import CheckpointError
 
 Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # config values -> tree of blocks

@@ -11,12 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from auditor.analytic.config_keys import every_key, value_at
 from auditor.analytic.dims import dim
-from auditor.diagnosis.changes import value_at
+from auditor.analytic.outline import ClassTree, follow, leaves, spellings
 from auditor.diagnosis.solving.holdings import HeldTensors
-from auditor.diagnosis.solving.keys import every_key
-from auditor.diagnosis.solving.outline import follow, leaves
-from auditor.diagnosis.solving.trials import ClassTree, spellings
 from auditor.name_kinds import MOST_DIGITS
 
 DEPTH = re.compile(r"(layers?|depth|num_blocks)$")  # the end of a key that counts layers

@@ -12,8 +12,9 @@ from typing import Any
 
 from auditor.analytic.blocks import symbols
 from auditor.analytic.config_classes import library
+from auditor.analytic.config_keys import NULL, Key, beside, changed, every_key, key_at, value_at
 from auditor.analytic.dims import dim
-from auditor.diagnosis.changes import NULL, value_at
+from auditor.analytic.outline import ClassTree, sizes_of
 from auditor.diagnosis.solving.candidates import (
     HEAD_DIM,
     WIDEST,
@@ -26,10 +27,8 @@ from auditor.diagnosis.solving.candidates import (
 )
 from auditor.diagnosis.solving.determined import determined_sizes
 from auditor.diagnosis.solving.joint import Trees, other_words
-from auditor.diagnosis.solving.keys import Key, beside, changed, every_key, key_at
 from auditor.diagnosis.solving.layer_lists import DEPTH, LayerList, layer_lists
-from auditor.diagnosis.solving.outline import sizes_of
-from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
+from auditor.diagnosis.solving.trials import TreeComparison, Trials
 from auditor.errors import CheckpointError
 
 _SIZES = ("size", "dim", "rank", "inner")  # ends of keys that are widths

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from math import gcd
 from typing import Any
 
+from auditor.analytic.config_keys import beside, changed, every_key, indexed, key_at, value_at
 from auditor.analytic.dims import dim
-from auditor.diagnosis.changes import value_at
 from auditor.diagnosis.solving.candidates import GROUPS, HEAD_DIM, WIDTHS, is_heads
-from auditor.diagnosis.solving.keys import beside, changed, every_key, indexed, key_at
 from auditor.diagnosis.solving.layer_lists import layer_lists
 from auditor.diagnosis.solving.trials import TreeComparison
 

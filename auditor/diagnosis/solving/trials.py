@@ -4,23 +4,23 @@ One tensor represents all whose names differ only in their numbers (a kind of na
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from auditor.analytic.blocks import Module
 from auditor.analytic.dims import Dim, dim
+from auditor.analytic.outline import (
+    ClassTree,
+    Leaf,
+    ModuleList,
+    NamePath,
+    follow,
+    leaves,
+    spellings,
+)
 from auditor.diagnosis.solving.holdings import HeldTensors
-from auditor.diagnosis.solving.outline import Leaf, ModuleList, NamePath, follow, leaves
 from auditor.layouts.packing import Shape
 from auditor.name_kinds import name_pattern
 from auditor.names import number_in_list, number_of
-
-
-class ClassTree(NamedTuple):
-    """The tree of blocks that a config implies for its class; layers are not listed one by one."""
-
-    tree: Module
-    prefix: str  # of the base model; "" if the family has none
 
 
 class Equation(NamedTuple):
@@ -123,13 +123,6 @@ class Trials:
                     found.shapes(leaf.name, leaf.shape, stored, leaf.number)
                 return
         found.missing(leaf, self.holdings.counts, prefix)
-
-
-def spellings(name: str, prefix: str) -> Iterator[str]:
-    """Yield the name, then the name with the base model's prefix added, or removed if present."""
-    yield name
-    if prefix:
-        yield name[len(prefix) + 1 :] if name.startswith(f"{prefix}.") else f"{prefix}.{name}"
 
 
 def _step(expected: ClassTree, stored: str) -> NamePath:

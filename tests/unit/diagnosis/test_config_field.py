@@ -14,9 +14,9 @@ from support.small_snapshots import snapshot_of
 from auditor.analytic import Role
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
+from auditor.checkpoint.changes import with_shapes, with_values
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.causes import config_field
-from auditor.diagnosis.changes import with_shapes, with_values
 from auditor.diagnosis.solving import joint
 
 

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from auditor.analytic import catalogue
 from auditor.analytic.config import read_config
+from auditor.analytic.outline import ClassTree, leaves
 from auditor.diagnosis.solving.determined import determined_sizes
 from auditor.diagnosis.solving.holdings import HeldTensors
-from auditor.diagnosis.solving.outline import leaves
-from auditor.diagnosis.solving.trials import ClassTree
 from auditor.errors import CheckpointError
 
 _MODELS = {

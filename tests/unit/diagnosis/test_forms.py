@@ -5,10 +5,10 @@ from support.checkpoints import expect, stored
 from support.small_snapshots import snapshot_of
 
 from auditor.analytic import Role
+from auditor.analytic.name_forms import NameForms
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.diagnosis.changes import with_names
-from auditor.diagnosis.solving.forms import NameForms
+from auditor.checkpoint.changes import with_names
 from auditor.name_kinds import kinds_of
 
 CLASS = "ViTForImageClassification"

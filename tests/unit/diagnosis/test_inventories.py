@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic.dims import dim
+from auditor.analytic.outline import follow
 from auditor.diagnosis.solving.inventories import shared_keys, tree_of_shapes
-from auditor.diagnosis.solving.outline import follow
 
 LAYERS = {
     f"layers.{at}.{name}": shape

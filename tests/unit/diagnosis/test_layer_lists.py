@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from auditor.analytic import Config, catalogue
+from auditor.analytic.config_keys import changed
+from auditor.analytic.outline import ClassTree
 from auditor.diagnosis.solving.holdings import HeldTensors
-from auditor.diagnosis.solving.keys import changed
 from auditor.diagnosis.solving.layer_lists import (
     LayerList,
     fitted,
@@ -15,7 +16,6 @@ from auditor.diagnosis.solving.layer_lists import (
     of_depth,
     resized,
 )
-from auditor.diagnosis.solving.trials import ClassTree
 
 LFM2 = {
     "model_type": "lfm2",

@@ -9,10 +9,10 @@ from support.small_snapshots import snapshot_of
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
+from auditor.checkpoint.changes import with_shapes
 from auditor.checkpoint.snapshot import TextFile, WeightHeader
 from auditor.containers.weight_formats import Table
 from auditor.diagnosis.causes import config_field
-from auditor.diagnosis.changes import with_shapes
 
 SIZES = {
     "vocab_size": 48,

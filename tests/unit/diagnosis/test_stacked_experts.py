@@ -5,11 +5,11 @@ from support.checkpoints import LLAMA, expect, stored
 from support.small_snapshots import snapshot_of
 
 from auditor.analytic.conversions import class_memory
+from auditor.analytic.name_forms import NameForms, StackedParts, forms_of
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.diagnosis.changes import with_names, with_values
-from auditor.diagnosis.solving.forms import NameForms, StackedParts, forms_of
-from auditor.diagnosis.solving.holdings import HeldTensors
+from auditor.checkpoint.changes import with_names, with_values
+from auditor.name_kinds import kinds_of
 
 MIXTRAL = ("MixtralForCausalLM", {**LLAMA, "model_type": "mixtral", "num_local_experts": 6})
 QWEN = (
@@ -72,10 +72,10 @@ def test_a_prefix_is_found():
 def test_a_stack_is_the_tensors_on_disk():
     target, config = MIXTRAL
     forms = forms_of(expect(target, **config))
-    held = HeldTensors({"model.layers.2.mlp.experts.gate_up_proj": (5, 2 * 72, 40), "other": (3,)})
+    shapes = {"model.layers.2.mlp.experts.gate_up_proj": (5, 2 * 72, 40), "other": (3,)}
     layer = "model.layers.2.block_sparse_moe.experts"
     experts = {f"{layer}.{e}.{part}.weight": (72, 40) for e in range(5) for part in ("w1", "w3")}
-    assert forms.separated(held).shapes == {"other": (3,), **experts}
+    assert forms.separated(shapes, kinds_of(shapes)) == {"other": (3,), **experts}
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,5 @@ def test_a_stack_is_the_tensors_on_disk():
 def test_ambiguous_tensors_stay_unchanged(shape):
     parts = ("experts.0.gate.weight", "experts.0.up.weight")
     forms = NameForms((), {"experts.all": StackedParts(parts, 0)})
-    assert forms.separated(HeldTensors({"experts.all": shape})).shapes == {"experts.all": shape}
+    shapes = {"experts.all": shape}
+    assert forms.separated(shapes, kinds_of(shapes)) == shapes

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from auditor.analytic import catalogue
 from auditor.analytic.config_classes import CompletedConfig, complete, of_model_type
-from auditor.diagnosis.changes import set_values, value_at
 
 _INDEXED = re.compile(r"(.*)\[(\d+)\]")
 _LABELS = "num_labels"
@@ -17,6 +16,16 @@ _LEFT_OUT = frozenset(
     {"id2label", "label2id", "pretrained_cfg", "quantization_config", "task_specific_params"}
 )
 _MOST = 400  # keys of one config; published configs have up to 150
+
+
+class _Null:
+    """The type of NULL, which stands for an explicit null in a config."""
+
+    def __repr__(self) -> str:
+        return "null"
+
+
+NULL: Final = _Null()  # an explicit null; None removes a key
 
 
 class Key(NamedTuple):
@@ -181,3 +190,29 @@ def _with_labels(dot: str, names: Any, count: int) -> dict[str, Any]:
     labels = {str(number): known.get(str(number), f"LABEL_{number}") for number in range(count)}
     numbers = {str(label): number for number, label in enumerate(labels.values())}
     return {f"{dot}id2label": labels, f"{dot}label2id": numbers}
+
+
+def set_values(config: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Set values of a config by dotted path, and return the config.
+
+    None removes a key, NULL sets it to null. A path through a value that is not an object is
+    skipped.
+    """
+    for path, value in values.items():
+        *folders, key = path.split(".")
+        within: Any = config
+        for folder in folders:
+            within = within.setdefault(folder, {}) if isinstance(within, dict) else None
+        if isinstance(within, dict) and value is None:
+            within.pop(key, None)
+        elif isinstance(within, dict):
+            within[key] = None if value is NULL else value
+    return config
+
+
+def value_at(config: Mapping[str, Any], path: str) -> Any:
+    """Return the config value at a dotted path; None if the path does not exist."""
+    value: Any = config
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value

@@ -2,8 +2,7 @@
 
 import pytest
 
-from auditor.diagnosis.changes import NULL
-from auditor.diagnosis.solving.keys import config_with
+from auditor.analytic.config_keys import NULL, config_with
 
 LABELS = {"id2label": {"0": "a", "1": "b"}, "num_labels": 3}
 

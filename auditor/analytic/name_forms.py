@@ -22,12 +22,14 @@ from auditor.analytic.conversions import (
     tensors_before_conversion,
 )
 from auditor.analytic.loading import PLAIN, Loading
-from auditor.diagnosis.solving.holdings import HeldTensors
-from auditor.diagnosis.solving.outline import leaves
+from auditor.analytic.outline import leaves
 from auditor.name_kinds import NameKind, name_pattern, numbers_in
 
 _MOST = 250_000  # the most tensors that stacks are split into; a file may declare 2**40 experts
 _MATRIX = 2  # axes
+
+
+Shape = tuple[int, ...] | None  # None if only an index names the tensor
 
 
 class StackedParts(NamedTuple):
@@ -76,6 +78,11 @@ class NameForms:
     def _on_disk(self) -> Mapping[str, str]:
         return {memory: disk for disk, memory in self._in_memory.items()}
 
+    @property
+    def has_stacks(self) -> bool:
+        """Whether a tensor in memory stacks several tensors on disk."""
+        return bool(self._stacks)
+
     def are_in_memory(self, kinds: Iterable[NameKind]) -> bool:
         """Whether more names end like a name in memory than like a name on disk."""
         excess = 0
@@ -95,12 +102,17 @@ class NameForms:
         stack = self._stacks.get(pattern)
         return stack.parts if stack else (pattern,)
 
-    def separated(self, held: HeldTensors) -> HeldTensors:
-        """Return the tensors with each stack of experts split into tensors of single experts."""
-        stacked = [kind for kind in held.name_kinds if kind.pattern in self._stacks]
-        shapes, room = dict(held.shapes), _MOST
-        for kind in stacked:
-            stack = self._stacks[kind.pattern]
+    def separated(
+        self, shapes: Mapping[str, Shape], kinds: Iterable[NameKind]
+    ) -> Mapping[str, Shape]:
+        """Return the shapes with each stack of experts split into tensors of single experts.
+
+        `kinds` are the kinds of the names.
+        """
+        split, room = dict(shapes), _MOST
+        for kind in kinds:
+            if (stack := self._stacks.get(kind.pattern)) is None:
+                continue
             parts = [NameKind(part) for part in stack.parts]
             for name, numbers in zip(kind.names, kind.numbers, strict=True):
                 shape = shapes[name]
@@ -109,13 +121,13 @@ class NameForms:
                 experts, rows, columns = shape
                 room -= experts * len(parts)
                 if room < 0:
-                    return held
-                del shapes[name]
+                    return shapes
+                del split[name]
                 before, behind = numbers[: stack.at], numbers[stack.at :]
                 for part, expert in product(parts, range(experts)):
                     split_name = part.filled((*before, str(expert), *behind))
-                    shapes[split_name] = (rows // len(parts), columns)
-        return HeldTensors(shapes) if stacked else held
+                    split[split_name] = (rows // len(parts), columns)
+        return split
 
     def in_memory(self, name: str) -> str:
         """Return the name in memory for a name on disk; any other name unchanged."""

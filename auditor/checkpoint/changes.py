@@ -5,12 +5,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import prod
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from msgspec import DecodeError, Raw
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
+from auditor.analytic.config_keys import set_values
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
@@ -197,16 +198,6 @@ def as_indexed(snapshot: Snapshot, files: Collection[str]) -> Snapshot:
 # --- the config --------------------------------------------------------------------------------
 
 
-class _Null:
-    """The type of NULL, which stands for an explicit null in a config."""
-
-    def __repr__(self) -> str:
-        return "null"
-
-
-NULL: Final = _Null()  # an explicit null; None removes a key
-
-
 def with_values(snapshot: Snapshot, values: Mapping[str, Any]) -> Snapshot:
     """Return the checkpoint with these config values, by dotted path.
 
@@ -217,29 +208,3 @@ def with_values(snapshot: Snapshot, values: Mapping[str, Any]) -> Snapshot:
     config = set_values(json.loads(snapshot.config.content), values)
     content = json.dumps(config).encode()
     return replace(snapshot, config=replace(snapshot.config, content=content))
-
-
-def set_values(config: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Set values of a config by dotted path, and return the config.
-
-    None removes a key, NULL sets it to null. A path through a value that is not an object is
-    skipped.
-    """
-    for path, value in values.items():
-        *folders, key = path.split(".")
-        within: Any = config
-        for folder in folders:
-            within = within.setdefault(folder, {}) if isinstance(within, dict) else None
-        if isinstance(within, dict) and value is None:
-            within.pop(key, None)
-        elif isinstance(within, dict):
-            within[key] = None if value is NULL else value
-    return config
-
-
-def value_at(config: Mapping[str, Any], path: str) -> Any:
-    """Return the config value at a dotted path; None if the path does not exist."""
-    value: Any = config
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value

@@ -20,6 +20,13 @@ from auditor.analytic.lookup import index_in_list
 _DEEPEST = 64  # the most parts of a name that is followed
 
 
+class ClassTree(NamedTuple):
+    """The tree of blocks that a config implies for its class; layers are not listed one by one."""
+
+    tree: Module
+    prefix: str  # of the base model; "" if the family has none
+
+
 class ModuleList(NamedTuple):
     """A list of modules on the way to a tensor."""
 
@@ -156,3 +163,10 @@ def shapes_in(tree: Block, prefix: str) -> Callable[[str], tuple[int, ...] | Non
         return None
 
     return shape
+
+
+def spellings(name: str, prefix: str) -> Iterator[str]:
+    """Yield the name, then the name with the base model's prefix added, or removed if present."""
+    yield name
+    if prefix:
+        yield name[len(prefix) + 1 :] if name.startswith(f"{prefix}.") else f"{prefix}.{name}"
