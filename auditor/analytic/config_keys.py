@@ -35,6 +35,37 @@ class Key(NamedTuple):
     value: Any  # the config's value, or the default of its class
     default: bool  # whether the config omits the key
 
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return name_of(self.path)
+
+    @property
+    def parent(self) -> str:
+        """The path of the config object that contains the key; "" for the outermost one."""
+        return parent_of(self.path)
+
+
+def name_of(path: str) -> str:
+    """Return the last part of a dotted path."""
+    return path.rpartition(".")[2]
+
+
+def parent_of(path: str) -> str:
+    """Return the path of the config object that contains a key; "" for the outermost one."""
+    return path.rpartition(".")[0]
+
+
+def path_of(parent: str, name: str) -> str:
+    """Return the dotted path of a key in the config object at the path `parent`."""
+    return f"{parent}.{name}" if parent else name
+
+
+def object_at(config: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Return the config object at a dotted path; an empty one if there is no object."""
+    value = value_at(config, path)
+    return value if isinstance(value, Mapping) else {}
+
 
 def completed(values: Mapping[str, Any]) -> CompletedConfig | None:
     """Return the config with its class's defaults; None if transformers has no class for it."""
@@ -125,18 +156,15 @@ def _older(whole: CompletedConfig | None, name: str) -> Iterator[str]:
 
 def key_at(values: Mapping[str, Any], path: str, value: Any) -> Key:
     """Return the key that a symbol of a formula stands for, as the config spells it."""
-    folders, _, name = path.rpartition(".")
-    within: Any = value_at(values, folders) if folders else values
+    parent, name = parent_of(path), name_of(path)
+    within = object_at(values, parent)
     whole = completed(values)
-    for folder in folders.split(".") if folders else ():
-        whole = whole.part(folder) if whole else None
-    if isinstance(within, Mapping):
-        spelt = (*_aliases(whole, name), *_older(whole, name), name)
-        name = next((one for one in spelt if one in within), name)
-    stated = isinstance(within, Mapping) and name in within
-    if name == _LABELS and isinstance(within, Mapping) and "id2label" in within:
-        stated = True
-    return Key(f"{folders}.{name}" if folders else name, value, default=not stated)
+    for part in parent.split(".") if parent else ():
+        whole = whole.part(part) if whole else None
+    spelt = (*_aliases(whole, name), *_older(whole, name), name)
+    name = next((one for one in spelt if one in within), name)
+    is_stated = name in within or (name == _LABELS and "id2label" in within)
+    return Key(path_of(parent, name), value, default=not is_stated)
 
 
 def stated_keys(paths: Iterable[str], config: Mapping[str, Any]) -> dict[str, Key]:
@@ -144,22 +172,21 @@ def stated_keys(paths: Iterable[str], config: Mapping[str, Any]) -> dict[str, Ke
     known = {key.path: key.value for key in every_key(config)}
     keys = {path: key_at(config, path, known.get(path, value_at(config, path))) for path in paths}
     for path, key in keys.items():
-        folders, _, name = path.rpartition(".")
-        names = value_at(config, f"{folders}.id2label".lstrip("."))
-        if name == _LABELS and key.value is None and isinstance(names, Mapping):
+        names = object_at(config, path_of(parent_of(path), "id2label"))
+        if name_of(path) == _LABELS and key.value is None and names:
             keys[path] = key._replace(value=len(names))
     return keys
 
 
-def indexed(path: str) -> tuple[str, int] | None:
-    """Split a symbol's key such as `depths[1]` into list and index; return None for other keys."""
+def indexed(path: str) -> tuple[str, int | None]:
+    """Split a symbol's key such as `depths[1]` into list and index; other keys have no index."""
     match = _INDEXED.fullmatch(path)
-    return (match[1], int(match[2])) if match else None
+    return (match[1], int(match[2])) if match else (path, None)
 
 
 def beside(keys: Iterable[Key], within: str) -> list[Key]:
     """Return the keys of the config object at the path `within`."""
-    return [key for key in keys if key.path.rpartition(".")[0] == within]
+    return [key for key in keys if key.parent == within]
 
 
 def changed(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,21 +202,20 @@ def written(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, A
 
 def config_with(values: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
     """Return the values to write for one key; for a number of labels, the label names too."""
-    folders, _, name = path.rpartition(".")
-    if name == _LABELS and type(value) is int:
-        dot = f"{folders}." if folders else ""
-        if names := value_at(values, f"{dot}id2label"):
-            stated = {path: value} if value_at(values, path) is not None else {}
-            return {**stated, **_with_labels(dot, names, value)}
-    return {path: value}
+    parent = parent_of(path)
+    names = value_at(values, path_of(parent, "id2label"))
+    if name_of(path) != _LABELS or type(value) is not int or not names:
+        return {path: value}
+    stated = {path: value} if value_at(values, path) is not None else {}
+    return {**stated, **_with_labels(parent, names, value)}
 
 
-def _with_labels(dot: str, names: Any, count: int) -> dict[str, Any]:
+def _with_labels(parent: str, names: Any, count: int) -> dict[str, Any]:
     """Return `count` labels: the known names first, then names as transformers generates them."""
     known = names if isinstance(names, Mapping) else {}
     labels = {str(number): known.get(str(number), f"LABEL_{number}") for number in range(count)}
     numbers = {str(label): number for number, label in enumerate(labels.values())}
-    return {f"{dot}id2label": labels, f"{dot}label2id": numbers}
+    return {path_of(parent, "id2label"): labels, path_of(parent, "label2id"): numbers}
 
 
 def set_values(config: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,8 +237,8 @@ def set_values(config: dict[str, Any], values: Mapping[str, Any]) -> dict[str, A
 
 
 def value_at(config: Mapping[str, Any], path: str) -> Any:
-    """Return the config value at a dotted path; None if the path does not exist."""
+    """Return the value at a dotted path, or the config at ""; None if there is no such path."""
     value: Any = config
-    for key in path.split("."):
+    for key in path.split(".") if path else ():
         value = value.get(key) if isinstance(value, Mapping) else None
     return value

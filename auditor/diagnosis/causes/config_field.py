@@ -27,11 +27,12 @@ from auditor.analytic.config_keys import (
     written,
 )
 from auditor.analytic.outline import ClassTree
+from auditor.analytic.size_keys import WIDTHS
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.causes.other_class import holds_another_head
-from auditor.diagnosis.solving.candidates import WIDTHS, KeyChange
+from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.inventories import shared_keys, tree_of_shapes
 from auditor.diagnosis.solving.joint import (
     MOST_TREES,
@@ -126,7 +127,7 @@ def _solved_config(case: Case) -> SolvedConfig | None:
 
 def is_slip(solved: SolvedConfig) -> bool:
     """Whether few enough keys differ for a mistake, rather than the config of another model."""
-    wide = any(change.key.path.rpartition(".")[2] in WIDTHS for change in solved.changes)
+    wide = any(change.key.name in WIDTHS for change in solved.changes)
     return len(solved.changes) < (2 if solved.open_keys and wide else _FEWEST)
 
 
@@ -144,7 +145,7 @@ def _is_divided(case: Case, solution: JointSolution) -> bool:
         else 0
         for change in changes
     }
-    names = {change.key.path.rpartition(".")[2] for change in changes}
+    names = {change.key.name for change in changes}
     is_of_ranks = VOCABULARY in names and names.isdisjoint(WIDTHS)
     return is_of_ranks and len(changes) > 1 and len(ratios) == 1 and ratios <= set(_RANKS)
 

@@ -11,12 +11,12 @@ else.
 from collections.abc import Iterator
 
 from auditor.analytic.config_keys import written
+from auditor.analytic.size_keys import DEPTH, WIDTHS, is_heads
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import config_field
 from auditor.diagnosis.causes.config_field import SolvedConfig
-from auditor.diagnosis.solving.candidates import WIDTHS, KeyChange, is_heads
-from auditor.diagnosis.solving.layer_lists import DEPTH
+from auditor.diagnosis.solving.candidates import KeyChange
 
 CAUSE = "other-size"
 _MOST_SHOWN = 12  # keys that a summary names
@@ -77,7 +77,7 @@ def _kind_of_model(solved: SolvedConfig) -> str:
         steps = {
             change.key.value > change.value
             for change in solved.changes
-            if pattern(change.key.path.rpartition(".")[2])
+            if pattern(change.key.name)
             and type(change.key.value) is int
             and type(change.value) is int
         }
@@ -88,8 +88,8 @@ def _kind_of_model(solved: SolvedConfig) -> str:
 
 def _cannot_be_read(solved: SolvedConfig) -> str:
     paths = [path for path, _ in solved.open_keys]
-    others = [path for path in paths if not is_heads(path.rpartition(".")[2])]
-    if any(is_heads(change.key.path.rpartition(".")[2]) for change in solved.changes):
+    others = [path for path in paths if not is_heads(path)]
+    if any(is_heads(change.key.path) for change in solved.changes):
         others = paths
     heads = ["heads"] if len(others) < len(paths) else []
     return f"; {', '.join((*heads, *others))} cannot be read off" if paths else ""

@@ -1,6 +1,7 @@
 """Candidate values of config keys that could remove differences, the likeliest first."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from math import log
@@ -8,7 +9,10 @@ from typing import Any, NamedTuple
 
 from auditor.analytic.config_keys import Key, indexed, key_at, value_at
 from auditor.analytic.dim_solutions import solutions
+from auditor.analytic.dims import dim
 from auditor.analytic.expectation import Symbol
+from auditor.analytic.layer_lists import layer_lists
+from auditor.analytic.size_keys import GROUPS, USUAL_HEADS, WIDEST, is_heads, width_of_heads
 from auditor.diagnosis.solving.trials import TreeComparison
 
 _MOST_SOLUTIONS = 24  # solutions of one equation for one key; a number of heads may be any divisor
@@ -37,51 +41,52 @@ def solved(values: Mapping[str, Any], comparison: TreeComparison) -> Iterator[Ke
                 yield from of_key(values, symbol, value)
 
 
+def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str, tuple[Any, int]]:
+    """Return the keys that plain lengths give: path -> (value, number of tensors that give it).
+
+    A plain length is an expected length that is a single key. If lengths give several values of a
+    key, the value that most tensors give is returned. A number of modules without a formula is that
+    depth whose lists by layer have as many items.
+    """
+    votes: dict[tuple[str, int | None], Counter[int]] = {}
+    depths = {one.layers: one.depth for one in layer_lists(config)}
+    for (size, wanted), number in remains.equations.items():
+        is_count = not size.symbols and (size.value, wanted) not in remains.lengths
+        places: list[tuple[str, int | None]] = []
+        if is_count and size.value in depths:
+            places.append((depths[size.value], None))
+        for symbol in size.symbols:
+            if size == dim(symbol):
+                path, index = indexed(symbol.key)
+                places.append((key_at(config, path, symbol.value).path, index))
+        for place in places if wanted else ():
+            votes.setdefault(place, Counter())[wanted] += number
+    found: dict[str, tuple[Any, int]] = {}
+    for (path, index), values in votes.items():
+        [(value, number)] = values.most_common(1)
+        items, before = found.get(path, (value_at(config, path), 0))
+        if index is None:
+            found[path] = value, number
+        elif isinstance(items, list) and index < len(items):
+            found[path] = _with_item(items, index, value), before + number
+    return {path: one for path, one in found.items() if one[0] != value_at(config, path)}
+
+
 def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[KeyChange]:
     """Yield the change of the symbol's key to the value; `depths[1]` is item 1 of a list."""
-    if (place := indexed(symbol.key)) is None:
-        key = key_at(values, symbol.key, symbol.value)
+    path, index = indexed(symbol.key)
+    if index is None:
         if value != symbol.value:
-            yield KeyChange(key, value)
+            yield KeyChange(key_at(values, path, symbol.value), value)
         return
-    path, index = place
     key = key_at(values, path, None)
-    stated = value_at(values, key.path)
-    if isinstance(stated, list) and index < len(stated) and stated[index] != value:
-        yield KeyChange(key._replace(value=stated), _with_item(stated, index, value))
+    items = value_at(values, key.path)
+    if isinstance(items, list) and index < len(items) and items[index] != value:
+        yield KeyChange(key._replace(value=items), _with_item(items, index, value))
 
 
-HEADS = frozenset({"num_attention_heads", "n_head", "n_heads", "num_heads"})
-GROUPS = frozenset({"num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads"})
-HEAD_DIM = "head_dim"
-WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
-
-
-def is_heads(name: str) -> bool:
-    """Whether a key of that name is a number of attention heads or of groups of heads."""
-    return name in HEADS | GROUPS or name.endswith("attention_heads")
-
-
-def width_of_heads(values: Mapping[str, Any], path: str, value: int) -> int:
-    """Return the width of a head if the key has the value; 0 if the key does not count heads."""
-    within, name = _beside(values, path)
-    if name not in HEADS | GROUPS or not value:
-        return 0
-    width = _first_of(within, WIDTHS)
-    if name in GROUPS:
-        value = _first_of(within, sorted(HEADS))
-    return 0 if not value or width % value else width // value
-
-
-def _beside(values: Mapping[str, Any], path: str) -> tuple[Mapping[str, Any], str]:
-    """Return the config object that contains a key, and the key's name in it."""
-    folders, _, name = path.rpartition(".")
-    within = value_at(values, folders) if folders else values
-    return (within if isinstance(within, Mapping) else {}), name
-
-
-def _first_of(within: Mapping[str, Any], keys: Iterable[str]) -> int:
-    return next((within[key] for key in keys if type(within.get(key)) is int), 0)
+def _with_item(items: list[Any], index: int, item: Any) -> list[Any]:
+    return [*items[:index], item, *items[index + 1 :]]
 
 
 def flags(keys: Iterable[Key]) -> Iterator[KeyChange]:
@@ -100,16 +105,11 @@ def in_proportion(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[K
     lengths = {pair for pair in comparison.lengths if all(pair)}
     ratios = sorted(lengths | {(stored, expected) for expected, stored in lengths})
     for key in sorted(keys, key=lambda key: not _SIZE.search(key.path)):
-        if type(key.value) is float:
-            values = [key.value * stored / expected for expected, stored in ratios]
-        elif type(key.value) is int:
-            products = [(key.value * stored, expected) for expected, stored in ratios]
-            values = [
-                product // expected for product, expected in products if not product % expected
-            ]
-        else:
-            continue
-        yield from (KeyChange(key, one) for one in dict.fromkeys(values) if one != key.value)
+        for expected, stored in ratios:
+            if type(key.value) is float:
+                yield KeyChange(key, key.value * stored / expected)
+            elif type(key.value) is int and not key.value * stored % expected:
+                yield KeyChange(key, key.value * stored // expected)
 
 
 def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[KeyChange]:
@@ -118,32 +118,20 @@ def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[K
         if type(key.value) is int:
             values = sorted(comparison.numbers, key=lambda one: abs(one - key.value))[:8]
             values += [key.value + step for step in _STEPS]
-            for one in dict.fromkeys(values):
-                if one >= 0 and one != key.value:
-                    yield KeyChange(key, one)
-
-
-def _with_item(items: list[Any], index: int, item: Any) -> list[Any]:
-    return [*items[:index], item, *items[index + 1 :]]
+            yield from (KeyChange(key, one) for one in values if one >= 0)
 
 
 def likely(key: Key, lengths: tuple[int, ...]) -> Iterator[KeyChange]:
-    """Yield likely values for a key that is in no formula.
+    """Yield likely values for an integer that is in no formula.
 
     First come divisors of the most frequent stored length, then stored lengths, then the key's
     value plus or minus 1 and 2.
     """
-    if type(key.value) is not int:
-        return
     width = lengths[0] if lengths else 0
     divisors = [value for value in range(1, min(width, 256) + 1) if not width % value]
-    divisors.sort(key=lambda value: abs(value - key.value))
-    for value in divisors[:16]:
-        yield KeyChange(key, value)
-    for value in lengths[:32]:
-        yield KeyChange(key, value)
-    for step in _STEPS[:4]:
-        yield KeyChange(key, key.value + step)
+    near = sorted(divisors, key=lambda value: abs(value - key.value))[:16]
+    steps = (key.value + step for step in _STEPS[:4])
+    yield from (KeyChange(key, value) for value in (*near, *lengths[:32], *steps))
 
 
 def plausibility(values: Mapping[str, Any], changes: Iterable[KeyChange]) -> tuple[Any, ...]:
@@ -152,25 +140,18 @@ def plausibility(values: Mapping[str, Any], changes: Iterable[KeyChange]) -> tup
     return tuple(map(max, zip(*ranks, strict=True)))
 
 
-# Widths of heads in published models, most frequent first.
-USUAL_HEADS = (64, 128, 32, 80, 96, 256, 16, 8)
-WIDEST = 512  # of a head in published models
-
-
-def _strangeness(
-    values: Mapping[str, Any], change: KeyChange
-) -> tuple[bool, bool, bool, bool, bool, bool, int, int, float]:
+def _strangeness(values: Mapping[str, Any], change: KeyChange) -> tuple[float, ...]:
     key, value = change.key, change.value
-    share = width_of_heads(values, key.path, value) if type(value) is int else 0
+    is_integer, heads = type(value) is int, is_heads(key.path)
+    share = width_of_heads(values, key.path, value) if is_integer else 0
     place = USUAL_HEADS.index(share) if share in USUAL_HEADS else len(USUAL_HEADS)
-    heads = is_heads(key.path.rpartition(".")[2])
     return (
-        type(value) is int and value == 0,
+        is_integer and value == 0,
         type(value) is float,
-        heads and type(value) is int and not 0 < share <= WIDEST,
+        heads and is_integer and not 0 < share <= WIDEST,
         key.default,
         bool(share) and place > 1,
-        is_heads(name := key.path.rpartition(".")[2]) and name not in GROUPS,
+        heads and key.name not in GROUPS,
         place if share else 0,
         key.path.count("."),
         _distance(key.value, value),

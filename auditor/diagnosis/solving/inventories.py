@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from auditor.analytic.config_keys import name_of
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.generated.tree import tree_of_sizes
+from auditor.analytic.layer_lists import resized
 from auditor.analytic.outline import ClassTree
-from auditor.diagnosis.solving.candidates import is_heads
+from auditor.analytic.size_keys import DEPTH, is_heads
 from auditor.diagnosis.solving.holdings import module_counts
-from auditor.diagnosis.solving.layer_lists import DEPTH, resized
 from auditor.name_kinds import kinds_of, name_pattern
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -36,7 +37,7 @@ def shared_keys(
     """
     counts = module_counts(kinds_of(shapes))
     lengths = {length for shape in shapes.values() for length in shape} | set(counts.values())
-    numbers = [one for one in _numbers(config, "") if not is_heads(_name(one[0]))]
+    numbers = [one for one in _numbers(config, "") if not is_heads(one[0])]
     frequency = Counter(value for _, value in numbers)
     shared = [one for one in numbers if frequency[one[1]] > 1 and one[1] in lengths]
     found: dict[_Place, set[str]] = {}
@@ -96,16 +97,12 @@ def _keys_by_value(config: Mapping[str, Any], shared: Mapping[_Place, str]) -> _
     depths: dict[int, list[Dim]] = {}
     every: dict[str, Dim] = {}
     for path, value in _numbers(config, ""):
-        name = _name(path)
+        name = name_of(path)
         size = dim(Symbol(letter=name, key=path, value=value, default=False))
         every[path] = size
         (depths if DEPTH.search(name) else widths).setdefault(value, []).append(size)
     by_width, by_depth = _unique(widths), _unique(depths)
     return _Keys(by_width, {**by_width, **by_depth}, every, shared)
-
-
-def _name(path: str) -> str:
-    return path.rpartition(".")[2]
 
 
 def _unique(dims: Mapping[int, list[Dim]]) -> dict[int, Dim]:

@@ -9,7 +9,8 @@ each layer.
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -22,26 +23,32 @@ from auditor.analytic.config_keys import (
     changed,
     every_key,
     key_at,
+    name_of,
+    parent_of,
     stated_keys,
     value_at,
 )
+from auditor.analytic.layer_lists import layer_lists, resized
 from auditor.analytic.outline import ClassTree
-from auditor.diagnosis.solving.candidates import (
+from auditor.analytic.size_keys import (
     HEAD_DIM,
     USUAL_HEADS,
     WIDTHS,
+    heads_of_the_same_width,
+    is_heads,
+)
+from auditor.diagnosis.solving.candidates import (
     KeyChange,
     flags,
     in_proportion,
-    is_heads,
     likely,
     other_numbers,
+    plain_values,
     plausibility,
     solved,
 )
 from auditor.diagnosis.solving.determined import determined_sizes
-from auditor.diagnosis.solving.layer_lists import fitted, layer_lists, resized
-from auditor.diagnosis.solving.plain_lengths import heads_of_the_same_width, plain_values
+from auditor.diagnosis.solving.layer_items import fitted
 from auditor.diagnosis.solving.trials import TreeComparison, Trials
 from auditor.errors import CheckpointError
 
@@ -97,7 +104,7 @@ def solve(  # noqa: PLR0913 - what is compared, and two limits
 def other_words(trees: Trees, values: Mapping[str, Any], path: str) -> list[str]:
     """Return the words that a key may have."""
     words = valid_words(trees, {**values, path: _WORD})
-    return words or sorted(words_of_any_class(path.rpartition(".")[2]))
+    return words or sorted(words_of_any_class(name_of(path)))
 
 
 def valid_words(trees: Trees, values: Mapping[str, Any]) -> list[str]:
@@ -150,7 +157,7 @@ class _Search:
             single = [best] if len(best.values) == 1 else []
             singles = [*single, *self._singles(start)]
             complete = [one for one in singles if not self._drops_layers(one)]
-            return tuple(self._by_plausibility(complete or singles)) or (best,)
+            return self._by_plausibility(complete or singles) or (best,)
         return (best,)
 
     def _with(self, values: Mapping[str, Any]) -> JointSolution | None:
@@ -166,18 +173,16 @@ class _Search:
                 return None
             self._left -= 1
             tree = self._tree(values)
-            found = tree and JointSolution(values, self._trials.compare(tree))
-            self._known[text] = found or None
+            self._known[text] = tree and JointSolution(values, self._trials.compare(tree))
         return self._known[text]
 
     def _is_over(self) -> bool:
         return self._left <= 0 or time.thread_time() > self._until
 
     def _tree(self, values: Mapping[str, Any]) -> ClassTree | None:
-        try:
+        with suppress(CheckpointError):
             return self._trees(values)
-        except CheckpointError:
-            return None
+        return None
 
     def _changed(self, now: JointSolution, change: KeyChange) -> JointSolution | None:
         return self._with({**now.values, change.key.path: change.value})
@@ -200,15 +205,9 @@ class _Search:
             tried.add(repr(after.values))
             now = after
             best = min(best, now, key=lambda one: one.remains.differ)
-        return self._with_fitted_lists(best)
-
-    def _with_fitted_lists(self, best: JointSolution) -> JointSolution:
-        """Return the solution with lists whose items fit the tensors that each layer stores.
-
-        A comparison sees only the first and last layer of each kind.
-        """
         if any(isinstance(value, list) for value in best.values.values()):
-            for fit in self._lists_fitted(changed(self._config, best.values), best):
+            # A comparison sees only the first and last layer of each kind.
+            for fit in self._lists_fitted(best):
                 if fit is not None and fit.remains.differ <= best.remains.differ:
                     best = fit
         return best
@@ -220,9 +219,9 @@ class _Search:
         changes only if more tensors give the new value than gave or confirm the present one.
         """
         config = changed(self._config, now.values)
-        changes: dict[str, Any] = {}
         plain = plain_values(config, now.remains)
-        held = self._held_paths(now, config) if plain else {}
+        held = self._held_paths(now) if plain else {}
+        changes: dict[str, Any] = {}
         for path, (value, number) in plain.items():
             if number > max(votes.get(path, 0), held.get(path, 0)):
                 votes[path] = number
@@ -235,26 +234,29 @@ class _Search:
             self._with({**now.values, **changes, **more})
             for more in ({**heads, **lists}, lists, heads, {})
         )
-        return next((one for one in found if one is not None), None)
+        return next(filter(None, found), None)
 
-    def _held_paths(self, now: JointSolution, config: Mapping[str, Any]) -> dict[str, int]:
+    def _held_paths(self, now: JointSolution) -> dict[str, int]:
         """Return, by path, how many stored tensors agree with each key's present value."""
-        tree = self._tree(now.values)
+        tree, config = self._tree(now.values), changed(self._config, now.values)
         held = self._trials.held_keys(tree) if tree else {}
         return {key_at(config, symbol, 0).path: number for symbol, number in held.items()}
 
-    def _single(self, best: JointSolution) -> JointSolution | None:
-        """Return the best solution with one more change; None if no change removes a difference."""
-        for candidates in (self._by_formula, self._by_choice, self._by_trial):
-            found = [one for one in candidates(best) if one.remains.differ < best.remains.differ]
-            if found:
-                return min(found, key=lambda one: self._order_after(best, one))
-        return None
+    def _single(self, now: JointSolution) -> JointSolution | None:
+        """Return the best solution with one more change; None if no change removes a difference.
 
-    def _order_after(self, best: JointSolution, one: JointSolution) -> tuple[Any, ...]:
-        """Sort by differing tensors; of equals, prefer the one that keeps expected tensors."""
-        differ, plausibility = self._order(one)
-        return differ, len(one.remains.names - best.remains.names), plausibility
+        Of solutions with equally many differences, one that keeps the expected tensors is better.
+        """
+
+        def order(one: JointSolution) -> tuple[Any, ...]:
+            lost = len(one.remains.names - now.remains.names)
+            return one.remains.differ, lost, self._plausibility(one)
+
+        for candidates in (self._by_formula, self._by_choice, self._stated, self._by_trial):
+            found = [one for one in candidates(now) if one.remains.differ < now.remains.differ]
+            if found:
+                return min(found, key=order)
+        return None
 
     def _singles(self, start: JointSolution) -> list[JointSolution]:
         """Return the single changes after which no tensor differs.
@@ -263,7 +265,7 @@ class _Search:
         layers.
         """
         found: list[JointSolution] = []
-        for candidates in (self._products, self._by_formula, self._by_trial):
+        for candidates in (self._products, self._by_formula, self._stated, self._by_trial):
             found += [one for one in candidates(start) if not one.remains.differ]
             if any(not self._drops_layers(one) for one in found):
                 break
@@ -272,145 +274,128 @@ class _Search:
     def _drops_layers(self, one: JointSolution) -> bool:
         """Whether a depth is smaller than declared although all declared layers are stored."""
         counts = self._trials.holdings.counts.values()
-        declared = {path: value_at(self._config, path) for path in one.values}
+        depths = ((path, value) for path, value in one.values.items() if path.endswith("layers"))
         return any(
-            type(value) is type(declared[path]) is int
-            and declared[path] in counts
-            and value < declared[path]
-            for path, value in one.values.items()
-            if path.endswith("layers")
+            type(value) is type(declared := value_at(self._config, path)) is int
+            and declared in counts
+            and value < declared
+            for path, value in depths
         )
 
-    def _by_formula(self, best: JointSolution) -> list[JointSolution]:
-        config = changed(self._config, best.values)
-        found = [self._changed(best, change) for change in self._choices(config, best)]
-        found += [*self._of_all_axes(config, best), *self._lists_fitted(config, best)]
-        return [*self._products(best), *(one for one in found if one is not None)]
+    # --- single changes ---------------------------------------------------------------------------
 
-    def _of_all_axes(
-        self, config: Mapping[str, Any], best: JointSolution
-    ) -> Iterator[JointSolution | None]:
-        """Yield solutions with every key that the stored axes determine together.
+    def _products(
+        self, now: JointSolution, most: int = _MOST_CANDIDATES
+    ) -> Iterator[JointSolution]:
+        """Yield solutions in which one key of a size formula is set to fit the stored length."""
+        changes = solved(changed(self._config, now.values), now.remains)
+        found = (self._changed(now, change) for change in islice(changes, most))
+        yield from filter(None, found)
 
-        If no axis determines the width of a differing head, usual widths are assumed in turn.
-        """
-        tree = self._tree(best.values)
-        if tree is None:
-            return
-        differing = (equation.size for equation in best.remains.equations)
-        keys = {symbol.key for size in differing for symbol in size.symbols}
-        widths = sorted(key for key in keys if key.endswith(HEAD_DIM))
-        givens = [{key: width} for key in widths for width in USUAL_HEADS]
-        for given in ({}, *givens):
-            sizes = determined_sizes(tree, self._trials.holdings, given)
-            others = ((symbol, value) for symbol, value in sizes.items() if value)
-            values = given | {one.key: value for one, value in others if value != one.value}
-            if len(values) > 1:
-                paths = {
-                    key_at(config, key, 0).path: values[key] for key in values if "[" not in key
-                }
-                yield self._with({**best.values, **paths})
+    def _by_formula(self, now: JointSolution) -> Iterator[JointSolution]:
+        """Yield solutions with a product solved, a flag or word changed, or a list fitted."""
+        yield from self._products(now)
+        yield from filter(None, (self._changed(now, change) for change in self._choices(now)))
+        yield from filter(None, (*self._of_all_axes(now), *self._lists_fitted(now)))
 
-    def _products(self, best: JointSolution, most: int = _MOST_CANDIDATES) -> list[JointSolution]:
-        """Return solutions in which one key of a size formula is set to fit the stored length."""
-        changes = solved(changed(self._config, best.values), best.remains)
-        found = [self._changed(best, change) for change in islice(changes, most)]
-        return [one for one in found if one is not None]
-
-    def _choices(self, config: Mapping[str, Any], best: JointSolution) -> Iterator[KeyChange]:
+    def _choices(self, now: JointSolution) -> Iterator[KeyChange]:
         """Yield other values of flags, and of keys whose value is one of a few words."""
-        keys = every_key(config)
+        keys = every_key(changed(self._config, now.values))
         yield from flags(keys)
         for key in keys:
             if isinstance(key.value, str) and not self._is_over():
-                for word in other_words(self._trees, best.values, key.path):
+                for word in other_words(self._trees, now.values, key.path):
                     if word != key.value:
                         yield KeyChange(key, word)
         yield from (KeyChange(key, value=True) for key in keys if key.value is None)
 
-    def _lists_fitted(
-        self, config: Mapping[str, Any], best: JointSolution
-    ) -> Iterator[JointSolution | None]:
+    def _of_all_axes(self, now: JointSolution) -> Iterator[JointSolution | None]:
+        """Yield solutions with every key that the stored axes determine together.
+
+        If no axis determines the width of a differing head, usual widths are assumed in turn.
+        """
+        tree, config = self._tree(now.values), changed(self._config, now.values)
+        if tree is None:
+            return
+        keys = {symbol.key for one in now.remains.equations for symbol in one.size.symbols}
+        widths = sorted(key for key in keys if key.endswith(HEAD_DIM))
+        for given in ({}, *({key: width} for key in widths for width in USUAL_HEADS)):
+            sizes = determined_sizes(tree, self._trials.holdings, given)
+            others = ((symbol, value) for symbol, value in sizes.items() if value)
+            values = given | {one.key: value for one, value in others if value != one.value}
+            if len(values) > 1:
+                plain = (key for key in values if "[" not in key)
+                paths = {key_at(config, key, 0).path: values[key] for key in plain}
+                yield self._with({**now.values, **paths})
+
+    def _lists_fitted(self, now: JointSolution) -> Iterator[JointSolution | None]:
         """Yield solutions with a list whose items fit the tensors that each layer stores."""
         if self._trials.stored > _MOST_NAMES:
             return
+        config = changed(self._config, now.values)
         for one in layer_lists(config):
             items = value_at(config, one.path)
-            words = valid_words(self._trees, {**best.values, one.path: [_WORD] * len(items)})
+            words = valid_words(self._trees, {**now.values, one.path: [_WORD] * len(items)})
             fit = fitted(
                 config,
                 one,
                 words if isinstance(items[0], str) else (),
-                lambda values: self._tree({**best.values, **values}),
+                lambda values: self._tree({**now.values, **values}),
                 self._trials.holdings,
             )
             if fit is not None and fit != items:
-                yield self._with({**best.values, one.path: fit})
+                yield self._with({**now.values, one.path: fit})
 
-    def _by_trial(self, best: JointSolution) -> list[JointSolution]:
-        tree = self._tree(best.values)
-        if tree is None:
-            return []
-        config, remains = changed(self._config, best.values), best.remains
-        keys = every_key(config)
-        held = {key_at(config, symbol, 0).path for symbol in self._trials.held_keys(tree)}
-        free = [key for key in keys if key.path not in held]
-        shown = {key_at(config, one.key, 0).path for one in symbols(tree.tree)}
-        numbers = [key for key in free if type(key.value) is int and key.path in shown]
-        candidates = chain(
-            in_proportion(free, remains),
-            (KeyChange(key, value) for key in numbers for value in self._without(config, key)),
-            other_numbers(free, remains),
-            (KeyChange(key, 0) for key in numbers if key.value),
-        )
-        once = {change.field: change for change in islice(candidates, 3 * _MOST_CANDIDATES)}
-        found = self._stated(best, [key for key in keys if key.path not in shown])
-        if any(one.remains.differ < remains.differ for one in found):
-            return found
-        for change in once.values():
-            after = self._changed(best, change)
-            if after is not None and (change.value != 0 or not after.remains.differ):
-                found.append(after)
-        return found
+    def _by_choice(self, now: JointSolution) -> Iterator[JointSolution]:
+        """Yield solutions with a flag or word changed, then also with a key or plain lengths."""
+        for change in islice(self._choices(now), _MOST_CHOSEN):
+            after, votes = self._changed(now, change), dict[str, int]()
+            if after:
+                yield from self._products(after, _MOST_SOLVED)
+            for _ in range(_MOST_PLAIN):
+                if after is not None:
+                    yield after
+                    after = self._plain(after, votes)
 
-    def _without(self, config: Mapping[str, Any], key: Key) -> Iterator[Any]:
-        """Yield the values that remove the modules a key counts: null, or None (remove the key)."""
-        yield NULL
-        absent = changed(config, {key.path: None})
-        if not key.default and key.path not in {one.path for one in every_key(absent)}:
-            yield None
-
-    def _stated(self, best: JointSolution, keys: list[Key]) -> list[JointSolution]:
-        """Return solutions that set a key which the config omits or sets to null.
+    def _stated(self, now: JointSolution) -> Iterator[JointSolution]:
+        """Yield solutions that set a key which the config omits or sets to null.
 
         A trial value makes the key appear in the formulas, which are then solved for it.
         """
-        found: list[JointSolution] = []
-        for key in keys:
-            if isinstance(key.value, bool | str | list) or not (key.default or key.value is None):
+        shown = self._shown(now)
+        for key in every_key(changed(self._config, now.values)):
+            is_stated = not (key.default or key.value is None)
+            if is_stated or isinstance(key.value, bool | str | list) or key.path in shown:
                 continue
-            for probe in (key.value, *_PROBES) if key.value else _PROBES:
-                stated = self._with({**best.values, key.path: probe})
-                if stated is not None:
-                    break
-            else:
-                continue
-            config = changed(self._config, stated.values)
-            changes = islice(solved(config, stated.remains), _MOST_CANDIDATES)
-            found += filter(None, (self._changed(stated, change) for change in changes))
-        return found
+            probes = (key.value, *_PROBES) if key.value else _PROBES
+            tried = (self._with({**now.values, key.path: probe}) for probe in probes)
+            if stated := next(filter(None, tried), None):
+                yield from self._products(stated)
 
-    def _by_choice(self, best: JointSolution) -> list[JointSolution]:
-        """Return solutions with a flag or word changed, then also with a key or plain lengths."""
-        found: list[JointSolution] = []
-        for change in islice(self._choices(changed(self._config, best.values), best), _MOST_CHOSEN):
-            after, votes = self._changed(best, change), dict[str, int]()
-            found += self._products(after, _MOST_SOLVED) if after else []
-            for _ in range(_MOST_PLAIN):
-                if after is not None:
-                    found.append(after)
-                    after = self._plain(after, votes)
-        return found
+    def _shown(self, now: JointSolution) -> frozenset[str]:
+        """Return the paths of the keys in the formulas."""
+        tree, config = self._tree(now.values), changed(self._config, now.values)
+        keys = {symbol.key for symbol in symbols(tree.tree)} if tree else ()
+        return frozenset(key_at(config, key, 0).path for key in keys)
+
+    def _by_trial(self, now: JointSolution) -> Iterator[JointSolution]:
+        """Yield solutions with likely values of keys that no correctly stored length contains."""
+        config, remains = changed(self._config, now.values), now.remains
+        held, shown = self._held_paths(now), self._shown(now)
+        free = [key for key in every_key(config) if key.path not in held]
+        numbers = [key for key in free if type(key.value) is int and key.path in shown]
+        candidates = chain(
+            in_proportion(free, remains),
+            (KeyChange(key, value) for key in numbers for value in _without(config, key)),
+            other_numbers(free, remains),
+            (KeyChange(key, 0) for key in numbers),
+        )
+        others = (change for change in candidates if change.value != change.key.value)
+        once = {change.field: change for change in islice(others, 3 * _MOST_CANDIDATES)}
+        for change in once.values():
+            after = self._changed(now, change)
+            if after is not None and (change.value != 0 or not after.remains.differ):
+                yield after
 
     # --- the order of solutions -------------------------------------------------------------------
 
@@ -424,9 +409,9 @@ class _Search:
             (KeyChange(keys[path], value) for path, value in one.values.items()),
         )
 
-    def _by_plausibility(self, found: list[JointSolution]) -> list[JointSolution]:
+    def _by_plausibility(self, found: Iterable[JointSolution]) -> tuple[JointSolution, ...]:
         different = {repr(sorted(one.values.items())): one for one in found}
-        return sorted(different.values(), key=self._plausibility)
+        return tuple(sorted(different.values(), key=self._plausibility))
 
     def _reduced(self, best: JointSolution) -> JointSolution:
         """Return the solution without the changes that are not needed."""
@@ -444,33 +429,32 @@ class _Search:
 
     def _is_divisor(self, path: str, config: Mapping[str, Any]) -> bool:
         """Whether the key counts heads, and its declared number does not divide the new width."""
-        within, _, name = path.rpartition(".")
         heads = stated_keys([path], self._config)[path].value
-        if not is_heads(name) or type(heads) is not int or not heads:
+        if not is_heads(path) or type(heads) is not int or not heads:
             return False
-        widths = (key for key in beside(every_key(config), within) if key.path.endswith(WIDTHS))
-        return any(type(key.value) is int and key.value % heads for key in widths)
+        near = beside(every_key(config), parent_of(path))
+        widths = (key.value for key in near if key.path.endswith(WIDTHS))
+        return any(type(width) is int and width % heads for width in widths)
+
+    # --- a config that implies no tensors ---------------------------------------------------------
 
     def _repaired(self, reason: str) -> tuple[JointSolution, ...]:
         """Return the best solutions that change a key which the error message `reason` names."""
-        if not reason:
-            return ()
         named = set(_WORDS.findall(reason))
         wrong = [key for key in every_key(self._config) if key.path in named]
-        if _FLAG_NEEDED in reason:
-            changes = [KeyChange(key, value) for key in wrong for value in (False, True)]
-        else:
-            changes = [change for key in wrong for change in self._other_values(key)]
         nothing = JointSolution({}, NOTHING)
-        found = [one for change in changes if (one := self._changed(nothing, change))]
-        found = sorted(found, key=self._order)
+        changes = (change for key in wrong for change in self._other_values(key, reason))
+        found = list(filter(None, (self._changed(nothing, change) for change in changes)))
+        found.sort(key=self._order)
         if found and found[0].remains.differ:
             found = [self._reduced(self._descended(one)) for one in found[:_MOST_STARTS]]
         least = min((one.remains.differ for one in found), default=0)
-        return tuple(self._by_plausibility([one for one in found if one.remains.differ == least]))
+        return self._by_plausibility(one for one in found if one.remains.differ == least)
 
-    def _other_values(self, key: Key) -> Iterator[KeyChange]:
-        if isinstance(key.value, list | tuple):
+    def _other_values(self, key: Key, reason: str) -> Iterator[KeyChange]:
+        if _FLAG_NEEDED in reason:
+            yield from (KeyChange(key, value) for value in (False, True))
+        elif isinstance(key.value, list | tuple):
             for other in every_key(self._config):  # keys that may give the length of the list
                 if type(other.value) is int and other.value != len(key.value):
                     yield KeyChange(other, len(key.value))
@@ -481,6 +465,14 @@ class _Search:
             number = [int(spelt)] if spelt.isascii() and spelt.isdecimal() else []
             for value in (*number, *self._trials.lengths[:32], *_PROBES):
                 yield KeyChange(key, value)
+
+
+def _without(config: Mapping[str, Any], key: Key) -> Iterator[Any]:
+    """Yield the values that remove the modules a key counts: null, or None (remove the key)."""
+    yield NULL
+    absent = changed(config, {key.path: None})
+    if not key.default and key.path not in {one.path for one in every_key(absent)}:
+        yield None
 
 
 NOTHING = TreeComparison(1, 0, {}, frozenset(), frozenset(), frozenset())

@@ -1,0 +1,116 @@
+"""Lists of a config with an item for each layer, which change with the number of layers.
+
+A list may state an item for each layer (`layer_types`), patterns and how often each is repeated
+(`attention_types`: `[[["global", "local"], 6]]`), or the numbers of some layers (`full_attn_idxs`).
+Each list belongs to a depth: a key beside it that counts the layers, such as num_hidden_layers.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from auditor.analytic.config_keys import every_key, object_at, parent_of, path_of, value_at
+from auditor.analytic.size_keys import DEPTH
+from auditor.name_kinds import MOST_DIGITS
+
+_NUMBERS = re.compile(r"(layers|idxs|indices|indexes|layer_ids)$")  # ends of keys of layer numbers
+_MOST_LAYERS = 2**12
+_SURE = 8  # from this depth on, a list of equal length is hardly a coincidence
+
+
+class LayerList(NamedTuple):
+    """A config list with an item for each layer, and the key (depth) that counts the layers."""
+
+    path: str
+    depth: str  # path of the depth, which the config may omit
+    layers: int  # value of the depth
+
+
+def layer_lists(config: Mapping[str, Any]) -> Iterator[LayerList]:
+    """Yield the lists of a config that belong to a depth in the same config object."""
+    for key in every_key(config, shaping=False):
+        depth = key.value
+        if type(depth) is not int or not 1 < depth < _MOST_LAYERS or not DEPTH.search(key.path):
+            continue
+        for other, items in object_at(config, key.parent).items():
+            if not isinstance(items, list) or not items:
+                continue
+            is_sure = "layer" in other or depth >= _SURE or items == items[:1] * len(items)
+            by_layer = len(items) == depth and is_sure
+            if by_layer or repeats(items, depth) or has_numbers(other, items, depth):
+                yield LayerList(path_of(key.parent, other), key.path, depth)
+
+
+def repeats(items: list[Any], depth: int) -> bool:
+    """Whether the items are (pattern, repetitions) pairs that add up to the depth."""
+    pairs = [
+        one for one in items
+        if isinstance(one, list) and len(one) == 2  # noqa: PLR2004 - a pair
+        and isinstance(one[0], list) and type(one[1]) is int
+    ]  # fmt: skip
+    return len(pairs) == len(items) and sum(len(one) * times for one, times in pairs) == depth
+
+
+def has_numbers(name: str, items: list[Any], depth: int) -> bool:
+    """Whether the items are numbers of layers, in order."""
+    numbers = [item for item in items if type(item) is int]
+    ordered = len(numbers) == len(items) and numbers == sorted({*numbers})
+    return ordered and numbers[-1] < depth and bool(_NUMBERS.search(name))
+
+
+def of_depth(items: list[Any], declared: int, depth: int) -> list[Any] | None:
+    """Return a list for `declared` layers, adapted to `depth` layers; None if it is impossible."""
+    if not 0 < depth < _MOST_LAYERS:
+        return None
+    if len(items) == declared:
+        return _of_length(items, depth)
+    if repeats(items, declared):
+        pattern, times = items[-1]
+        more, rest = divmod(depth - declared, len(pattern))
+        fits = not rest and times + more > 0
+        return [*items[:-1], [pattern, times + more]] if fits else None
+    if items[-1] < depth:
+        return items
+    return sorted({number * depth // declared for number in items})
+
+
+def _of_length(items: list[Any], length: int) -> list[Any]:
+    """Return the list cut or extended to `length`.
+
+    A list 0, 1, 2, ... counts on; any other list repeats its shortest period.
+    """
+    if items == list(range(len(items))):
+        return list(range(length))
+    period = next(
+        step for step in range(1, len(items) + 1) if items[step:] == items[: len(items) - step]
+    )
+    return [items[at] if at < len(items) else items[at % period] for at in range(length)]
+
+
+def resized(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield (path, new value) for lists, and objects by layer, that belong to changed depths."""
+    for one in layer_lists(config):
+        depth = changes.get(one.depth)
+        if type(depth) is int and one.path not in changes:
+            items = of_depth(value_at(config, one.path), one.layers, depth)
+            if items is not None:
+                yield one.path, items
+    for path, depth in changes.items():
+        if type(depth) is int and DEPTH.search(path):
+            parent = parent_of(path)
+            for other, items in object_at(config, parent).items():
+                if (kept := _up_to(depth, items)) != items:
+                    yield path_of(parent, other), kept
+
+
+def _up_to(depth: int, items: Any) -> Any:
+    """Return an object by layer, `{"5": {...}}`, without further layers; return others as is."""
+    if not isinstance(items, Mapping) or not all(map(_is_layer, items.items())):
+        return items
+    return {layer: one for layer, one in items.items() if int(layer) < depth}
+
+
+def _is_layer(item: tuple[str, Any]) -> bool:
+    layer, settings = item
+    is_number = layer.isdecimal() and len(layer) <= MOST_DIGITS
+    return is_number and isinstance(settings, Mapping)
