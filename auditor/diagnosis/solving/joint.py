@@ -142,7 +142,7 @@ class _Search:
         start = JointSolution({}, self._trials.compare(as_it_is))
         if not start.remains.differ:
             return self._repaired(faults) or (start,)
-        strange = start.remains.strange / max(1, self._trials.stored)
+        strange = start.remains.strange / max(1, len(self._trials.holdings.shapes))
         is_strange = strange > _STRANGE
         if is_strange:
             self._until = min(self._until, time.thread_time() + _FEWER_SECONDS)
@@ -330,7 +330,7 @@ class _Search:
 
     def _lists_fitted(self, now: JointSolution) -> Iterator[JointSolution | None]:
         """Yield solutions with a list whose items fit the tensors that each layer stores."""
-        if self._trials.stored > _MOST_NAMES:
+        if len(self._trials.holdings.shapes) > _MOST_NAMES:
             return
         config = changed(self._config, now.values)
         for one in layer_lists(config):
@@ -459,11 +459,11 @@ class _Search:
                 if type(other.value) is int and other.value != len(key.value):
                     yield KeyChange(other, len(key.value))
         elif type(key.value) is int:
-            yield from likely(key, self._trials.lengths)
+            yield from likely(key, self._trials.holdings.lengths)
         else:
             spelt = str(key.value)
             number = [int(spelt)] if spelt.isascii() and spelt.isdecimal() else []
-            for value in (*number, *self._trials.lengths[:32], *_PROBES):
+            for value in (*number, *self._trials.holdings.lengths[:32], *_PROBES):
                 yield KeyChange(key, value)
 
 

@@ -53,16 +53,6 @@ class Trials:
         self._excused = frozenset[str]()  # patterns of names that are left out
         self._alarming = None if alarming is None else frozenset(alarming)
 
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """All lengths of stored axes, and numbers of modules in lists, the most frequent first."""
-        return self.holdings.lengths
-
-    @property
-    def stored(self) -> int:
-        """The number of stored tensors."""
-        return len(self.holdings.shapes)
-
     def excuse(self, as_it_is: ClassTree) -> None:
         """Leave out the differences of the tree `as_it_is` that are not alarming."""
         if self._alarming is not None:
@@ -96,9 +86,9 @@ class Trials:
         )
 
     def compare(self, expected: ClassTree) -> TreeComparison:
-        found = _Differences(self._excused)
+        found = _Differences(self._excused, self.holdings.counts, expected.prefix)
         for leaf in leaves(expected.tree):
-            self._expected(leaf, expected.prefix, found)
+            self._expected(leaf, found)
         for kind in self.holdings.kinds:
             ends = [
                 (name, _step(expected, name)) for name in dict.fromkeys((kind.first, kind.last))
@@ -107,7 +97,7 @@ class Trials:
             for name, step in lost:
                 whole = len(lost) == len(ends)
                 alike = -(-kind.number // len(ends)) if whole else _beyond(kind.number, name, step)
-                found.unexpected(name, step, alike, self.holdings.counts, whole=whole)
+                found.unexpected(name, step, alike, whole=whole)
             if len(lost) == len(ends):
                 found.odd(*lost[0])
             for name, step in ends:
@@ -115,14 +105,13 @@ class Trials:
                     found.shapes(name, step.shape, kind.shape, 0)
         return found.as_comparison()
 
-    def _expected(self, leaf: Leaf, prefix: str, found: "_Differences") -> None:
+    def _expected(self, leaf: Leaf, found: "_Differences") -> None:
         shapes = self.holdings.shapes
-        for name in spellings(leaf.name, prefix):
-            if name in shapes:
-                if (stored := shapes[name]) is not None:
-                    found.shapes(leaf.name, leaf.shape, stored, leaf.number)
-                return
-        found.missing(leaf, self.holdings.counts, prefix)
+        name = next((one for one in spellings(leaf.name, found.prefix) if one in shapes), None)
+        if name is None:
+            found.missing(leaf)
+        elif (stored := shapes[name]) is not None:
+            found.shapes(leaf.name, leaf.shape, stored, leaf.number)
 
 
 def _step(expected: ClassTree, stored: str) -> NamePath:
@@ -151,8 +140,10 @@ def _beyond(number: int, name: str, step: NamePath) -> int:
 
 
 class _Differences:
-    def __init__(self, excused: frozenset[str]) -> None:
+    def __init__(self, excused: frozenset[str], counts: Mapping[str, int], prefix: str) -> None:
         self._excused = excused
+        self._counts = counts  # stored number of modules of each list
+        self.prefix = prefix
         self._differ = self._strange = 0
         self._equations: dict[Equation, int] = {}
         self._lengths: set[tuple[int, int]] = set()
@@ -183,22 +174,20 @@ class _Differences:
                 self._lengths.add((size.value, length))
                 self._ask(size, length, max(1, number))
 
-    def missing(self, leaf: Leaf, counts: Mapping[str, int], prefix: str) -> None:
+    def missing(self, leaf: Leaf) -> None:
         if self._is_excused(leaf.name):
             return
         self._differ += leaf.number
-        self._count(leaf.lists, counts, prefix, leaf.number)
+        self._count(leaf.lists, leaf.number)
         self._number(leaf.name)
 
-    def unexpected(
-        self, name: str, step: NamePath, number: int, counts: Mapping[str, int], *, whole: bool
-    ) -> None:
+    def unexpected(self, name: str, step: NamePath, number: int, *, whole: bool) -> None:
         """Count unexpected tensors of one kind; `whole` means that no tensor of it is expected."""
         if self._is_excused(name):
             return
         self._differ += number
         self._strange += number if whole and not step.lists else 0
-        self._count(step.lists, counts, "", number, name)
+        self._count(step.lists, number)
         self._number(name)
 
     def odd(self, name: str, step: NamePath) -> None:
@@ -227,28 +216,10 @@ class _Differences:
             if number is not None:
                 self._numbers.update((number, number + 1))
 
-    def _count(
-        self,
-        lists: tuple[ModuleList, ...],
-        counts: Mapping[str, int],
-        prefix: str,
-        number: int,
-        name: str = "",
-    ) -> None:
+    def _count(self, lists: tuple[ModuleList, ...], number: int) -> None:
         for place in lists:
-            spelt = spellings(place.name, prefix) if prefix else (place.name,)
-            stored = next((counts[one] for one in spelt if one in counts), None)
-            if stored is None and name:  # the tree's name has a prefix that the file's name lacks
-                stored = next(
-                    (
-                        count
-                        for one, count in counts.items()
-                        if name.startswith(f"{one}.")
-                        and one.rpartition(".")[2] == place.name.rpartition(".")[2]
-                    ),
-                    None,
-                )
-            have = stored or 0
+            stored = (self._counts.get(one, 0) for one in spellings(place.name, self.prefix))
+            have = next(filter(None, stored), 0)
             if have != place.modules.value:
                 self._ask(place.modules, have, number)
 
