@@ -183,12 +183,16 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return self.patterns_on_disk(pattern) != (self.on_disk(pattern),)
 
     @cached_property
+    def own_tree(self) -> ClassTree | None:
+        """The tree of the audited class; None without a form, or if the config is invalid."""
+        with suppress(CheckpointError):
+            return self.tree(self.snapshot)
+        return None
+
+    @property
     def base_prefix(self) -> str | None:
         """The base model's prefix, which loading adds or removes; None if it is unknown."""
-        with suppress(CheckpointError):
-            expected = self.tree(self.snapshot)
-            return None if expected is None else expected.prefix
-        return None
+        return self.own_tree.prefix if self.own_tree else None
 
     @cached_property
     def strange(self) -> tuple[StoredTensor, ...]:
@@ -269,9 +273,8 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     def _implied_patterns(self) -> set[str]:
         """The patterns of the names that the config implies."""
-        with suppress(CheckpointError):
-            if expected := self.tree(self.snapshot):
-                return {name_pattern(leaf.name) for leaf in leaves(expected.tree)}
+        if self.own_tree:
+            return {name_pattern(leaf.name) for leaf in leaves(self.own_tree.tree)}
         return {kind.pattern for kind in kinds_of(self.implied_shapes)}
 
     @cached_property

@@ -23,11 +23,10 @@ from auditor.analytic.config_keys import (
     changed,
     every_key,
     stated_keys,
-    value_at,
     written,
 )
 from auditor.analytic.outline import ClassTree
-from auditor.analytic.size_keys import WIDTHS
+from auditor.analytic.size_keys import WIDTHS, is_width
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters
@@ -94,12 +93,11 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
         for change in solved.changes:  # the other key may only concern unused tensors
             yield undoing_of(case, (change,))
     undoing = undoing_of(case, solved.changes)
-    names = [path for path, _ in solved.open_keys]
-    unread = f"; {', '.join(names)} cannot be read off" if names else ""
+    names = ", ".join(path for path, _ in solved.open_keys)
     yield replace(
         undoing,
         snapshot=with_values(case.snapshot, written(case.config, solved.values)),
-        summary=f"{undoing.summary}{unread}",
+        summary=undoing.summary + (f"; {names} cannot be read off" if names else ""),
         undetermined=solved.open_keys,
     )
 
@@ -127,7 +125,7 @@ def _solved_config(case: Case) -> SolvedConfig | None:
 
 def is_slip(solved: SolvedConfig) -> bool:
     """Whether few enough keys differ for a mistake, rather than the config of another model."""
-    wide = any(change.key.name in WIDTHS for change in solved.changes)
+    wide = any(is_width(change.key.path) for change in solved.changes)
     return len(solved.changes) < (2 if solved.open_keys and wide else _FEWEST)
 
 
@@ -137,17 +135,16 @@ def _is_divided(case: Case, solution: JointSolution) -> bool:
     Ranks divide the vocabulary too, and neither widths nor depths.
     """
     changes = _changes_of(case, solution)
-    ratios = {
-        change.key.value // change.value
-        if type(change.key.value) is type(change.value) is int
-        and change.value
-        and not change.key.value % change.value
-        else 0
-        for change in changes
-    }
-    names = {change.key.name for change in changes}
-    is_of_ranks = VOCABULARY in names and names.isdisjoint(WIDTHS)
-    return is_of_ranks and len(changes) > 1 and len(ratios) == 1 and ratios <= set(_RANKS)
+    names = {key.name for key, _ in changes}
+    if len(changes) < 2 or VOCABULARY not in names or not names.isdisjoint(WIDTHS):  # noqa: PLR2004
+        return False
+    return any(
+        all(
+            type(key.value) is type(size) is int and key.value == ranks * size
+            for key, size in changes
+        )
+        for ranks in _RANKS
+    )
 
 
 def _changes_of(case: Case, solution: JointSolution) -> tuple[KeyChange, ...]:
@@ -259,29 +256,26 @@ def of_adapter(case: Case) -> Iterator[Undoing]:
 
 def _is_untied(case: Case) -> bool:
     """Whether the config ties a head that is stored beside the embeddings."""
-    declared = value_at(case.config, _TIE)
-    return declared is not False and any(one.kind == "duplicate" for one in case.alarms)
+    return case.config.get(_TIE) is not False and any(
+        one.kind == "duplicate" for one in case.alarms
+    )
 
 
 def _untying(case: Case) -> dict[str, bool]:
     """Return the values that untie the head: of the complete model, and of each part with a tie."""
-    stated = (key for key in every_key(case.config, shaping=False) if not key.default)
-    ties = (key.path for key in stated if key.path.endswith(f".{_TIE}") and key.value is True)
+    keys = every_key(case.config, shaping=False)
+    ties = (key.path for key in keys if key.name == _TIE and key.value is True and not key.default)
     return dict.fromkeys((_TIE, *ties), False)
 
 
 def _untied(case: Case) -> Iterator[Undoing]:
     """Yield the untied config, if a tied head is stored beside the embeddings."""
-    declared = value_at(case.config, _TIE)
     if _is_untied(case):
-        stated = _TIE in case.config
-        tied = Key(_TIE, declared if stated else True, default=not stated)
-        of_key = undoing_of(case, (KeyChange(tied, value=False),))
-        omitted = " (the class's default)" if not stated else ""
+        tied = Key(_TIE, case.config.get(_TIE, True), default=_TIE not in case.config)
+        declared, _, _ = sentence(KeyChange(tied, value=False)).partition(",")
         yield replace(
-            of_key,
-            summary=f"{_TIE} is {shown(tied.value)}{omitted}, and the head is stored beside the "
-            "embeddings all the same",
+            undoing_of(case, (KeyChange(tied, value=False),)),
+            summary=f"{declared}, and the head is stored beside the embeddings all the same",
             fix=f"set {_TIE} = false in config.json if the head has values of its own (audit "
             "--values tells); if it has the same ones, save_pretrained stores them once",
         )

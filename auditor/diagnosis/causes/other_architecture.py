@@ -11,6 +11,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -18,14 +19,12 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import Config, catalogue
-from auditor.analytic.config_keys import Key, value_at, written
+from auditor.analytic.config_keys import Key, changed, value_at
 from auditor.analytic.outline import ClassTree, leaves
-from auditor.checkpoint.changes import with_values
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import config_field, other_class, other_size
 from auditor.diagnosis.solving.candidates import KeyChange
-from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.joint import solve
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError, SourceError
@@ -94,7 +93,7 @@ def _undoing(case: Case, fit: "_Fit") -> Undoing:
     solved = ", ".join(f"{path} {value}" for path, value in sorted(fit.values.items())[:_SHOWN])
     return Undoing(
         cause=CAUSE,
-        snapshot=with_values(fit.base, written(_values(fit.base), fit.values)),
+        snapshot=_with_config(case.snapshot, changed(fit.base, fit.values)),
         fields=(
             ("model_type", declared, model_type),
             ("architectures", case.config.get("architectures"), [target]),
@@ -129,8 +128,8 @@ class _Fit(NamedTuple):
     """A class whose expected tensors all match the stored ones, and the config for it."""
 
     likeness: _Likeness
-    base: Snapshot
-    values: Mapping[str, Any]  # to set in the config of `base`
+    base: Mapping[str, Any]  # a config of that class
+    values: Mapping[str, Any]  # to set in `base`
 
 
 def _fitting(case: Case) -> Iterator[_Fit]:
@@ -139,7 +138,7 @@ def _fitting(case: Case) -> Iterator[_Fit]:
     tried: dict[str, int] = {}
     fits: set[str] = set()
     until = time.thread_time() + _ALL_SECONDS
-    for likeness in _most_alike(case, case.holdings):
+    for likeness in _most_alike(case):
         if len(tried) >= _MOST_TYPES or time.thread_time() > until:
             return
         if likeness.model_type in fits:
@@ -148,33 +147,32 @@ def _fitting(case: Case) -> Iterator[_Fit]:
         if tried[likeness.model_type] > _MOST_CLASSES:
             continue
         for base in _bases(case, likeness):
-            found = solve(_values(base), partial(_tree, case, base), trials, seconds=_SECONDS)
+            found = solve(base, partial(_tree, case, base), trials, seconds=_SECONDS)
             if found and not found[0].remains.differ:
                 fits.add(likeness.model_type)
                 yield _Fit(likeness, base, found[0].values)
                 break
 
 
-def _bases(case: Case, likeness: _Likeness) -> Iterator[Snapshot]:
-    """Yield the checkpoint with its config changed to this type, then with the type's defaults."""
+def _bases(case: Case, likeness: _Likeness) -> Iterator[dict[str, Any]]:
+    """Yield the config changed to this type, then the type's defaults."""
     declared = {"model_type": likeness.model_type, "architectures": [likeness.target]}
     kept = {key: case.config[key] for key in _KEPT if key in case.config}
-    for config in ({**case.config, **declared}, {**kept, **declared}):
-        content = json.dumps(config).encode()
-        if case.snapshot.config is not None:
-            yield replace(case.snapshot, config=replace(case.snapshot.config, content=content))
+    if case.snapshot.config is not None:
+        yield {**case.config, **declared}
+        yield {**kept, **declared}
 
 
-def _values(snapshot: Snapshot) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(snapshot.config.content) if snapshot.config else {}
-    return values
+def _with_config(snapshot: Snapshot, config: Mapping[str, Any]) -> Snapshot:
+    assert snapshot.config is not None  # noqa: S101 - else `_bases` yields nothing
+    content = json.dumps(config).encode()
+    return replace(snapshot, config=replace(snapshot.config, content=content))
 
 
-def _tree(case: Case, base: Snapshot, values: Mapping[str, Any]) -> ClassTree | None:
-    try:
-        return case.tree(with_values(base, written(_values(base), values)))
-    except (CheckpointError, ValueError):
-        return None
+def _tree(case: Case, base: Mapping[str, Any], values: Mapping[str, Any]) -> ClassTree | None:
+    with suppress(CheckpointError, ValueError):
+        return case.tree(_with_config(case.snapshot, changed(base, values)))
+    return None
 
 
 def class_by_names(names: Iterable[str]) -> tuple[str, str] | None:
@@ -189,9 +187,9 @@ def class_by_names(names: Iterable[str]) -> tuple[str, str] | None:
     return (best[0].model_type, best[0].target) if is_one else None
 
 
-def _most_alike(case: Case, holdings: HeldTensors) -> list[_Likeness]:
+def _most_alike(case: Case) -> list[_Likeness]:
     """Return classes of other types, sorted by the share of names that they have in common."""
-    stored = frozenset(kind.pattern for kind in holdings.name_kinds)
+    stored = frozenset(kind.pattern for kind in case.holdings.name_kinds)
     declared = next(iter(case.report.declared), "")
     is_known = case.report.expected is not None
     own_types = frozenset({case.report.model_type or ""} if is_known else ())
