@@ -32,7 +32,6 @@ from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.solving.candidates import KeyChange
-from auditor.diagnosis.solving.inventories import shared_keys, tree_of_shapes
 from auditor.diagnosis.solving.joint import (
     MOST_TREES,
     NOTHING,
@@ -41,6 +40,7 @@ from auditor.diagnosis.solving.joint import (
     solve,
 )
 from auditor.diagnosis.solving.open_keys import ids_beyond, open_keys
+from auditor.diagnosis.solving.probing import Formula, probed_formulas, tree_of_shapes
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 from auditor.messages import described
@@ -211,21 +211,21 @@ def tree_with(case: Case, values: Mapping[str, Any]) -> ClassTree | None:
         if by_oracle(case):
             shapes = case.implied(changed_snapshot)
             config = changed(case.config, values)
-            return tree_of_shapes(shapes, config, _shared(case)) if shapes else None
+            return tree_of_shapes(shapes, config, _formulas(case)) if shapes else None
         return case.tree(changed_snapshot)
     except ValueError:
         return None
 
 
-def _shared(case: Case) -> Mapping[tuple[str, int | None], str]:
-    """Return the keys of lengths whose value several keys of the declared config have."""
+def _formulas(case: Case) -> Mapping[tuple[str, int | None], Formula]:
+    """Return the formulas of lengths by which the oracle's tensors depend on keys."""
 
     def implied(values: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]] | None:
         with suppress(CheckpointError, ValueError):
             return case.implied(with_values(case.snapshot, written(case.config, values)))
         return None
 
-    return case.once("shared-keys", lambda: shared_keys(implied({}) or {}, case.config, implied))
+    return case.once("formulas", lambda: probed_formulas(case.config, implied))
 
 
 def trials_of(case: Case) -> Trials:

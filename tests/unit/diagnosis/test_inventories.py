@@ -1,11 +1,11 @@
 """A tree of a class that only the oracle knows: every tensor, with keys that its lengths may be."""
 
+from auditor.diagnosis.solving.inventories import shared_keys, tree_of_shapes
 from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic.dims import dim
 from auditor.analytic.outline import follow
-from auditor.diagnosis.solving.inventories import shared_keys, tree_of_shapes
 
 LAYERS = {
     f"layers.{at}.{name}": shape
