@@ -5,7 +5,7 @@ the alarms that this audit no longer has, and opens the alarms that are new.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -60,7 +60,6 @@ from auditor.name_kinds import MOST_KINDS
 from auditor.report import Diagnosis, Report, Unaudited
 
 Cause = Callable[[Case], Iterator[Undoing]]
-_FIELD = config_field.CAUSE
 
 # Causes in the files themselves; tested even without a config.
 OF_FILES: tuple[Cause, ...] = (
@@ -204,15 +203,14 @@ def diagnose(  # noqa: PLR0913 - the report, and four functions of a changed sna
         if not (case.alarms and _has_ordinary_names(case)):
             break
         closing = _best(case, tries)
-        if closing is None or _repeats(closing, closings):
+        if closing is None:
             break
         closings.append(closing)
         keep(closing.undoing)
         current_report = closing.report
         current_snapshot = closing.undoing.snapshot
         target = closing.undoing.target or target
-    diagnoses = _merged(_diagnoses(closings, report))
-    causes = (*custom_code.declared(report, snapshot), *diagnoses)
+    causes = (*custom_code.declared(report, snapshot), *_diagnoses(closings, report))
     return with_repository(causes, report, current_report)
 
 
@@ -222,12 +220,6 @@ def _has_ordinary_names(case: Case) -> bool:
         return False
     kinds = case.stored_kinds
     return len(kinds) <= MOST_KINDS and all(one.pattern.count(".") <= MOST_PARTS for one in kinds)
-
-
-def _repeats(closing: _Closing, closings: list[_Closing]) -> bool:
-    """Whether an undoing changes a config key that an earlier undoing of the diagnosis changed."""
-    keys = {key for one in closings for key, *_ in one.undoing.fields}
-    return any(key in keys for key, *_ in closing.undoing.fields)
 
 
 class _Tries:
@@ -420,27 +412,6 @@ def _diagnosis(
         findings=tuple(claimed),
         evidence=undoing.evidence,
     )
-
-
-def _merged(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Merge the diagnoses about config fields into the first of them; keep the others unchanged."""
-    merged: list[Diagnosis] = []
-    for one in diagnoses:
-        first = next((other for other in merged if other.cause == one.cause == _FIELD), None)
-        if first is None:
-            merged.append(one)
-            continue
-        merged[merged.index(first)] = replace(
-            first,
-            summary=f"{first.summary}; {one.summary}",
-            explains=first.explains.rpartition(": ")[2],  # what all changes explain together
-            fix=f"{first.fix}; {one.fix}",
-            fields=(*first.fields, *one.fields),
-            undetermined=(*first.undetermined, *one.undetermined),
-            findings=tuple(sorted({*first.findings, *one.findings})),
-            evidence=(*first.evidence, *one.evidence),
-        )
-    return tuple(merged)
 
 
 def is_worth_an_audit(case: Case, undoing: Undoing) -> bool:

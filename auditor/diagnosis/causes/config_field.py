@@ -50,7 +50,8 @@ CAUSE = "config-field"
 _MOST_AUDITED = 3  # solutions that leave no difference
 _FEWEST = 3  # differing keys of a config of another size; fewer are a slip in the config
 _RANKS = (2, 4, 8, 16)  # numbers of ranks in tensor parallelism
-_MOST_ORACLE = 16  # configs that the oracle builds for one search, 50 ms or more each
+_MOST_ORACLE = 24  # configs that the oracle builds for one search, 50 ms or more each
+_MOST_TENSORS = 100_000  # tensors of all these configs
 _MOST_SHOWN = 4  # items of a list in a message
 _LONG = 10**21  # integers from here on are shortened instead of grouped by thousands
 _TIE, VOCABULARY = "tie_word_embeddings", "vocab_size"
@@ -114,9 +115,7 @@ def _solved_config(case: Case) -> SolvedConfig | None:
     best = next(iter(_solutions(case)), None)
     if best is None or not best.values or _is_divided(case, best):
         return None
-    unread = open_keys(
-        case.config, best.values, trees_of(case), trials_of(case), guessed=by_oracle(case)
-    )
+    unread = open_keys(case.config, best.values, trees_of(case), trials_of(case))
     changes = tuple(change for change in _changes_of(case, best) if change.key.path not in unread)
     beyond = ids_beyond(case.config, best.values)
     values = {**best.values, **dict.fromkeys(beyond, 0)}
@@ -165,9 +164,9 @@ def _searched(case: Case) -> Iterator[JointSolution]:
         return
     trials, trees = trials_of(case), trees_of(case)
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
-    most = _MOST_ORACLE if by_oracle(case) else MOST_TREES
+    most = max(1, min(_MOST_ORACLE, _MOST_TENSORS // case.size)) if by_oracle(case) else MOST_TREES
     solutions = solve(case.config, trees, trials, faults=faults, most_trees=most)
-    for solution in map(partial(_confirmed, case), solutions):
+    for solution in solutions:
         ties = any(path.endswith(_TIE) and value is True for path, value in solution.values.items())
         if ties and len(solution.values) == 2:  # noqa: PLR2004 - a tie and one other key
             # The head may also have been lost: the cause head-not-saved names both remedies.
@@ -177,15 +176,6 @@ def _searched(case: Case) -> Iterator[JointSolution]:
             yield solution._replace(values={**solution.values, **_untying(case)})
         elif not (ties and holds_another_head(case)):
             yield solution
-
-
-def _confirmed(case: Case, solution: JointSolution) -> JointSolution:
-    """Return the solution without guessed values that no stored tensor confirms."""
-    if not (by_oracle(case) and solution.remains.differ):
-        return solution
-    tree = tree_with(case, solution.values)
-    held = trials_of(case).confirmed_keys(tree) if tree else ()
-    return _of(case, {path: one for path, one in solution.values.items() if path in held})
 
 
 def _of(case: Case, values: Mapping[str, Any]) -> JointSolution:

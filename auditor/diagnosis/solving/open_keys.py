@@ -47,14 +47,11 @@ def open_keys(
     values: Mapping[str, Any],
     trees: Trees,
     trials: Trials,
-    *,
-    guessed: bool = False,
 ) -> dict[str, Any]:
     """Return the keys related to the solved values that no shape determines, with declared values.
 
     These are values that the stored lengths do not determine, numbers of heads next to a changed
-    width, lists whose items no tensor shows, and keys that repeat a changed key. If the formulas
-    are `guessed` from shapes, other numbers of heads are tried.
+    width, lists whose items no tensor shows, and keys that repeat a changed key.
     """
     solved = _Solved(config, values, trees, trials)
     now, tree = changed(config, values), trees(values)
@@ -66,9 +63,7 @@ def open_keys(
         if value == symbol.value
     }
     too_wide = {path for path, value in values.items() if _are_too_wide(now, path, value)}
-    heads = {path for path in values if guessed and is_heads(path)}
-    known = known - too_wide - heads
-    known |= {path for path in heads if not solved.fits_any(_other_heads(solved, path))}
+    known -= too_wide
     shown = {key_at(now, indexed(symbol.key)[0], 0).path for symbol in symbols(tree.tree)}
     found = set(_open_values(solved, now, tree, known, shown))
     found.update(_factors_beside(found, now, tree, known))
@@ -254,20 +249,6 @@ def _completed(
             if rest is not None:
                 return (key.path, *rest)
     return None
-
-
-def _other_heads(solved: _Solved, path: str) -> Iterator[Mapping[str, Any]]:
-    """Yield twice and half the number of heads: for this key, for another key, and for all keys."""
-    keys = beside(every_key(changed(solved.config, solved.values)), parent_of(path))
-    numbers = {key.path: key.value for key in keys if type(key.value) is int and key.value}
-    heads = {at: value for at, value in numbers.items() if is_heads(at)}
-    widths = {at: value for at, value in numbers.items() if at.endswith(HEAD_DIM)}
-    for at, value in heads.items():
-        for other in (2 * value, value // 2):
-            yield {path: value_at(solved.config, path), at: other}
-    doubled = {at: 2 * value for at, value in heads.items()}
-    yield doubled
-    yield doubled | {at: value // 2 for at, value in widths.items()}
 
 
 def _heads_beside(

@@ -7,6 +7,7 @@ wrong formula gives a value that the oracle's next list of tensors refutes.
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import cache
 from typing import Any, NamedTuple
 
 from auditor.analytic.config_keys import changed, every_key, value_at
@@ -87,9 +88,10 @@ def _probes(path: str, value: int) -> tuple[int, ...]:
 
 def _lengths(shapes: Shapes) -> Iterator[tuple[_Place, int]]:
     """Yield the lengths of one tensor of each kind of names, and the numbers of modules."""
-    for kind in kinds_of(shapes):
+    kinds = kinds_of(shapes)
+    for kind in kinds:
         yield from (((kind.pattern, axis), n) for axis, n in enumerate(shapes[kind.names[0]]))
-    for name, count in module_counts(kinds_of(shapes)).items():
+    for name, count in module_counts(kinds).items():
         yield (name_pattern(name), _MODULES), count
 
 
@@ -126,15 +128,18 @@ def tree_of_shapes(
     """Return the tree of these tensors, with formulas for the lengths that have the value."""
     defaults = dict(_numbers(config))
 
-    def size(name: str, axis: int | None, length: int) -> Dim:
-        formula = formulas.get((name_pattern(name), axis))
+    @cache
+    def size(pattern: str, axis: int | None, length: int) -> Dim:
+        formula = formulas.get((pattern, axis))
         found = formula and formula.at(config, defaults)
         return found if found and found.value == length else dim(length)
 
+    kinds = kinds_of(shapes)
     sizes = {
-        name: tuple(size(name, axis, length) for axis, length in enumerate(shape))
-        for name, shape in shapes.items()
+        name: tuple(size(kind.pattern, axis, length) for axis, length in enumerate(shapes[name]))
+        for kind in kinds
+        for name in kind.names
     }
-    lists = module_counts(kinds_of(shapes))
-    counts = {name: size(name, _MODULES, count) for name, count in lists.items()}
-    return ClassTree(tree_of_sizes(sizes, counts), "")
+    lists = module_counts(kinds)
+    counts = {name: size(name_pattern(name), _MODULES, count) for name, count in lists.items()}
+    return ClassTree(tree_of_sizes({name: sizes[name] for name in shapes}, counts), "")

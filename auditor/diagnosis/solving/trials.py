@@ -72,19 +72,6 @@ class Trials:
                 held.update(dict.fromkeys(keys, leaf.number))
         return held
 
-    def confirmed_keys(self, expected: ClassTree) -> frozenset[str]:
-        """Return the keys that a stored length or a stored number of modules confirms."""
-        counts = self.holdings.counts
-        lists = {place for leaf in leaves(expected.tree) for place in leaf.lists}
-        fit = (
-            place.modules
-            for place in lists
-            if place.modules.value in map(counts.get, spellings(place.name, expected.prefix))
-        )
-        return frozenset(self.held_keys(expected)).union(
-            symbol.key for size in fit for symbol in size.symbols
-        )
-
     def compare(self, expected: ClassTree) -> TreeComparison:
         found = _Differences(self._excused, self.holdings.counts, expected.prefix)
         for leaf in leaves(expected.tree):

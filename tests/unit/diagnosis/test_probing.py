@@ -1,0 +1,67 @@
+"""Formulas of a class that only the oracle knows: found by changing one key at a time."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditor.analytic.dims import dim
+from auditor.analytic.outline import follow
+from auditor.diagnosis.solving.probing import probed_formulas, tree_of_shapes
+
+WORD = st.sampled_from(["a", "b", "0", "1", "2"])
+SHAPE = st.lists(st.integers(1, 40), max_size=3).map(tuple)
+NUMBERS = {"width": 8, "rank": 8, "heads": 4, "groups": 2, "head_dim": 6}
+
+
+def layers_of(config, length):
+    """Return the tensors of a model whose layers have a matrix of this length."""
+    return {f"layers.{at}.up.weight": (length(config), 8) for at in range(config["num_layers"])}
+
+
+def formula_of(length):
+    """Return the formula of that length, as found by probing, and its tree."""
+    config = {**NUMBERS, "num_layers": 9}
+
+    def implied(values):
+        return layers_of({**config, **values}, length)
+
+    formulas = probed_formulas(config, implied)
+    return formulas, tree_of_shapes(implied({}), config, formulas).tree
+
+
+@given(st.dictionaries(st.tuples(st.just("m"), WORD, WORD, st.just("w")), SHAPE, min_size=1))
+def test_the_tree_has_each_tensor_in_its_shape(shapes):
+    by_name = {".".join(parts): shape for parts, shape in shapes.items()}
+    tree = tree_of_shapes(by_name, {"hidden_size": 8, "num_hidden_layers": 2}, {}).tree
+    for name, shape in by_name.items():
+        assert tuple(dim(size).value for size in follow(tree, name).shape) == shape
+
+
+@pytest.mark.parametrize(
+    ("length", "keys"),
+    [
+        (lambda c: c["width"], {"width"}),
+        (lambda c: c["rank"], {"rank"}),
+        (lambda c: 3 * c["rank"] + 5, {"rank"}),
+        (lambda c: c["heads"] * c["head_dim"], {"heads", "head_dim"}),
+        (lambda c: (c["heads"] + 2 * c["groups"]) * c["head_dim"], {"heads", "groups", "head_dim"}),
+        (lambda c: c["groups"] * c["width"] // c["heads"], {"groups", "width", "heads"}),
+        (lambda c: c["width"] + c["rank"] + 1, {"width", "rank"}),
+        (lambda _: 8, set()),
+    ],
+)
+def test_a_length_is_a_formula_of_the_keys_with_which_it_changes(length, keys):
+    formulas, tree = formula_of(length)
+    path = follow(tree, "layers.8.up.weight")
+    assert {symbol.key for symbol in dim(path.shape[0]).symbols} == keys
+    assert dim(path.shape[0]).value == length(NUMBERS)
+    assert [dim(one.modules).value for one in path.lists] == [9]
+    assert {symbol.key for one in path.lists for symbol in one.modules.symbols} == {"num_layers"}
+    if keys:
+        other = {**NUMBERS, "width": 24, "rank": 5, "heads": 12, "groups": 3, "head_dim": 7}
+        expected = formulas["layers.0.up.weight", 0].at(other, {})
+        assert expected.value == length(other)
+
+
+def test_a_config_without_tensors_has_no_formulas():
+    assert probed_formulas({"width": 8}, lambda _: None) == {}
