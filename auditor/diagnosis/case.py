@@ -106,11 +106,6 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(map(self._forms.in_memory, names)) if self._forms else names
 
     @cached_property
-    def near(self) -> frozenset[str]:
-        """The missing names with and without the first segment, which loading may add or remove."""
-        return self.missing_names.union(name.partition(".")[2] for name in self.missing)
-
-    @cached_property
     def missing_names(self) -> frozenset[str]:
         """The missing names as a set."""
         return frozenset(self.missing)

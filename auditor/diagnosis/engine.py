@@ -135,12 +135,6 @@ LONGEST, MOST_PARTS = 400, 40
 # Seconds of processor time after which no further undoing is tried.
 MOST_SECONDS = 4.0
 
-# From this many tensors on, an audit takes 0.1 s: longer than a check of the new names.
-_LARGE = 5000
-
-# A large model is audited with new names only if these include one in this many missing names.
-_RARE = 100
-
 _MOST_OTHERS = 3  # rivals that a summary names
 
 _DEEPEST = 3  # the most undoings of one diagnosis, each applied to the previous one's snapshot
@@ -235,13 +229,9 @@ class _Tries:
         in_time = time.thread_time() - self._since < MOST_SECONDS
         return in_time and self._audits > 0 and self._tensors >= size
 
-    def __call__(
-        self, snapshot: Snapshot, target: str | None, size: int
-    ) -> Report | Unaudited | None:
-        """Return the outcome of auditing a changed snapshot; None if a limit is reached."""
+    def __call__(self, snapshot: Snapshot, target: str | None, size: int) -> Report | Unaudited:
+        """Return the outcome of auditing a changed snapshot."""
         self._audits, self._tensors = self._audits - 1, self._tensors - size
-        if self._audits < 0 or self._tensors < 0:
-            return None
         return self._again(snapshot, target)
 
 
@@ -260,7 +250,7 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
         causes = OF_GGUF
     for cause in causes:
         costs_as_much = any({cause, best_cause} <= group for group in _RIVALS)
-        if best is not None and not best.left and not (costs_as_much and case.size < _LARGE):
+        if best is not None and not best.left and not costs_as_much:
             continue
         for undoing in cause(case) if tries.left(case.size) else ():
             is_small = best is not None and (
@@ -268,7 +258,7 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
                 if cause is not best_cause
                 else _is_alternative(undoing, best.undoing)
             )
-            if (best is None or best.left or is_small) and is_worth_an_audit(case, undoing):
+            if best is None or best.left or is_small:
                 closing = _closing(case, undoing, tries)
                 if closing and (best is None or closing.left < best.left):
                     best, best_cause, rivals = closing, cause, []
@@ -323,7 +313,7 @@ def _with_rivals(undoing: Undoing, rivals: list[Undoing]) -> Undoing:
 def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | None:
     """Return the audit of the changed snapshot, or the old report without the proven findings.
 
-    Return None if a limit is reached, or if the changed snapshot can no longer be audited.
+    Return None if the changed snapshot can no longer be audited.
     """
     if not undoing.proven:
         after = tries(undoing.snapshot, undoing.target or case.target, case.size)
@@ -412,15 +402,3 @@ def _diagnosis(
         findings=tuple(claimed),
         evidence=undoing.evidence,
     )
-
-
-def is_worth_an_audit(case: Case, undoing: Undoing) -> bool:
-    """Whether an undoing is worth an audit: for a large model, it must produce missing names.
-
-    Names are compared with and without their first segment, which loading may add or remove.
-    """
-    if case.size < _LARGE or not undoing.renames:
-        return True
-    near, new_names = case.near, undoing.renames.values()
-    produced = sum(name in near or name.partition(".")[2] in near for name in new_names)
-    return produced * _RARE > len(case.missing)

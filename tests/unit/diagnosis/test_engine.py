@@ -1,15 +1,11 @@
 """The choice between explanations: equal ones are reported together, others add up."""
 
-from types import SimpleNamespace
-
-import pytest
 from support.checkpoints import stored_by
 from support.small_snapshots import snapshot_of
 
 from auditor.analytic import Config, catalogue
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.diagnosis import engine
 
 LLAMA = {
     "model_type": "llama",
@@ -48,11 +44,3 @@ def test_causes_that_explain_different_findings_are_no_alternatives():
         "config-field": {"vocab_size": 120},
     }
     assert not any("which would explain as much" in one.summary for one in found)
-
-
-@pytest.mark.parametrize(("missing", "is_tried"), [(6, True), (600, False)])
-def test_a_large_model_is_not_audited_again_for_a_few_of_its_missing_names(missing, is_tried):
-    names = frozenset(f"layers.{at}.weight" for at in range(missing))
-    case = SimpleNamespace(size=10_000, missing=tuple(names), near=names)
-    undoing = SimpleNamespace(renames={f"{at}.weight": f"layers.{at}.weight" for at in range(6)})
-    assert engine.is_worth_an_audit(case, undoing) is is_tried
