@@ -61,20 +61,14 @@ def determined_sizes(
 def _lengths(expected: ClassTree, stored: HeldTensors) -> Iterator[tuple[Dim, int]]:
     """Yield (formula, stored length) of each axis, and of each list of modules."""
     for leaf in leaves(expected.tree):
-        for name in spellings(leaf.name, expected.prefix):
-            shape = stored.shapes.get(name)
-            if shape is not None and len(shape) == len(leaf.shape):
-                yield from zip(map(dim, leaf.shape), shape, strict=True)
-                yield from _counts(leaf, name, stored)
-                break
-
-
-def _counts(leaf: Leaf, name: str, stored: HeldTensors) -> Iterator[tuple[Dim, int]]:
-    """Yield (formula, stored length) of each list of modules that contains a tensor."""
-    for modules in leaf.lists:
-        end = len(name) - len(leaf.name) + len(modules.name)  # the name may lack the prefix
-        if (count := stored.counts.get(name[: max(end, 0)])) is not None:
-            yield modules.modules, count
+        shapes = map(stored.shapes.get, spellings(leaf.name, expected.prefix))
+        shape = next((one for one in shapes if one and len(one) == len(leaf.shape)), None)
+        if shape is None:
+            continue
+        yield from zip(map(dim, leaf.shape), shape, strict=True)
+        for place in leaf.lists:
+            counts = map(stored.counts.get, spellings(place.name, expected.prefix))
+            yield from ((place.modules, count) for count in islice(filter(None, counts), 1))
 
 
 def _monomials(

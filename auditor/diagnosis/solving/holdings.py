@@ -1,5 +1,6 @@
 """The stored tensors, grouped by shape and by names that differ only in their numbers."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
@@ -87,12 +88,8 @@ class HeldTensors:
     @cached_property
     def lengths(self) -> tuple[int, ...]:
         """All lengths of axes, and all numbers of modules in lists, the most frequent first."""
-        frequency: dict[int, int] = {}
-        for kind in self.kinds:
-            for length in kind.shape or ():
-                frequency[length] = frequency.get(length, 0) + 1
-        for count in set(self.counts.values()):
-            frequency[count] = frequency.get(count, 0) + 1
+        frequency = Counter(length for kind in self.kinds for length in kind.shape or ())
+        frequency.update(set(self.counts.values()))
         return tuple(sorted(frequency, key=lambda length: -frequency[length]))
 
 
@@ -130,11 +127,8 @@ def held(
         unpacked = unpack_tensors(tensors, declared, lambda _: None)
     except CheckpointError:
         return HeldTensors(shapes, kinds)
-    names = frozenset(shapes)
-    for piece in unpacked.tensors:
-        shapes.pop(piece.stored.name, None)
-    for note in unpacked.quantization_data:
-        for tensor in note.tensors:
-            shapes.pop(tensor.name, None)
-    shapes.update((piece.name, piece.shape) for piece in unpacked.tensors)
-    return HeldTensors(shapes, kinds if shapes.keys() <= names else ())
+    packed = {piece.stored.name for piece in unpacked.tensors}
+    packed.update(one.name for note in unpacked.quantization_data for one in note.tensors)
+    plain = {name: shape for name, shape in shapes.items() if name not in packed}
+    plain.update((piece.name, piece.shape) for piece in unpacked.tensors)
+    return HeldTensors(plain, kinds if plain.keys() <= shapes.keys() else ())
