@@ -15,7 +15,7 @@ from typing import Any
 from auditor.analytic.dim_solutions import size_with, solutions
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
-from auditor.analytic.outline import ClassTree, Leaf, leaves, spellings
+from auditor.analytic.outline import ClassTree, leaves, spellings
 from auditor.diagnosis.solving.holdings import HeldTensors
 
 _Monomial = tuple[Any, ...]  # a product of keys in a Dim
