@@ -29,22 +29,31 @@ def with_repository(
     layers), the cause is the wrong field. Token ids beyond the embedding that disappear with an
     undoing belong to the undoing's cause.
     """
-    own = [*_of_repository(report)]
+    own = [
+        Diagnosis(
+            cause=finding.kind,
+            severity=finding.severity,
+            level="repository",
+            summary=finding.reason,
+            fix=finding.fix,
+            findings=(place,),
+            evidence=finding.names,
+        )
+        for place, finding in enumerate(report.findings)
+        if isinstance(finding, OfKeys) and finding.severity is not Severity.INFO
+    ]
+    found = report.findings
     if diagnoses:
         left = {(one.kind, one.names) for one in after.findings}
-        found = {id(one): report.findings[one.findings[0]] for one in own}
-        closed = [
-            one
-            for one in own
-            if isinstance(ids := found[id(one)], OfIds) and (ids.kind, ids.names) not in left
-        ]
-        own = [one for one in own if one not in closed]
-        places = {*diagnoses[0].findings, *(at for one in closed for at in one.findings)}
+        ids = (place for one in own for place in one.findings if isinstance(found[place], OfIds))
+        closed = {place for place in ids if (found[place].kind, found[place].names) not in left}
+        own = [one for one in own if closed.isdisjoint(one.findings)]
+        places = closed.union(diagnoses[0].findings)
         diagnoses = (replace(diagnoses[0], findings=tuple(sorted(places))), *diagnoses[1:])
     merged: list[Diagnosis] = []
     for diagnosis in diagnoses:
         keys = {key for key, *_ in diagnosis.fields}
-        same = [one for one in own if keys & config_keys_of(one, report)]
+        same = [one for one in own if keys & _config_keys_of(found[one.findings[0]])]
         claimed = {place for one in (*same, diagnosis) for place in one.findings}
         misspelt = next((one for one in same if one.cause == UnknownConfigKey.kind), None)
         joined = replace(
@@ -57,26 +66,11 @@ def with_repository(
     return (*merged, *own)
 
 
-def _of_repository(report: Report | Unaudited) -> Iterator[Diagnosis]:
-    for place, finding in enumerate(report.findings):
-        if isinstance(finding, OfKeys) and finding.severity is not Severity.INFO:
-            yield Diagnosis(
-                cause=finding.kind,
-                severity=finding.severity,
-                level="repository",
-                summary=finding.reason,
-                fix=finding.fix,
-                findings=(place,),
-                evidence=finding.names,
-            )
-
-
-def config_keys_of(own: Diagnosis, report: Report | Unaudited) -> frozenset[str]:
+def _config_keys_of(finding: Finding) -> set[str]:
     """Return the config keys of a contradiction or a misspelt key; empty for other findings."""
-    finding = report.findings[own.findings[0]]
-    if not isinstance(finding, ConfigContradiction | UnknownConfigKey):
-        return frozenset()
-    return frozenset(key for _, key, _ in finding.says)
+    if isinstance(finding, ConfigContradiction | UnknownConfigKey):
+        return {key for _, key, _ in finding.says}
+    return set()
 
 
 def lost_components(

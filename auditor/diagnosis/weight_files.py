@@ -1,19 +1,18 @@
-"""Stand-ins for weight files that are missing or unreadable, and the shards of each save."""
+"""Stand-ins for weight files that are missing or unreadable."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec.structs import replace
 
 from auditor.checkpoint.changes import as_indexed, holding, of_files, with_tensors
-from auditor.checkpoint.shard_names import Split, split_of
-from auditor.checkpoint.snapshot import Snapshot, WeightHeader
+from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import Index
-from auditor.diagnosis.case import Case
+from auditor.diagnosis.case import Case, Undoing
 from auditor.errors import CheckpointError
 from auditor.findings import Missing
+from auditor.findings.evidence import OfFile
+from auditor.names import folder_of
 from auditor.tensors import StoredTensor
-
-UNKNOWN = "another-file.safetensors"  # the stand-in for an absent file of unknown name
 
 _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
@@ -25,35 +24,37 @@ def restored(case: Case, files: Collection[str]) -> Snapshot:
     """
     if read_index(case.snapshot) is not None:
         return as_indexed(case.snapshot, files)
-    dtype = dtype_of_weights(case)
-    stand_ins = tuple(
+    dtype = _dtype_of_weights(case)
+    stand_ins = (
         holding(name, ((one.name, one.shape) for one in case.hidden.get(name, ())), dtype)
-        for name in sorted(files)
+        for name in files
     )
     others = (head for head in case.snapshot.headers if head.name not in files)
     heads = sorted((*others, *stand_ins), key=lambda head: head.name)
     return replace(case.snapshot, headers=tuple(heads))
 
 
-def with_missing(case: Case) -> Snapshot:
+def as_proven(case: Case, undoing: Undoing, files: Collection[str]) -> Iterator[Undoing]:
+    """Yield the undoing of broken files with the findings about them, and no other snapshot."""
+    about = tuple(one for one in case.alarms if isinstance(one, OfFile) and one.file in files)
+    if about:
+        yield replace(undoing, snapshot=case.snapshot, proven=about)
+
+
+def with_missing(case: Case, file: str = "another-file.safetensors") -> Snapshot:
     """Return the checkpoint with the missing tensors, in a file of their own if any was read."""
-    missing = [
-        (one.name, one.shape)
-        for item in case.report.findings
-        if isinstance(item, Missing)
-        for one in item.tensors
-    ]
+    findings = (one for one in case.report.findings if isinstance(one, Missing))
+    missing = [(tensor.name, tensor.shape) for one in findings for tensor in one.tensors]
     if heads := case.snapshot.headers:
-        added = holding(UNKNOWN, missing, dtype_of_weights(case))
+        added = holding(file, missing, _dtype_of_weights(case))
         return of_files(case.snapshot, (*heads, added))
-    index = read_index(case.snapshot)
-    first = next(iter(index.weight_map), "") if index else ""
+    first = next(iter(indexed_files(read_index(case.snapshot))), "")
     names = (first, *(name for name, _ in missing))
     named = tuple(StoredTensor(name, None, None, None, "", None) for name in names)
     return with_tensors(case.snapshot, {first: named})
 
 
-def dtype_of_weights(case: Case) -> str:
+def _dtype_of_weights(case: Case) -> str:
     """Return the dtype of the first stored tensor, else the declared dtype, else F32."""
     stored = next((tensor.dtype for tensor in case.stored if tensor.dtype), None)
     declared = case.config.get("dtype") or case.config.get("torch_dtype")
@@ -70,10 +71,9 @@ def read_index(snapshot: Snapshot) -> Index | None:
         return None
 
 
-def splits(case: Case) -> Mapping[Split, tuple[WeightHeader, ...]]:
-    """Return the shards with headers, grouped by the save that their file names show."""
-    heads_by_split: dict[Split, list[WeightHeader]] = {}
-    for head in case.snapshot.headers:
-        if split := split_of(head.name):
-            heads_by_split.setdefault(split, []).append(head)
-    return {split: tuple(heads) for split, heads in heads_by_split.items()}
+def indexed_files(index: Index | None) -> Mapping[str, str]:
+    """Return {tensor: path of its file in the repository}, as the index places it."""
+    if index is None:
+        return {}
+    folder = folder_of(index.file)
+    return {name: f"{folder}{shard}" for name, shard in index.weight_map.items()}

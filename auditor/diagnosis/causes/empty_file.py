@@ -15,11 +15,10 @@ CAUSE = "empty-file"
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield an undoing that adds the missing tensors, if some weight file contains no tensor."""
-    tables = {head.name: head.parsed for head in case.snapshot.headers}
     empty = [
-        name
-        for name, table in tables.items()
-        if not isinstance(table, CheckpointError) and not table.tensors
+        head.name
+        for head in case.snapshot.headers
+        if not isinstance(head.parsed, CheckpointError) and not head.parsed.tensors
     ]
     if empty and case.missing:
         has = "has no tensor" if len(empty) == 1 else "have no tensors"

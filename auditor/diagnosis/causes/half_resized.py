@@ -6,14 +6,14 @@ assumed to have the declared number.
 To do: Resize both with `model.resize_token_embeddings(...)` and save the model again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from auditor.analytic.config_keys import key_at
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.outline import follow
 from auditor.checkpoint.changes import with_shapes
 from auditor.diagnosis.case import Case, Undoing
-from auditor.errors import CheckpointError
+from auditor.diagnosis.causes.other_class import tree_of
 
 CAUSE = "half-resized"
 _VOCABULARY = "vocab_size"
@@ -21,46 +21,42 @@ _VOCABULARY = "vocab_size"
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the model with the declared rows in embedding and head, if their rows differ."""
-    pairs = {pair.stored.name: pair for pair in case.mismatched}
-    if not pairs:
+    disk_names = {pair.stored.name: pair.expected.name for pair in case.mismatched}
+    rows_by_key = _rows_by_key(case, disk_names) if disk_names else {}
+    odd = [one for one, rows in rows_by_key.items() if not disk_names.keys().isdisjoint(rows)]
+    if len(odd) != 1 or len(set(rows_by_key[odd[0]].values())) == 1:
         return
-    try:
-        expected = case.tree(case.snapshot)
-    except CheckpointError:
-        return
-    if expected is None:
-        return
-    keys: dict[str, int] = {}
-    of_key: dict[str, dict[str, int]] = {}  # vocabulary key -> tensor name -> stored rows
-    for name, shape in case.shapes.items():
-        disk_name = pairs[name].expected.name if name in pairs else case.on_disk(name)
-        is_in_list = any(part.isdecimal() for part in disk_name.split("."))  # not the vocabulary
-        sizes = None if is_in_list else follow(expected.tree, disk_name).shape
-        if sizes and shape and isinstance(sizes[0], Dim) and len(shape) == len(sizes):
-            symbols = sizes[0].symbols
-            of_rows = next((one for one in symbols if one.key.endswith(_VOCABULARY)), None)
-            if of_rows is not None and sizes[0] == dim(of_rows):
-                keys[of_rows.key] = of_rows.value
-                of_key.setdefault(of_rows.key, {})[name] = shape[0]
-    odd = [path for path, rows in of_key.items() if not pairs.keys().isdisjoint(rows)]
-    if len(odd) != 1 or len(set(of_key[odd[0]].values())) < 2:  # noqa: PLR2004 - they disagree
-        return
-    path, rows, declared = odd[0], of_key[odd[0]], keys[odd[0]]
+    [(path, declared)] = odd
+    rows = rows_by_key[path, declared]
     others = {name: count for name, count in rows.items() if count != declared}
-    if not others or not others.keys() <= pairs.keys():
+    if not others.keys() <= disk_names.keys():
         return
-    full = {name: (declared, *(case.shapes[name] or ())[1:]) for name in others}
-    key = key_at(case.config, path, declared)
     first, count = next(iter(others.items()))
-    agreeing = [name for name, count in rows.items() if count == declared]
-    counts = [f"{name} has {number:,}" for name, number in list(rows.items())[1:3]]
-    beside = f"{agreeing[0]} has {declared:,} as declared" if agreeing else " and ".join(counts)
+    agreeing = [f"{name} has {declared:,} as declared" for name in rows if name not in others]
+    beside = agreeing[:1] or [f"{name} has {rows[name]:,}" for name in list(rows)[1:3]]
+    full = {name: (declared, *(case.shapes[name] or ())[1:]) for name in others}
     yield Undoing(
         cause=CAUSE,
         snapshot=with_shapes(case.snapshot, full),
-        fields=((key.path, declared, count),),
-        summary=f"{first} has {count:,} rows, and {beside}: one of the two was resized",
+        fields=((key_at(case.config, path, declared).path, declared, count),),
+        summary=f"{first} has {count:,} rows, and {' and '.join(beside)}: one of the two was "
+        "resized",
         fix="resize both with model.resize_token_embeddings(...) and save the model again, or "
         f"load the half that was resized from a checkpoint with {declared:,} rows",
         evidence=tuple(f"{name}: {number:,} rows" for name, number in rows.items()),
     )
+
+
+def _rows_by_key(case: Case, names: Mapping[str, str]) -> dict[tuple[str, int], dict[str, int]]:
+    """Return {(vocabulary key, its value): {tensor: stored rows}}, without tensors of layers."""
+    rows_by_key: dict[tuple[str, int], dict[str, int]] = {}
+    expected = tree_of(case)
+    for name, shape in case.shapes.items() if expected else ():
+        disk_name = names.get(name) or case.on_disk(name)
+        is_in_list = any(part.isdecimal() for part in disk_name.split("."))
+        sizes = None if is_in_list or not expected else follow(expected.tree, disk_name).shape
+        if sizes and shape and len(shape) == len(sizes) and isinstance(sizes[0], Dim):
+            for symbol in sizes[0].symbols:
+                if symbol.key.endswith(_VOCABULARY) and sizes[0] == dim(symbol):
+                    rows_by_key.setdefault((symbol.key, symbol.value), {})[name] = shape[0]
+    return rows_by_key

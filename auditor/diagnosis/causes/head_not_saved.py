@@ -28,15 +28,11 @@ _INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the config with tied embeddings, if only heads are missing and none is stored."""
-    if not case.missing or not all(
-        _HEAD.search(kind.pattern) and not _INPUTS.search(kind.pattern)
-        for kind in case.missing_kinds
-    ):
-        return
+    patterns = [kind.pattern for kind in case.missing_kinds]
+    are_heads = all(_HEAD.search(one) and not _INPUTS.search(one) for one in patterns)
     declared = value_at(case.config, _KEY)
-    if declared is True or holds_another_head(case):
+    if not patterns or not are_heads or declared is True or holds_another_head(case):
         return
-    names = ", ".join(case.missing[:2])
     tied = with_values(case.snapshot, {_KEY: True})
     modules = {name.rpartition(".")[0] for name in case.missing}
     beside = [name for name in case.shapes if name.rpartition(".")[0] in modules]
@@ -46,8 +42,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
             cause=CAUSE,
             snapshot=snapshot,
             fields=((_KEY, declared, True),),
-            summary=f"the output layer ({names}) is not stored, and the config does not tie it to "
-            "the input embeddings",
+            summary=f"{_absent(case)}, and the config does not tie it to the input embeddings",
             fix=f"set {_KEY} to true in config.json if the two share their values, or save the "
             "model again with its output layer",
             evidence=("tied, nothing is missing",),
@@ -66,9 +61,12 @@ def of_classifier(case: Case) -> Iterator[Undoing]:
         yield Undoing(
             cause=CAUSE,
             snapshot=with_missing(case),
-            summary=f"the output layer ({', '.join(case.missing[:2])}) is not stored: loading "
-            "would make it up at random",
+            summary=f"{_absent(case)}: loading would make it up at random",
             fix="save the model again with its output layer, or declare in architectures the "
             "class of the base model alone",
             evidence=("all else is stored",),
         )
+
+
+def _absent(case: Case) -> str:
+    return f"the output layer ({', '.join(case.missing[:2])}) is not stored"

@@ -9,15 +9,16 @@ without it.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 
 from auditor.analytic.config_keys import value_at
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.other_class import other_classes
 from auditor.diagnosis.weight_files import with_missing
-from auditor.errors import CheckpointError
 from auditor.messages import quoted
-from auditor.name_kinds import members, numbered, numbers
+from auditor.name_kinds import numbered, numbers, outermost
 
 CAUSE = "lost-part"
 _MOST_PARTS = 3  # the most absent parts of one model
@@ -29,12 +30,11 @@ _DEEPEST = 3  # the most segments in the absent part's name
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint with the missing tensors added, if they are complete parts or layers."""
-    kinds = {finding.kind for finding in case.alarms}
-    if "missing" not in kinds or "unexpected" in kinds or _is_of_another_width(case):
+    if not case.missing or case.strange or _is_of_another_width(case):
         return
     yield from _lost_layers(case)
     yield from _lost_kinds(case)
-    parts = absent_parts(case.missing, _spellings(case))
+    parts = _absent_parts(case.missing, _spellings(case))
     if not 0 < len(parts) <= _MOST_PARTS or not any(_is_tower(part, case) for part in parts):
         return
     names = " and ".join(f"{quoted(part)} ({count:,} tensors)" for part, count in parts.items())
@@ -58,8 +58,7 @@ def _is_of_another_width(case: Case) -> bool:
 
 def _way_out(case: Case) -> str:
     """Return the remedy: declare a class that fits, or the language model's config and class."""
-    others = other_classes(case) if case.target is None else []
-    if others:
+    if case.target is None and (others := other_classes(case)):
         return f'set architectures to ["{others[0]}"]'
     inner = value_at(case.config, "text_config.model_type")
     classes = case.classes(inner) if isinstance(inner, str) else ()
@@ -71,18 +70,11 @@ def _way_out(case: Case) -> str:
 
 def _lost_layers(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint with the missing layers, if no layer is stored only in part."""
-    stored, missing = numbers(case.stored_kinds), numbers(case.missing_kinds)
-    lists = [before for before in sorted(missing) if before in stored]
-    if not lists or any(stored[before] & missing[before] for before in lists):
+    lists = partial_lists(case)
+    if not lists or numbers(case.missing_kinds).keys() != lists.keys():
         return
-    if any(before not in stored for before in missing):
-        return
-    outside = [name for name in case.missing if next(members(name), None) is None]
-    lost = [
-        f"{numbered('layer', missing[before], len(stored[before] | missing[before]))} in "
-        f"{before.removesuffix('.')}"
-        for before in lists
-    ]
+    outside = [name for name in case.missing if not outermost(name)]
+    lost = [named_layers(one, away, here) for one, (here, away) in lists.items()]
     lost += [f"{len(outside):,} other tensors"] if len(outside) > _MOST_PARTS else outside
     yield Undoing(
         cause=CAUSE,
@@ -94,13 +86,27 @@ def _lost_layers(case: Case) -> Iterator[Undoing]:
     )
 
 
+def partial_lists(case: Case) -> dict[str, tuple[set[int], set[int]]]:
+    """Return {list: numbers of its stored layers and of its missing layers}, sorted by name.
+
+    Return {} if a layer is stored only in part.
+    """
+    stored, missing = numbers(case.stored_kinds), numbers(case.missing_kinds)
+    lists = {one: (stored[one], missing[one]) for one in sorted(missing) if one in stored}
+    return {} if any(here & away for here, away in lists.values()) else lists
+
+
+def named_layers(before: str, some: set[int], others: set[int]) -> str:
+    """Return some layers of a list as text: `layers 0-3 of 12 in model.layers`."""
+    return f"{numbered('layer', some, len(some | others))} in {before.removesuffix('.')}"
+
+
 def _lost_kinds(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint with the missing tensors, if all layers lack them and nothing else."""
     stored = {kind.pattern for kind in case.stored_kinds}
     kinds = case.missing_kinds
-    if len(kinds) > _MOST_KINDS or not all(kind.places for kind in kinds):
-        return
-    if any(kind.pattern in stored for kind in kinds):
+    are_new = all(kind.places and kind.pattern not in stored for kind in kinds)
+    if len(kinds) > _MOST_KINDS or not are_new:
         return
     within = (kind.pattern.partition(".0.")[2] for kind in kinds)
     names = sorted({name.replace(".0.", ".N.") for name in within})
@@ -123,33 +129,29 @@ def _is_tower(part: str, case: Case) -> bool:
 
 def _spellings(case: Case) -> Iterator[str]:
     """Yield the stored names, each with and without the base model's prefix."""
-    yield from case.shapes or case.holdings.shapes
-    try:
-        expected = case.tree(case.snapshot)
-    except CheckpointError:
-        return
-    if expected is not None and (prefix := expected.prefix):
-        for name in case.holdings.shapes:
-            yield f"{prefix}.{name}"
-            yield name.removeprefix(f"{prefix}.")
+    yield from case.shapes
+    prefix = f"{case.base_prefix}." if case.base_prefix else ""
+    for name in case.holdings.shapes:
+        yield f"{prefix}{name}"
+        yield name.removeprefix(prefix)
 
 
-def absent_parts(missing: Iterable[str], stored: Iterable[str]) -> dict[str, int]:
+def _absent_parts(missing: Iterable[str], stored: Iterable[str]) -> Mapping[str, int]:
     """Return {outermost module without any stored tensor: its number of missing tensors}.
 
     Return {} if a missing tensor is in no such module, or if its module is nested too deeply or is
     a numbered layer.
     """
-    stored_modules: set[str] = set()
-    for name in stored:
-        parts = name.split(".")
-        stored_modules.update(".".join(parts[:length]) for length in range(1, _DEEPEST + 1))
-    counts: dict[str, int] = {}
+    stored_modules = {
+        ".".join(segments[:length])
+        for segments in (name.split(".") for name in stored)
+        for length in range(1, _DEEPEST + 1)
+    }
+    parts: Counter[str] = Counter()
     for name in missing:
-        parts = name.split(".")[:-1]
-        prefixes = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
-        part = next((one for one in prefixes if one not in stored_modules), "")
+        modules = accumulate(name.split(".")[:-1], "{}.{}".format)
+        part = next((one for one in modules if one not in stored_modules), "")
         if not part or part.count(".") >= _DEEPEST or part.rpartition(".")[2].isdecimal():
             return {}
-        counts[part] = counts.get(part, 0) + 1
-    return counts
+        parts[part] += 1
+    return parts

@@ -4,18 +4,18 @@ To do: Declare in `architectures` the class that was saved, or save the class th
 """
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from auditor.analytic.config_keys import value_at
-from auditor.analytic.outline import follow
+from auditor.analytic.outline import ClassTree, follow
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes._of_adapters import is_adapter
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 from auditor.findings import UnusedHead
-from auditor.report import Report, Unaudited
 
 CAUSE = "other-class"
 _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
@@ -27,19 +27,10 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """Yield every other class of the model type that fits, unless the user chose a class."""
     report = case.report
     yield from _language_model_alone(case)
-    if (
-        is_adapter(case)
-        or case.target is not None
-        or report.model_type is None
-        or report.target is None
-    ):
+    if is_adapter(case) or case.target is not None or None in {report.model_type, report.target}:
         return
-    head_users = [
-        name
-        for finding in case.alarms
-        if isinstance(finding, UnusedHead)
-        for name in finding.used_by
-    ]
+    unused = (finding for finding in case.alarms if isinstance(finding, UnusedHead))
+    head_users = [name for finding in unused for name in finding.used_by]
     if case.is_strange or not (case.missing or case.unexpected or head_users):
         return
     others = sorted(other_classes(case), key=lambda name: name not in head_users)
@@ -54,23 +45,20 @@ def undoings(case: Case) -> Iterator[Undoing]:
 def of_class(case: Case, name: str) -> Undoing:
     """Return the undoing that declares the class that fits."""
     report = case.report
+    declared = report.target or report.declared[0]
+    config = f"declares {declared}"
+    if not report.declared:
+        config = f"names no architectures, which stands for {declared}"
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, {"architectures": [name]}),
         fields=(("architectures", list(report.declared), [name]),),
-        summary=f"the files hold a {name}, and the config {_declaration(report)}",
-        fix=f'set architectures to ["{name}"] in config.json, or save the '
-        f"{report.target or report.declared[0]}",
+        summary=f"the files hold a {name}, and the config {config}",
+        fix=f'set architectures to ["{name}"] in config.json, or save the {declared}',
         evidence=(f"every tensor is one of {name}, and none lacks",),
         either=name,
         exact=True,
     )
-
-
-def _declaration(report: Report | Unaudited) -> str:
-    if report.declared:
-        return f"declares {report.target or report.declared[0]}"
-    return f"names no architectures, which stands for {report.target}"
 
 
 def other_classes(case: Case) -> list[str]:
@@ -88,6 +76,13 @@ def holds_another_head(case: Case) -> bool:
     return unused and case.target is None and bool(other_classes(case))
 
 
+def tree_of(case: Case, **target: str) -> ClassTree | None:
+    """Return the tree of the declared class or of another class; None without a closed form."""
+    with suppress(CheckpointError):
+        return case.tree(case.snapshot, **target)
+    return None
+
+
 def _fitting(case: Case, names: Collection[str]) -> list[str]:
     """Return the classes that expect exactly the stored tensors, compared by one of each kind.
 
@@ -97,43 +92,37 @@ def _fitting(case: Case, names: Collection[str]) -> list[str]:
     trials = Trials(case.holdings, None)
     ranked: list[tuple[int, int, str]] = []
     for place, name in enumerate(names):
-        try:
-            expected = case.tree(case.snapshot, target=name)
-        except CheckpointError:
-            continue
+        expected = tree_of(case, target=name)
         if expected is not None and not trials.compare(expected).differ:
             steps = (follow(expected.tree, kind.first) for kind in case.holdings.kinds)
             as_spelt = sum(step.shape is not None for step in steps)
             ranked.append((-as_spelt, place, name))
     names = [name for *_, name in sorted(ranked)]
-    masked = [name for name in names if name.endswith(_MASKED)]
-    causal = [name for name in names if name.endswith(_CAUSAL)]
     # Both have the same tensors: is_decoder decides, and transformers warns about the other one.
-    others = masked if case.config.get("is_decoder") is True else causal
-    return [name for name in names if name not in others or not (masked and causal)]
+    endings = (_CAUSAL, _MASKED) if case.config.get("is_decoder") is True else (_MASKED, _CAUSAL)
+    chosen, others = ([name for name in names if name.endswith(one)] for one in endings)
+    return [name for name in names if name not in others] if chosen else names
 
 
 def _language_model_alone(case: Case) -> Iterator[Undoing]:
     """Yield the language model's class, if the files store no other part of the declared class."""
     report = case.report
-    if report.target is None or case.target is not None or not report.declared:
+    declared, target = next(iter(report.declared), None), report.target
+    if case.target is not None or None in {declared, target} or declared == target:
         return
-    kinds = {finding.kind for finding in case.alarms}
-    if kinds != {"bad-config"} or report.declared[0] == report.target:
+    if {finding.kind for finding in case.alarms} != {"bad-config"}:
         return
-    declared, target = report.declared[0], report.target
-    values: dict[str, object] = {"architectures": [target]}
     drafting = [
         (key, count, 0)
         for key in _DRAFTING
         if (count := value_at(case.config, key)) and any(key in note for note in report.notes)
     ]
-    values |= dict.fromkeys((key for key, *_ in drafting), 0)
+    fields = (("architectures", list(report.declared), [target]), *drafting)
     more = f", nor the {drafting[0][1]} layers for drafting tokens" if drafting else ""
     yield Undoing(
         cause=CAUSE,
-        snapshot=with_values(case.snapshot, values),
-        fields=(("architectures", list(report.declared), [target]), *drafting),
+        snapshot=with_values(case.snapshot, {key: value for key, _, value in fields}),
+        fields=fields,
         summary=f"{declared} has parts beside its language model, and neither they{more} nor a "
         f"config of them are here: the files hold a {target}",
         fix=f'set architectures to ["{target}"] in config.json, or upload the whole {declared}',

@@ -5,16 +5,17 @@ To do: Merge the shares of all ranks with the script of the software that traine
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from auditor.checkpoint.changes import with_shapes
-from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.case import Case, Shapes, Undoing
 from auditor.diagnosis.causes import other_size
+from auditor.diagnosis.causes.lost_part import named_layers, partial_lists
 from auditor.diagnosis.weight_files import with_missing
 from auditor.findings import MatchedPair
 from auditor.findings.evidence import OfStored
-from auditor.name_kinds import members, name_pattern, numbered, numbers
+from auditor.name_kinds import members, name_pattern, numbered, numbers, outermost
 
 CAUSE = "parallel-rank"
 _MOST_RANKS = 256
@@ -22,7 +23,6 @@ _PADDED = 128  # Megatron pads each rank's rows of a vocabulary to a multiple of
 _MATRIX = 2  # number of axes
 _LEAST_PART = 8  # in one rank's file, at least one matrix in this many is divided
 _KINDS = 2  # kinds of modules that one config value shapes: as its inputs, as its outputs
-_NUMBER = re.compile(r"(?<=\.)\d{1,6}(?=\.)")
 _OUTPUT = re.compile(r"(?:^|\.)(?:lm_head|embed_out|proj_out|output|head)\.(?:weight|bias)$")
 _OF_HEADS = re.compile(r"[qk]_(?:layer)?norm\.weight$")
 _ROUTERS = (".gate.weight", ".router.weight", ".router.layer.weight", "expert_gate.weight")
@@ -51,10 +51,9 @@ def _divided(case: Case) -> Iterator[Undoing]:
             for pair in case.mismatched
             if _ratio(pair) == ranks or _is_vocabulary(pair, ranks)
         }
-        if any(map(_is_norm, whole.items())) or not _is_everywhere(case, whole):
+        # Other values of the config may explain it as well, and ranks divide the vocabulary too.
+        if _has_norm(whole) or not _is_everywhere(case, whole) or other_size.fits(case):
             return
-        if other_size.fits(case):
-            return  # other values of the config explain it, and ranks divide the vocabulary too
         yield Undoing(
             cause=CAUSE,
             snapshot=with_shapes(case.snapshot, whole | _scales(case, whole, ranks)),
@@ -67,48 +66,43 @@ def _divided(case: Case) -> Iterator[Undoing]:
 
 def _ratio(pair: MatchedPair) -> int | None:
     """Return the factor by which exactly one axis is too short; None if there is no such factor."""
-    stored, expected = pair.stored.shape, pair.expected.shape
-    if stored is None or len(stored) != len(expected):
+    stored, expected = pair.stored.shape or (), pair.expected.shape
+    if len(stored) != len(expected):
         return None
-    axes = [(a, b) for a, b in zip(stored, expected, strict=True) if a != b]
-    if len(axes) != 1 or not axes[0][0] or axes[0][1] % axes[0][0]:
-        return None
-    ranks = axes[0][1] // axes[0][0]
-    return ranks if 1 < ranks <= _MOST_RANKS else None
+    match [(part, full) for part, full in zip(stored, expected, strict=True) if part != full]:
+        case [(part, full)] if part and not full % part and 1 < full // part <= _MOST_RANKS:
+            return full // part
+    return None
 
 
-def _is_norm(tensor: tuple[str, tuple[int, ...]]) -> bool:
-    """Whether the tensor is a norm over the hidden size, which ranks do not divide."""
-    name, shape = tensor
-    return len(shape) == 1 and name.endswith(".weight") and not _OF_HEADS.search(name)
+def _has_norm(divided: Shapes) -> bool:
+    """Whether one of the tensors is a norm over the hidden size, which ranks do not divide."""
+    norms = (name for name, shape in divided.items() if len(shape) == 1)
+    return any(name.endswith(".weight") and not _OF_HEADS.search(name) for name in norms)
 
 
-def _scales(case: Case, whole: Mapping[str, tuple[int, ...]], ranks: int) -> dict[str, Any]:
+def _scales(case: Case, whole: Shapes, ranks: int) -> dict[str, tuple[int, ...]]:
     """Return {name: undivided shape} for the quantization scales of divided weights."""
-    full_shapes = {}
-    for name, shape in whole.items():
-        for scale in (f"{name}_scale_inv", f"{name}_scale"):
-            part, weight = case.shapes.get(scale), case.shapes[name]
-            if part and weight and len(part) == len(shape):
-                axes = zip(part, weight, shape, strict=True)
-                full_shapes[scale] = tuple(
-                    length if held == expected else length * ranks
-                    for length, held, expected in axes
-                )
-    return full_shapes
+    return {
+        scale: tuple(
+            length if held == full else length * ranks
+            for length, held, full in zip(part, case.shapes[name] or (), shape, strict=True)
+        )
+        for name, shape in whole.items()
+        for scale in (f"{name}_scale_inv", f"{name}_scale")
+        if (part := case.shapes.get(scale)) and len(part) == len(shape)
+    }
 
 
 def _is_vocabulary(pair: MatchedPair, ranks: int) -> bool:
     """Whether the tensor is one rank's rows of a vocabulary, padded to a round number of rows."""
-    stored, expected = pair.stored.shape, pair.expected.shape
-    if not stored or not expected or stored[1:] != expected[1:]:
+    (rows, *width), (all_rows, *full_width) = pair.stored.shape or (0,), pair.expected.shape or (0,)
+    if outermost(pair.expected.name) or width != full_width:
         return False
-    if _NUMBER.search(pair.expected.name):
-        return False
-    return 0 < stored[0] * ranks - expected[0] < _PADDED * ranks
+    return 0 < rows * ranks - all_rows < _PADDED * ranks
 
 
-def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
+def _is_everywhere(case: Case, divided: Shapes) -> bool:
     """Whether every kind of module in the layers (attention, MLP) has a divided matrix.
 
     If only one kind has a divided matrix, or only a small part of the model, a config value is
@@ -117,20 +111,23 @@ def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
     matrices = sum(shape is not None and len(shape) >= _MATRIX for shape in case.shapes.values())
     if len(divided) * _LEAST_PART < matrices:
         return False
-    lists = {inside.before for name in divided if (inside := next(members(name), None))}
-    aside = {
-        name for one in case.report.findings if isinstance(one, OfStored) for name in one.names
-    }
-    places: dict[str, bool] = {}
+    lists = set(map(_list_of, divided)) - {""}
+    found = (one for one in case.report.findings if isinstance(one, OfStored))
+    aside = {name for one in found for name in one.names}
+    is_divided: dict[str, bool] = {}  # by module, with 0 for each number
     for name, shape in case.shapes.items():
-        inside = next(members(name), None) if name not in aside else None
-        if inside is None or inside.before not in lists or name.endswith(_ROUTERS):
+        if name in aside or name.endswith(_ROUTERS) or _list_of(name) not in lists:
             continue
         if shape is not None and (len(shape) == _MATRIX or case.is_stack(name)):
-            place = _NUMBER.sub("#", name.rpartition(".")[0].rpartition(".")[0])
-            places[place] = places.get(place, False) or name in divided
+            module = name_pattern(name).rsplit(".", 2)[0]
+            is_divided[module] = is_divided.get(module, False) or name in divided
     leaves = {name.rpartition(".")[0].rpartition(".")[2] for name in divided}
-    return bool(places) and all(places.values()) and len(leaves) > _KINDS
+    return bool(is_divided) and all(is_divided.values()) and len(leaves) > _KINDS
+
+
+def _list_of(name: str) -> str:
+    """Return the outermost list that contains the tensor; "" if none does."""
+    return outermost(name).rpartition(".")[0]
 
 
 # --- other ranks have the other layers or experts -----------------------------------------------
@@ -138,34 +135,21 @@ def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
 
 def _other_stages(case: Case) -> Iterator[Undoing]:
     """Yield an undoing that adds the other stages, if the stored layers are one unbroken run."""
-    stored, missing = numbers(case.stored_kinds), numbers(case.missing_kinds)
-    partial = {before for before in missing if before in stored}
-    outside = [one for one in case.missing if next(members(one), None) is None]
-    for before in partial:
-        here, away = stored[before], missing[before]
-        if here & away or max(here) - min(here) + 1 != len(here):
-            return
-    if not partial or case.mismatched:
+    lists = partial_lists(case)
+    if not lists or case.mismatched or not all(_is_run(here) for here, _ in lists.values()):
         return
+    outside = [name for name in case.missing if not outermost(name)]
     # A first stage lacks the final norm too; if only the head is missing, it may be tied.
-    if all(map(_OUTPUT.search, outside)) and any(0 in stored[one] for one in partial):
+    if all(map(_OUTPUT.search, outside)) and any(0 in here for here, _ in lists.values()):
         return
     kinds_stored = {kind.pattern for kind in case.stored_kinds}
     if any(name_pattern(name) in kinds_stored for name in outside):
         return  # modules outside of the layers are numbered as the layers are
-    if not outside and any(max(missing[one]) < min(stored[one]) for one in partial):
+    if not outside and any(max(away) < min(here) for here, away in lists.values()):
         return  # only the first layers are missing: this is not a stage
-    layers = " and ".join(
-        f"{numbered('layer', stored[one], len(stored[one] | missing[one]))} in "
-        f"{one.removesuffix('.')}"
-        for one in sorted(partial)
-    )
+    layers = " and ".join(named_layers(one, *lists[one]) for one in lists)
     without = f", without {', '.join(outside[:3])}" if outside else ""
-    yield _with_others(
-        case,
-        f"the files hold {layers}{without}: one stage of pipeline parallelism was saved",
-        layers,
-    )
+    yield _with_others(case, f"{layers}{without}: one stage of pipeline", layers)
 
 
 def _other_experts(case: Case) -> Iterator[Undoing]:
@@ -176,23 +160,23 @@ def _other_experts(case: Case) -> Iterator[Undoing]:
         return
     ((here, away),) = shares
     inside = all(len(list(members(name))) > 1 for name in case.missing)
-    if not here or here & away or not inside or max(here) - min(here) + 1 != len(here):
+    if not here or here & away or not inside or not _is_run(here):
         return
     if len(here | away) % len(here) or min(here) % len(here):
         return  # all ranks have equal numbers of experts, so this is not one rank's share
     experts = numbered("expert", here, len(here | away))
-    yield _with_others(
-        case,
-        f"the files hold {experts} in each layer: one rank of expert parallelism was saved",
-        experts,
-    )
+    yield _with_others(case, f"{experts} in each layer: one rank of expert", experts)
 
 
-def _with_others(case: Case, summary: str, evidence: str) -> Undoing:
+def _is_run(numbers: AbstractSet[int]) -> bool:
+    return max(numbers) - min(numbers) + 1 == len(numbers)
+
+
+def _with_others(case: Case, share: str, evidence: str) -> Undoing:
     return Undoing(
         cause=CAUSE,
         snapshot=with_missing(case),
-        summary=summary,
+        summary=f"the files hold {share} parallelism was saved",
         fix=_FIX,
         evidence=(evidence, f"the other {len(case.missing):,} tensors are all that is missing"),
     )

@@ -3,19 +3,19 @@
 To do: Upload the absent files; without an index, upload the index too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from auditor.checkpoint.changes import as_indexed, holding, of_files
+from auditor.checkpoint.changes import as_indexed, of_files
 from auditor.checkpoint.filenames import GGUF_ENDING
 from auditor.checkpoint.selecting import INDEX, TORCH_INDEX
-from auditor.checkpoint.shard_names import gaps, split_of
+from auditor.checkpoint.shard_names import Split, gaps, split_of
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import Index
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.weight_files import UNKNOWN, dtype_of_weights, read_index, splits
-from auditor.findings import BadConfig, BadIndex, CopyDiffers, Missing
+from auditor.diagnosis.weight_files import indexed_files, read_index, with_missing
+from auditor.findings import BadConfig, BadIndex, CopyDiffers, Finding, Missing
 from auditor.messages import listed, named
 from auditor.names import file_name, folder_of
 from auditor.reconciler.contents import no_file_of
@@ -27,8 +27,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint with its absent shards, whose tensors the index or findings name."""
     snapshot, index = case.snapshot, read_index(case.snapshot)
     for finding in case.alarms:
-        if isinstance(finding, CopyDiffers):
-            yield from _incomplete_copy(snapshot, finding)
+        if isinstance(finding, CopyDiffers) and (split := split_of(finding.file)):
+            files = {file.name for file in snapshot.files}
+            yield from _of_numbers(case, split, files, (finding,), " of a copy of the weights")
     if any(head.name.lower().endswith(GGUF_ENDING) for head in snapshot.headers):
         yield from _of_gguf(case)
     elif index is not None and snapshot.unopened:
@@ -37,42 +38,34 @@ def undoings(case: Case) -> Iterator[Undoing]:
         yield from _by_numbers(case, index)
 
 
-def _incomplete_copy(snapshot: Snapshot, finding: CopyDiffers) -> Iterator[Undoing]:
-    """Yield the cause of a finding about a copy, if numbered files of the copy are absent."""
-    split = split_of(finding.file)
-    absent = split.absent({file.name for file in snapshot.files}) if split else ()
-    if split and absent:
+def _of_gguf(case: Case) -> Iterator[Undoing]:
+    files = {head.name: None for head in case.snapshot.headers}
+    for split in dict.fromkeys(filter(None, map(split_of, files))):
+        # Only the first file has the metadata of the model.
+        kinds = BadIndex | Missing | (BadIndex if split.named(1) in files else BadConfig)
+        proven = tuple(finding for finding in case.alarms if isinstance(finding, kinds))
+        yield from _of_numbers(case, split, files, proven)
+
+
+def _of_numbers(
+    case: Case, split: Split, files: Collection[str], proven: tuple[Finding, ...], copy: str = ""
+) -> Iterator[Undoing]:
+    """Yield the cause of some findings, if numbered files are absent."""
+    if absent := split.absent(files):
         count = split.total - len(absent)
+        instead = ", or delete the other files of that copy" if copy else ""
         yield Undoing(
             cause=CAUSE,
-            snapshot=snapshot,
-            proven=(finding,),
-            summary=f"{count:,} of the {split.total:,} files of a copy of the weights "
-            f"{_are(count)} there: {listed(absent)} {_are(len(absent))} not",
-            fix=f"upload {listed(absent)}, or delete the other files of that copy",
+            snapshot=case.snapshot,
+            proven=proven,
+            summary=_there(count, f"{count:,} of the {split.total:,} files{copy}", absent),
+            fix=f"upload {listed(absent)}{instead}",
             evidence=(f"the files are numbered up to {split.total:,}",),
         )
 
 
-def _of_gguf(case: Case) -> Iterator[Undoing]:
-    """Yield the cause of missing tensors and wrong shard counts, if GGUF shards are absent."""
-    files = {head.name for head in case.snapshot.headers}
-    for split in splits(case):
-        absent = split.absent(files)
-        # Only the first file has the metadata of the model.
-        kinds = BadIndex | Missing | (BadConfig if split.named(1) in absent else BadIndex)
-        proven = (finding for finding in case.alarms if isinstance(finding, kinds))
-        if absent:
-            count = split.total - len(absent)
-            yield Undoing(
-                cause=CAUSE,
-                snapshot=case.snapshot,
-                proven=tuple(proven),
-                summary=f"{count:,} of the {split.total:,} files {_are(count)} there: "
-                f"{listed(absent)} {_are(len(absent))} not",
-                fix=f"upload {listed(absent)}",
-                evidence=(f"the files are numbered up to {split.total:,}",),
-            )
+def _there(count: int, files: str, absent: Sequence[str]) -> str:
+    return f"{files} {_are(count)} there: {listed(absent)} {_are(len(absent))} not"
 
 
 def _are(count: int) -> str:
@@ -81,17 +74,15 @@ def _are(count: int) -> str:
 
 def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
     """Return the undoing that adds the absent shards with the tensors that the index lists."""
-    absent, shards = snapshot.unopened, _shards(index)
+    absent, shards = snapshot.unopened, set(indexed_files(index).values())
     heads = tuple(head for head in snapshot.headers if head.name in shards)
-    instead = ""
+    what = f"{len(absent):,} of the {len(shards):,} files that {index.file} names "
+    what, instead = f"{what}{_are(len(absent))} not there", ""
     if len(absent) == len(shards):
         what = no_file_of(index)
         if snapshot.headers:
             others = listed([head.name for head in snapshot.headers])
             instead = f", or delete {index.file} to load {others}"
-    else:
-        of_index = f"of the {len(shards):,} files that {index.file} names"
-        what = f"{len(absent):,} {of_index} {_are(len(absent))} not there"
     return Undoing(
         cause=CAUSE,
         snapshot=as_indexed(replace(snapshot, headers=heads), frozenset(absent)),
@@ -108,53 +99,45 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
     The missing tensors are placed in the absent files. This also covers an incomplete export, whose
     index names only the existing files.
     """
-    heads, heads_by_split = case.snapshot.headers, splits(case)
-    files = [head.name for head in heads]
-    split = next(iter(heads_by_split), None)
-    if not heads or len(heads_by_split) > 1 or (split and len(heads_by_split[split]) < len(heads)):
+    files = [head.name for head in case.snapshot.headers]
+    saves = set(map(split_of, files))
+    if len(saves) != 1:
         return
-    if split is None and (len(heads) == 1 or len(case.shapes) < len(case.stored)):
+    [split] = saves
+    if split is None and (len(files) == 1 or len(case.shapes) < len(case.stored)):
         return  # the only file of a model, or copies of one model
-    missing = (finding for finding in case.report.findings if isinstance(finding, Missing))
-    lacking = [(one.name, one.shape) for finding in missing for one in finding.tensors]
     absent = split.absent(files) if split else gaps(files)
-    if split and not absent:
-        lacking = []  # the missing tensors cannot be in an absent file
-    if index is not None and not (split and lacking and _shards(index) == set(files)):
+    # If no numbered file is absent, the missing tensors are not in one.
+    lacking = 0 if split and not absent else len(case.missing)
+    if index is not None and not (
+        split and lacking and set(indexed_files(index).values()) == set(files)
+    ):
         return
-    if len(heads) == 1 and not lacking:
+    if len(files) == 1 and not lacking:
         return
-    new_index = index.file if index else _index_name(files[0])
+    heads, count = case.snapshot.headers, len(files)
     if not lacking:
-        what = f"the {len(heads):,} files are there, and their index is not"
+        what = f"the {count:,} files are there, and their index is not"
     elif not absent:
-        what = f"the {len(heads):,} files are there, without an index, and lack "
-        what = f"{what}{len(lacking):,} tensors"
+        what = f"the {count:,} files are there, without an index, and lack {lacking:,} tensors"
     else:
-        count = f"{len(heads):,} of the {split.total:,} files" if split else "files with numbers"
-        what = f"{count} {_are(len(heads))} there: {listed(absent)} {_are(len(absent))} not, and "
+        what = f"{count:,} of the {split.total:,} files" if split else "files with numbers"
         it = "it" if len(absent) == 1 else "them"
-        what += f"{named(index.file)} does not name {it}" if index else "neither is their index"
-    unknown = "the absent files, and " if lacking and not absent else ""
-    lost = holding(absent[0] if absent else UNKNOWN, lacking, dtype_of_weights(case))
+        other = f"{named(index.file)} does not name {it}" if index else "neither is their index"
+        what = f"{_there(count, what, absent)}, and {other}"
+    upload = [*(absent if lacking else ()), index.file if index else _index_name(files[0])]
     yield Undoing(
         cause=CAUSE,
-        snapshot=of_files(case.snapshot, (*heads, lost) if lacking else heads),
+        snapshot=with_missing(case, *absent[:1]) if lacking else of_files(case.snapshot, heads),
         summary=what,
-        fix=f"upload {unknown}{listed([*(absent if lacking else ()), new_index])}",
+        fix=f"upload {'the absent files, and ' if lacking and not absent else ''}{listed(upload)}",
         evidence=(f"the files are numbered up to {split.total:,}",) if split else (),
     )
 
 
-def _shards(index: Index) -> set[str]:
-    """Return the paths, in the repository, of the files that the index names."""
-    return {f"{folder_of(index.file)}{shard}" for shard in index.shards}
-
-
 def _index_name(file: str) -> str:
     """Return the file name under which transformers or diffusers looks for the shards' index."""
-    folder, last = folder_of(file), file_name(file)
-    index = TORCH_INDEX if last.endswith(".bin") else INDEX
-    if last.startswith("diffusion_"):
+    index = TORCH_INDEX if file.endswith(".bin") else INDEX
+    if file_name(file).startswith("diffusion_"):
         index = f"diffusion_pytorch_model{index[index.index('.') :]}"
-    return f"{folder}{index}"
+    return f"{folder_of(file)}{index}"

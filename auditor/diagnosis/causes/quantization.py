@@ -12,7 +12,7 @@ from typing import Any
 from auditor.analytic.outline import shapes_in
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
-from auditor.errors import CheckpointError
+from auditor.diagnosis.causes.other_class import tree_of
 from auditor.layouts.packing import Stored
 from auditor.layouts.stored_settings import settings_of_files
 from auditor.tensors import StoredTensor
@@ -20,6 +20,7 @@ from auditor.tensors import StoredTensor
 KEY = "quantization_config"
 _PACKED = ("F8_", "F4", "F6_")  # start of dtypes of at most one byte, which need scales
 _INTEGERS = ("I32", "I8", "U8")  # dtypes of packed weights whose layout is not the declared one
+_SHOWN = {"bits", "group_size", "weight_block_size", "format", "bnb_4bit_quant_type"}
 # Findings that wrong settings cause; if tensors are only missing, another cause applies.
 SYMPTOMS = frozenset({"unexpected", "mismatched", "bad-quantization"})
 
@@ -29,8 +30,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return
     declared = case.config.get(KEY)
     if declared is None:
-        for settings in settings_held(case):
-            yield _undeclared(case, settings)
+        yield from (_undeclared(case, settings) for settings in settings_held(case))
         return
     if any(map(is_packed, case.stored)) or any(one.dtype in _INTEGERS for one in case.strange):
         return
@@ -52,23 +52,16 @@ def is_packed(tensor: StoredTensor) -> bool:
 
 
 def settings_held(case: Case) -> Iterator[dict[str, Any]]:
-    """Yield the quantization settings that fit the stored packed tensors."""
-    try:
-        expected = case.tree(case.snapshot)
-    except CheckpointError:
-        expected = None
+    """Return the quantization settings that fit the stored packed tensors."""
+    expected = tree_of(case)
     implied = shapes_in(expected.tree, expected.prefix) if expected else lambda _: None
-    yield from settings_of_files(Stored(case.stored), implied)
+    return settings_of_files(Stored(case.stored), implied)
 
 
 def _undeclared(case: Case, settings: dict[str, Any]) -> Undoing:
     method = settings.get("quant_method", "MLX")
     key = KEY if "quant_method" in settings else "quantization"
-    text = ", ".join(
-        f"{name} {value}"
-        for name, value in settings.items()
-        if name in {"bits", "group_size", "weight_block_size", "format", "bnb_4bit_quant_type"}
-    )
+    text = ", ".join(f"{name} {value}" for name, value in settings.items() if name in _SHOWN)
     return Undoing(
         cause="quantization-undeclared",
         snapshot=with_values(case.snapshot, {key: settings}),

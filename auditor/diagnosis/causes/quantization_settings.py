@@ -19,42 +19,29 @@ from auditor.tensors import is_float
 CAUSE = "quantization-settings"
 _PLACES = (KEY, "quantization", f"text_config.{KEY}", "compression_config")
 
-# The key of the list of unpacked modules, as different libraries name it.
-_LISTS = (
-    "modules_to_not_convert",
-    "ignore",
-    "llm_int8_skip_modules",
-    "ignored_layers",
-    "exclude_modules",
-    "linear_weights_not_to_quantize",
-)
+# The key of the list of unpacked modules, by method; then keys that only configs declare.
 _LIST_OF = {
-    "aqlm": "linear_weights_not_to_quantize",
-    "awq": "modules_to_not_convert",
-    "bitnet": "modules_to_not_convert",
-    "eetq": "modules_to_not_convert",
-    "fp8": "modules_to_not_convert",
+    **dict.fromkeys(("awq", "bitnet", "eetq", "fp8", "mxfp4"), "modules_to_not_convert"),
+    **dict.fromkeys(("compressed-tensors", "modelopt"), "ignore"),
     "bitsandbytes": "llm_int8_skip_modules",
-    "compressed-tensors": "ignore",
-    "mxfp4": "modules_to_not_convert",
-    "modelopt": "ignore",
+    "aqlm": "linear_weights_not_to_quantize",
 }
+_LISTS = (*dict.fromkeys(_LIST_OF.values()), "ignored_layers", "exclude_modules")
 # How a list names all modules with the same last part of their names; other libraries list that
 # part.
 _SUFFIX_OF = {"compressed-tensors": r"re:.*\.{}$", "modelopt": "*.{}"}
 _MOST_LISTED = 64
 _MOST_SHOWN = 4  # items of a list in a sentence
 _HEAD = "lm_head.weight"
-_OLDER_KEYS = {"bits": ("w_bit",), "group_size": ("q_group_size",)}  # keys of older AutoAWQ
+_OLDER_KEYS = {"bits": "w_bit", "group_size": "q_group_size"}  # keys of older AutoAWQ
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield undoings that correct one setting, then all settings, then lists of modules."""
     if SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
-    place = next(
-        (place for place in _PLACES if isinstance(value_at(case.config, place), Mapping)), None
-    )
+    places = (one for one in _PLACES if isinstance(value_at(case.config, one), Mapping))
+    place = next(places, None)
     if place is None:
         return
     declared: Mapping[str, Any] = value_at(case.config, place)
@@ -77,10 +64,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
 def _spelt(declared: Mapping[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings under the config's keys; bitsandbytes' bits become its two flags."""
     renamed = dict(settings)
-    for key, others in _OLDER_KEYS.items():
-        for other in others:
-            if key in renamed and other in declared:
-                renamed[other] = renamed.pop(key)
+    for key, older in _OLDER_KEYS.items():
+        if key in renamed and older in declared:
+            renamed[older] = renamed.pop(key)
     groups, own = renamed.get("config_groups"), declared.get("config_groups")
     if isinstance(groups, Mapping) and isinstance(own, Mapping) and len(own) == 1:
         renamed["config_groups"] = dict.fromkeys(own, groups["group_0"])
@@ -101,27 +87,21 @@ def _lists(
     listed = [item for item in value or [] if isinstance(item, str)]
     if value is None and any(one.name == _HEAD for one in case.stored if is_float(one.dtype or "")):
         listed = [_HEAD.removesuffix(".weight")]  # unpacked by default if there is no list
-    plain = [name.removesuffix(".weight") for name in _named_plain(case)]
+    floats = {one.name for one in case.stored if is_float(one.dtype or "") and not is_packed(one)}
+    bad = (one.names for one in case.alarms if one.kind in {"bad-quantization", "unexpected"})
+    names = (name for name in chain.from_iterable(bad) if name in floats)
+    plain = [name.removesuffix(".weight") for name in names if name.endswith(".weight")]
     spelling = _SUFFIX_OF.get(method or "")
     lasts = dict.fromkeys(name.rpartition(".")[2] for name in plain)
     suffixes = [(spelling or "{}").format(last) for last in lasts]
-    for more in (plain, suffixes) if spelling else (suffixes, plain):
-        if more and len(more) <= _MOST_LISTED:
-            new = list(dict.fromkeys((*listed, *more)))
-            yield _undoing(case, place, declared, {key: new})
-    for item in listed[:_MOST_LISTED] if len(listed) > 1 else ():
-        yield _undoing(case, place, declared, {key: [one for one in listed if one != item]})
-    if listed and value is not None:
-        yield _undoing(case, place, declared, {key: []})
-
-
-def _named_plain(case: Case) -> Iterator[str]:
-    """Yield the names of unpacked weights that alarming findings list."""
-    plain = {one.name for one in case.stored if is_float(one.dtype or "") and not is_packed(one)}
-    bad = (one for one in case.alarms if one.kind in {"bad-quantization", "unexpected"})
-    for name in chain.from_iterable(one.names for one in bad):
-        if name.endswith(".weight") and name in plain:
-            yield name
+    longer = (plain, suffixes) if spelling else (suffixes, plain)
+    alone = listed[:_MOST_LISTED] if len(listed) > 1 else ()
+    lists = chain(
+        ([*dict.fromkeys((*listed, *more))] for more in longer if 0 < len(more) <= _MOST_LISTED),
+        ([one for one in listed if one != item] for item in alone),
+        ([],) if listed and value is not None else (),
+    )
+    yield from (_undoing(case, place, declared, {key: new}) for new in lists)
 
 
 def _undoing(
@@ -129,15 +109,13 @@ def _undoing(
 ) -> Undoing:
     twins = [one for one in _PLACES if one != place and value_at(case.config, one) == declared]
     paths = {f"{at}.{key}": value for key, value in changes.items() for at in (place, *twins)}
-    fields = tuple(
-        (f"{place}.{key}", value_at(declared, key), value) for key, value in changes.items()
-    )
+    fields = [(f"{place}.{key}", value_at(declared, key), value) for key, value in changes.items()]
     observed, wanted = zip(*(_texts(*field) for field in fields), strict=True)
     places = "".join(f" (and in {twin})" for twin in twins)
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, paths),
-        fields=fields,
+        fields=tuple(fields),
         summary="; ".join(observed),
         fix=f"{' and '.join(wanted)}{places} in config.json, or upload weights that were packed so",
         evidence=("so read, the packed tensors have the shapes that the config implies",),
@@ -146,24 +124,15 @@ def _undoing(
 
 def _texts(path: str, was: Any, value: Any) -> tuple[str, str]:
     """Return texts of a setting's fault and its remedy; for a list, they name the difference."""
-    before = was if isinstance(was, list) else []
-    after = value if isinstance(value, list) else []
-    added = [one for one in after if one not in before]
-    removed = [one for one in before if one not in after]
-    if added and not removed:
-        return (
-            f"{path} lacks {_items(added)}, which the files hold plain",
-            f"add {_items(added)} to {path}",
-        )
-    if removed and not added:
-        return (
-            f"{path} lists {_items(removed)}, which the files hold packed",
-            f"remove {_items(removed)} from {path}",
-        )
-    return (
-        f"{path} is {_shown(was)}, the files hold {_shown(value)}",
-        f"set {path} to {_shown(value)}",
-    )
+    before, after = (one if isinstance(one, list) else [] for one in (was, value))
+    added = _items([one for one in after if one not in before])
+    removed = _items([one for one in before if one not in after])
+    if bool(added) == bool(removed):
+        held = _shown(value)
+        return f"{path} is {_shown(was)}, the files hold {held}", f"set {path} to {held}"
+    if added:
+        return f"{path} lacks {added}, which the files hold plain", f"add {added} to {path}"
+    return f"{path} lists {removed}, which the files hold packed", f"remove {removed} from {path}"
 
 
 def _other_method(
@@ -188,5 +157,5 @@ def _items(values: list[Any]) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, list) and len(value) > _MOST_SHOWN:
-        return f"[{', '.join(map(str, value[:3]))}, ... {len(value)} items]"
+        return f"[{_items(value)}]"
     return str(value) if isinstance(value, str | list | dict) else described(value)

@@ -5,16 +5,16 @@ or write the files again.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from msgspec.structs import replace
 
 from auditor.checkpoint.changes import of_files
 from auditor.checkpoint.snapshot import WeightHeader
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.weight_files import read_index
+from auditor.diagnosis.weight_files import indexed_files, read_index
 from auditor.errors import CheckpointError
 from auditor.messages import listed
-from auditor.names import folder_of
 
 CAUSE = "stored-twice"
 
@@ -27,29 +27,27 @@ def undoings(case: Case) -> Iterator[Undoing]:
     twice = {name: places for name, places in files.items() if len(places) > 1}
     if not twice or len(twice) == len(files):
         return
-    index = read_index(case.snapshot)
-    folder = folder_of(index.file) if index else ""
-    named = {name: f"{folder}{file}" for name, file in index.weight_map.items()} if index else {}
+    named = indexed_files(read_index(case.snapshot))
     kept = {
         name: named[name] if named.get(name) in places else places[0]
         for name, places in twice.items()
     }
     both = " and ".join(sorted({file for places in twice.values() for file in places})[:3])
-    takes = f"the index takes them from {listed(sorted(set(kept.values())))}" if index else ""
+    takes = f"; the index takes them from {listed(sorted(set(kept.values())))}" if named else ""
     count = "1 tensor is" if len(twice) == 1 else f"{len(twice):,} tensors are"
     yield Undoing(
         cause=CAUSE,
         snapshot=of_files(
-            case.snapshot, (_without_copies(head, kept) for head in case.snapshot.headers)
+            case.snapshot, map(partial(_without_copies, kept), case.snapshot.headers)
         ),
-        summary=f"{count} in two files, {both}{f'; {takes}' if takes else ''}",
+        summary=f"{count} in two files, {both}{takes}",
         fix="write the files again, each tensor once; or compare the copies (audit --values) and "
         "remove those that the index does not name",
         evidence=tuple(sorted(twice)[:3]),
     )
 
 
-def _without_copies(head: WeightHeader, kept: dict[str, str]) -> WeightHeader:
+def _without_copies(kept: dict[str, str], head: WeightHeader) -> WeightHeader:
     table = head.parsed
     if isinstance(table, CheckpointError):
         return head

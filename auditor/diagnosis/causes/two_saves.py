@@ -6,15 +6,19 @@ To do: Delete the shards of the older save, and keep the shards that the newer i
 from collections.abc import Iterator
 
 from auditor.checkpoint.changes import of_files
+from auditor.checkpoint.shard_names import Split, split_of
+from auditor.checkpoint.snapshot import WeightHeader
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.weight_files import splits
 
 CAUSE = "two-saves"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint with only one save's files, once for each save, complete saves first."""
-    heads_by_split = splits(case)
+    heads_by_split: dict[Split, list[WeightHeader]] = {}
+    for head in case.snapshot.headers:
+        if split := split_of(head.name):
+            heads_by_split.setdefault(split, []).append(head)
     if len(heads_by_split) < 2:  # noqa: PLR2004 - saves
         return
     saves = sorted(
