@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor
 from auditor.analytic.name_forms import NameForms
@@ -59,10 +58,6 @@ class Undoing(Struct, frozen=True, kw_only=True):
     either: str = ""  # the change in a few words, if others of its cause may be as good
     exact: bool = False  # valid only if no alarm remains after the change
     certain: bool = True  # whether a fix may be written; not if another undoing is as good
-
-    def on(self, snapshot: Snapshot) -> "Undoing":
-        """Return the undoing with another changed snapshot, and without proven findings."""
-        return replace(self, snapshot=snapshot, proven=())
 
 
 class Case(Struct, frozen=True, kw_only=True, dict=True):

@@ -13,7 +13,6 @@ from auditor.analytic.dims import Dim, dim
 from auditor.analytic.outline import follow
 from auditor.checkpoint.changes import with_shapes
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.other_class import tree_of
 
 CAUSE = "half-resized"
 _VOCABULARY = "vocab_size"
@@ -50,7 +49,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 def _rows_by_key(case: Case, names: Mapping[str, str]) -> dict[tuple[str, int], dict[str, int]]:
     """Return {(vocabulary key, its value): {tensor: stored rows}}, without tensors of layers."""
     rows_by_key: dict[tuple[str, int], dict[str, int]] = {}
-    expected = tree_of(case)
+    expected = case.own_tree
     for name, shape in case.shapes.items() if expected else ():
         disk_name = names.get(name) or case.on_disk(name)
         is_in_list = any(part.isdecimal() for part in disk_name.split("."))

@@ -9,7 +9,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from auditor.analytic.config_keys import value_at
-from auditor.analytic.outline import ClassTree, follow
+from auditor.analytic.outline import follow
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes._of_adapters import is_adapter
@@ -76,13 +76,6 @@ def holds_another_head(case: Case) -> bool:
     return unused and case.target is None and bool(other_classes(case))
 
 
-def tree_of(case: Case, **target: str) -> ClassTree | None:
-    """Return the tree of the declared class or of another class; None without a closed form."""
-    with suppress(CheckpointError):
-        return case.tree(case.snapshot, **target)
-    return None
-
-
 def _fitting(case: Case, names: Collection[str]) -> list[str]:
     """Return the classes that expect exactly the stored tensors, compared by one of each kind.
 
@@ -92,7 +85,9 @@ def _fitting(case: Case, names: Collection[str]) -> list[str]:
     trials = Trials(case.holdings, None)
     ranked: list[tuple[int, int, str]] = []
     for place, name in enumerate(names):
-        expected = tree_of(case, target=name)
+        expected = None
+        with suppress(CheckpointError):
+            expected = case.tree(case.snapshot, target=name)
         if expected is not None and not trials.compare(expected).differ:
             steps = (follow(expected.tree, kind.first) for kind in case.holdings.kinds)
             as_spelt = sum(step.shape is not None for step in steps)

@@ -12,7 +12,6 @@ from typing import Any
 from auditor.analytic.outline import shapes_in
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.other_class import tree_of
 from auditor.layouts.packing import Stored
 from auditor.layouts.stored_settings import settings_of_files
 from auditor.tensors import StoredTensor
@@ -53,7 +52,7 @@ def is_packed(tensor: StoredTensor) -> bool:
 
 def settings_held(case: Case) -> Iterator[dict[str, Any]]:
     """Return the quantization settings that fit the stored packed tensors."""
-    expected = tree_of(case)
+    expected = case.own_tree
     implied = shapes_in(expected.tree, expected.prefix) if expected else lambda _: None
     return settings_of_files(Stored(case.stored), implied)
 
