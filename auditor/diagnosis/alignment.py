@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import takewhile
+from itertools import count, takewhile
 from typing import NamedTuple
 
 from auditor.name_kinds import NameKind
@@ -25,6 +25,7 @@ Shape = tuple[int, ...] | None
 Segments = tuple[str, ...]
 
 _SEGMENT = re.compile(r"[^./]*[./]|[^./]+$")
+_NUMBER = "0."  # a segment that is a number
 _MOST_KINDS = 160  # kinds of unexpected names that are compared: those with the most tensors
 _MOST_PARTNERS = 2  # kinds of missing names with which an unexpected kind is compared
 _MOST_COUNTED = 24  # rules for which the renamed tensors are counted
@@ -128,26 +129,11 @@ def renames_by_rule(
     renames: dict[Rule, dict[str, str]] = {one.rule: {} for one in chosen}
     for kind in kinds:
         for one in sorted(chosen, key=lambda one: kind.pattern not in one.met):
-            if new_names := _edited(kind, one.rule):
+            if _applied(kind.pattern, one.rule) is not None:
+                new_names = {name: _applied(name, one.rule) or name for name in kind.names}
                 renames[one.rule].update(new_names)
                 break
     return renames
-
-
-def _edited(kind: NameKind, rule: Rule) -> dict[str, str]:
-    """Map each name of a kind to its new name; empty if the rule does not apply to the kind."""
-    parts = _apply(segments(kind.pattern), rule) or []
-    new_kind = NameKind("".join(text for text, _ in parts))
-    chosen = [number for _, number in parts if number is not None]
-    if not new_kind.pattern or len(chosen) != len(new_kind.places):
-        return {}
-    if chosen == list(range(len(kind.places))):
-        pairs = zip(kind.names, kind.numbers, strict=True)
-        return {name: new_kind.filled(numbers) for name, numbers in pairs}
-    return {
-        name: new_kind.filled(tuple(numbers[at] for at in chosen))
-        for name, numbers in zip(kind.names, kind.numbers, strict=True)
-    }
 
 
 # --- rules ---------------------------------------------------------------------------------------
@@ -219,7 +205,7 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
         met_patterns: set[str] = set()  # a second kind with the same new names would collide
         exact = 0
         for kind in by_size:
-            pattern = _pattern(kind.pattern, rule)
+            pattern = _applied(kind.pattern, rule)
             if pattern is None or pattern in met_patterns:
                 continue
             if worth := goal.meets(pattern, stored.shape(kind)):
@@ -245,7 +231,7 @@ def _rival(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> _Ranked | Non
     rule, met = chosen.choice
 
     def differs(other: _Ranked) -> bool:
-        names = ((_pattern(one, other.choice.rule), _pattern(one, rule)) for one in met)
+        names = ((_applied(one, other.choice.rule), _applied(one, rule)) for one in met)
         return any(new != own and new in goal.shapes for new, own in names)
 
     as_good = (one for one in ranked if one.rank[:5] == chosen.rank[:5] and one is not chosen)
@@ -255,17 +241,21 @@ def _rival(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> _Ranked | Non
 def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
     """Yield the rules that turn a name into its partner, the most general first."""
     matcher = SequenceMatcher(None, parts, partner, autojunk=False)
-    runs = [code[1:] for code in matcher.get_opcodes() if code[0] != "equal"]
-    if not 0 < len(runs) <= _MOST_RULES:
+    edits = [
+        NameEdit(parts[:a], parts[a:b], partner[c:d])
+        for tag, a, b, c, d in matcher.get_opcodes()
+        if tag != "equal"
+    ]
+    if not 0 < len(edits) <= _MOST_RULES:
         return
-    edits = [(parts[:a], parts[a:b], partner[c:d]) for a, b, c, d in runs]
     for before, old, new in edits:
-        if before and sum(map(_is_number, old)) > sum(map(_is_number, new)):
-            return  # several layers or experts would get the same name
-    if all(old for _, old, _ in edits):
-        yield tuple(NameEdit(None if before else (), old, new) for before, old, new in edits)
+        lost = old.count(_NUMBER) - new.count(_NUMBER)
+        if lost < 0 or (before and lost):
+            return  # a number would be unknown, or several layers would get the same name
+    if all(edit.old for edit in edits):
+        yield tuple(edit._replace(before=None if edit.before else ()) for edit in edits)
+    yield (edits[0],)
     before, old, new = edits[0]
-    yield (NameEdit(before, old, new),)
     if before or len(edits) > 1:
         return
     # Loading adds and removes the base model's prefix, which other names may have.
@@ -275,48 +265,28 @@ def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
         yield (NameEdit((), old[:-1], new),)
 
 
-def _pattern(pattern: str, rule: Rule) -> str | None:
-    parts = _apply(segments(pattern), rule)
-    return None if parts is None else "".join(text for text, _ in parts)
-
-
-_Part = tuple[str, int | None]  # a segment, and the index of its number in the name
-
-
-def _apply(parts: Segments, rule: Rule) -> list[_Part] | None:
-    """Apply the edits of a rule; return None if none of them applies."""
-    count = iter(range(len(parts)))
-    known: list[_Part] = [(one, next(count) if _is_number(one) else None) for one in parts]
-    changed = False
+def _applied(name: str, rule: Rule) -> str | None:
+    """Return the name, or the pattern of a kind, after the edits; None if none of them applies."""
+    changes = 0
     for edit in rule:
-        at = _place(known, edit)
-        while at is not None:
-            run = known[at : at + len(edit.old)]
-            numbers = iter([number for _, number in run if number is not None])
-            new: list[_Part] = [
-                (one, next(numbers, -1) if _is_number(one) else None) for one in edit.new
-            ]
-            if any(number == -1 for _, number in new):
-                return None  # the expected name has a number there that the stored name lacks
-            known[at : at + len(edit.old)] = new
-            changed = True
-            at = _place(known, edit, at + len(new)) if edit.before is None else None
-    return known if changed else None
+        search, text = _substitution(edit)
+        name, places = search.subn(text, name)
+        changes += places
+    return name if changes else None
 
 
-def _place(parts: list[_Part], edit: NameEdit, start: int = 0) -> int | None:
-    """Return the index of the first segment that the edit replaces; None if the run is absent."""
-    texts = tuple(text for text, _ in parts)
-    if edit.before is not None:
-        at = len(edit.before)
-        return at if texts[: at + len(edit.old)] == edit.before + edit.old else None
-    length = len(edit.old)
-    places = range(start, len(texts) - length)  # the last segment is the tensor's own name
-    return next((at for at in places if texts[at : at + length] == edit.old), None)
+@lru_cache(maxsize=1024)
+def _substitution(edit: NameEdit) -> tuple[re.Pattern[str], str]:
+    """Return the regular expression of an edit, and its replacement with the run's numbers."""
+    before = "(?<![^./])" if edit.before is None else "^" + _regex(edit.before, r"\d+\.")
+    search = re.compile(f"({before})" + _regex(edit.old, r"(\d+)\."))
+    numbers = (rf"\g<{group}>." for group in count(2))
+    new = (next(numbers) if one == _NUMBER else one.replace("\\", r"\\") for one in edit.new)
+    return search, "".join((r"\g<1>", *new))
 
 
-def _is_number(segment: str) -> bool:
-    return segment in {"0.", "0"}
+def _regex(run: Segments, number: str) -> str:
+    return "".join(number if one == _NUMBER else re.escape(one) for one in run)
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> list[str]:
