@@ -12,7 +12,7 @@ from typing import TypeVar
 from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.changes import renamed, shaped, with_tensors
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.fused_names import Replacements, joined, split
+from auditor.diagnosis.causes.fused_names import Replacements, joined, renames_of, split
 from auditor.name_kinds import NameKind, Numbers, name_pattern, numbers_in
 from auditor.tensor_roles import TensorRole, roles_of
 from auditor.tensors import StoredTensor
@@ -70,7 +70,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     yield Undoing(
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, replacements),
-        renames={old: new[0].name for old, new in replacements.items() if len(new) == 1},
+        renames=renames_of(replacements),
         summary=f"{count:,} of {len(case.shapes):,} names are those of {source}, not of "
         f"transformers: {example[0]} should be {' and '.join(one.name for one in example[1])}",
         fix=f"convert the weights to transformers' names (its convert_*_to_hf script for {source}),"

@@ -53,11 +53,16 @@ def undoings(case: Case) -> Iterator[Undoing]:
     yield Undoing(
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, replacements),
-        renames={old: new[0].name for old, new in replacements.items() if len(new) == 1},
+        renames=renames_of(replacements),
         summary=summary,
         fix=fix,
         evidence=("the rows add up",),
     )
+
+
+def renames_of(replacements: Replacements) -> dict[str, str]:
+    """Return {stored name: new name} of the tensors that only one tensor replaces."""
+    return {name: new[0].name for name, new in replacements.items() if len(new) == 1}
 
 
 def split(whole: StoredTensor, parts: Sequence[ExpectedTensor]) -> Replacements:
@@ -155,17 +160,16 @@ def _sums(
             yield name, names
 
 
-def _is_sum(whole: _Shape, parts: list[_Shape]) -> bool:
+def _is_sum(whole: _Shape, parts: Sequence[_Shape]) -> bool:
     """Whether the rows or the columns add up, or some shape is unknown."""
-    shapes = [shape for shape in (whole, *parts) if shape]
     if whole is None or None in parts:
         return True
-    if len(shapes) <= len(parts) or len({len(one) for one in shapes}) != 1:
+    shapes = [shape for shape in parts if shape]
+    if len(shapes) < len(parts):
         return False
-    is_sum = whole[0] * 2 == sum(one[0] for one in shapes)
-    rows_add_up = is_sum and len({one[1:] for one in shapes}) == 1
-    columns_add_up = whole[-1] * 2 == sum(one[-1] for one in shapes)
-    return rows_add_up or (columns_add_up and len({one[:-1] for one in shapes}) == 1)
+    rows = {(sum(one[0] for one in shapes), *shape[1:]) for shape in shapes}
+    columns = {(*shape[:-1], sum(one[-1] for one in shapes)) for shape in shapes}
+    return {whole} in (rows, columns)
 
 
 def _stacked(

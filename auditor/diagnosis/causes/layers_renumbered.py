@@ -9,11 +9,11 @@ from typing import NamedTuple
 from auditor.analytic.config_keys import value_at
 from auditor.checkpoint.changes import with_names, with_values
 from auditor.diagnosis.case import Case, Undoing
-from auditor.name_kinds import list_before, list_pattern, numbers, place_in_list, runs
+from auditor.name_kinds import list_before, numbers, place_in_list, runs
 
 CAUSE = "layers-renumbered"
-_DEEPEST = 2  # depth of nested lists: layers, and the experts in them
-_COUNTED = ("layer", "expert")  # a word in the config key that counts layers or experts, by depth
+# A word in the config key that counts the modules of a list, by the list's depth.
+_COUNTED = ("layer", "expert")
 _OF_STAGES = ("stage_names", "out_features", "out_indices")  # keys that depend on the layers
 _MOST_ALONE, _MOST_KEYS = 4, 2
 _SHOWN = 2  # lists that the summary names
@@ -36,22 +36,19 @@ class _Layers(NamedTuple):
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the snapshot with all misnumbered lists numbered from 0, then with only one of them."""
-    for depth in range(_DEEPEST) if case.missing else ():
-        lists = tuple(_lists(case, depth))
-        for chosen in dict.fromkeys((lists, *((one,) for one in lists[:_MOST_ALONE]))):
-            if chosen:
+    for depth in range(len(_COUNTED)) if case.missing else ():
+        if lists := tuple(_lists(case, depth)):
+            for chosen in dict.fromkeys((lists, *((one,) for one in lists[:_MOST_ALONE]))):
                 yield from _undoings(case, chosen, depth)
-        if lists:
             return
 
 
 def _lists(case: Case, depth: int) -> Iterator[_Layers]:
-    lists = {list_pattern(kind, depth) for kind in case.missing_kinds} - {None}
-    held = [kind for kind in case.stored_kinds if list_pattern(kind, depth) in lists]
-    if not held:
-        return
-    missing, unexpected = numbers(case.missing_kinds, depth), numbers(case.unexpected_kinds, depth)
-    for before, stored in numbers(held, depth).items():
+    stored_by_list, missing, unexpected = (
+        numbers(kinds, depth)
+        for kinds in (case.stored_kinds, case.missing_kinds, case.unexpected_kinds)
+    )
+    for before, stored in stored_by_list.items():
         lacking = missing.get(before, set())
         is_counted_up = stored == set(range(len(stored)))
         if lacking and not is_counted_up and (before in unexpected or not lacking & stored):
@@ -111,11 +108,9 @@ def _renames(case: Case, lists: tuple[_Layers, ...], depth: int) -> Mapping[str,
         at = place_in_list(kind, depth)
         if at is None:
             continue
-        outer = {one[:at] for one in kind.numbers}
-        renumbered = {one: places.get(list_before(kind, at, one), {}) for one in outer}
         for name, old in zip(kind.names, kind.numbers, strict=True):
             number = int(old[at])
-            place = renumbered[old[:at]].get(number, number)
+            place = places.get(list_before(kind, at, old[:at]), {}).get(number, number)
             if place != number:
                 renames[name] = kind.filled((*old[:at], str(place), *old[at + 1 :]))
     return renames
