@@ -201,27 +201,27 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
     total = sum(len(kind.names) for kind in kinds)
     ranked: list[_Ranked] = []
     for rule in sorted(votes, key=lambda rule: (-votes[rule], str(rule)))[:_MOST_COUNTED]:
-        worth_by_kind: dict[NameKind, float] = {}
-        met_patterns: set[str] = set()  # a second kind with the same new names would collide
-        exact = 0
+        kind_by_new: dict[str, NameKind] = {}  # a second kind with the same new names would collide
         for kind in by_size:
-            pattern = _applied(kind.pattern, rule)
-            if pattern is None or pattern in met_patterns:
-                continue
-            if worth := goal.meets(pattern, stored.shape(kind)):
-                met_patterns.add(pattern)
-                worth_by_kind[kind] = worth
-                exact += (pattern in goal.shapes) * len(kind.names)
+            if new := _applied(kind.pattern, rule):
+                kind_by_new.setdefault(new, kind)
+        worth = {new: goal.meets(new, stored.shape(kind)) for new, kind in kind_by_new.items()}
         replaces = any(edit.is_replacement for edit in rule)
-        if replaces or len(worth_by_kind) <= _FEW:  # then only names with the expected shape count
-            worth_by_kind = {kind: worth for kind, worth in worth_by_kind.items() if worth == 1}
-        weight = sum(worth * len(kind.names) for kind, worth in worth_by_kind.items())
+        if replaces or sum(map(bool, worth.values())) <= _FEW:
+            worth = {new: int(one == 1) for new, one in worth.items()}  # shapes have to be equal
+        count_by_new = {new: len(kind.names) for new, kind in kind_by_new.items() if worth[new]}
+        weight = sum(worth[new] * count for new, count in count_by_new.items())
         if weight * _RARE > total:
-            length = sum(len(edit.old) + len(edit.new) for edit in rule)
-            anywhere = any(edit.before is None for edit in rule)
-            is_slip = all(edit.is_slip for edit in rule)
-            rank = (-weight, replaces, -exact, not is_slip, len(rule), length, anywhere)
-            met = frozenset(kind.pattern for kind in worth_by_kind)
+            rank = (
+                -weight,
+                replaces,
+                -sum(count for new, count in count_by_new.items() if new in goal.shapes),
+                not all(edit.is_slip for edit in rule),
+                len(rule),
+                sum(len(edit.old) + len(edit.new) for edit in rule),
+                any(edit.before is None for edit in rule),
+            )
+            met = frozenset(kind_by_new[new].pattern for new in count_by_new)
             ranked.append(_Ranked(rank, Choice(rule, met)))
     return sorted(ranked, key=lambda one: (one.rank, str(one.choice.rule)))
 
