@@ -89,6 +89,7 @@ def segments(name: str) -> Segments:
 class Choice(NamedTuple):
     """A rule, and the patterns of the names that it turns into expected ones."""
 
+    rank: tuple[float, ...]  # descending number of tensors, then the extent of the change
     rule: Rule
     met: frozenset[str]
 
@@ -107,14 +108,14 @@ def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[t
     kinds, ranked = unexpected.kinds, single
     while ranked and len(together) < _MOST_RULES:
         best = ranked[0]
-        with_rivals = [(*others, best.choice) for others in with_rivals]
+        with_rivals = [(*others, best) for others in with_rivals]
         if rival := _rival(ranked, best, goal):
-            with_rivals.append((*together, rival.choice))
-        together.append(best.choice)
-        kinds = tuple(kind for kind in kinds if kind.pattern not in best.choice.met)
+            with_rivals.append((*together, rival))
+        together.append(best)
+        kinds = tuple(kind for kind in kinds if kind.pattern not in best.met)
         ranked = _ranked(kinds, unexpected, goal)
     yield from dict.fromkeys(
-        (tuple(together), *with_rivals, *((one.choice,) for one in single[:_MOST_PROPOSED]))
+        (tuple(together), *with_rivals, *((one,) for one in single[:_MOST_PROPOSED]))
     )
 
 
@@ -170,26 +171,16 @@ class _Goal:
     def partners(self, parts: Segments, shape: Shape) -> list[Segments]:
         """Return the patterns of missing names that share most segments with the name `parts`."""
         known = self.by_end.get(parts[-2:]) or self.by_end.get(parts[-1:], [])
-        name = "".join(parts)
 
         def likeness(other: Segments) -> tuple[int, bool, int]:
-            spelt = "".join(other)
-            same = self.shapes[spelt] == shape
-            segments, characters = (
-                len(_shared(one, two)) + len(_shared(one[::-1], two[::-1]))
-                for one, two in ((parts, other), (name, spelt))
-            )
-            return segments, same, characters
+            name, other_name = "".join(parts), "".join(other)
+            characters = _shared_ends(name, other_name)
+            return _shared_ends(parts, other), self.shapes[other_name] == shape, characters
 
         return sorted(known, key=likeness, reverse=True)[:_MOST_PARTNERS]
 
 
-class _Ranked(NamedTuple):
-    rank: tuple[float, ...]  # descending number of tensors, then the extent of the change
-    choice: Choice
-
-
-def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ranked]:
+def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[Choice]:
     """Return the rules that rename more than 1/_RARE of the tensors correctly, the best first."""
     by_size = sorted(kinds, key=lambda kind: -len(kind.names))
     votes: Counter[Rule] = Counter()
@@ -199,7 +190,7 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
             for rule in dict.fromkeys(_rules_of(parts, partner)):
                 votes[rule] += len(kind.names)
     total = sum(len(kind.names) for kind in kinds)
-    ranked: list[_Ranked] = []
+    ranked: list[Choice] = []
     for rule in sorted(votes, key=lambda rule: (-votes[rule], str(rule)))[:_MOST_COUNTED]:
         kind_by_new: dict[str, NameKind] = {}  # a second kind with the same new names would collide
         for kind in by_size:
@@ -222,20 +213,18 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
                 any(edit.before is None for edit in rule),
             )
             met = frozenset(kind_by_new[new].pattern for new in count_by_new)
-            ranked.append(_Ranked(rank, Choice(rule, met)))
-    return sorted(ranked, key=lambda one: (one.rank, str(one.choice.rule)))
+            ranked.append(Choice(rank, rule, met))
+    return sorted(ranked, key=lambda one: (one.rank, str(one.rule)))
 
 
-def _rival(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> _Ranked | None:
+def _rival(ranked: list[Choice], best: Choice, goal: _Goal) -> Choice | None:
     """Return a rule that renames equally many tensors, but to other expected names."""
-    rule, met = chosen.choice
-
-    def differs(other: _Ranked) -> bool:
-        names = ((_applied(one, other.choice.rule), _applied(one, rule)) for one in met)
-        return any(new != own and new in goal.shapes for new, own in names)
-
-    as_good = (one for one in ranked if one.rank[:5] == chosen.rank[:5] and one is not chosen)
-    return next(filter(differs, as_good), None)
+    for other in ranked:
+        names = ((_applied(one, other.rule), _applied(one, best.rule)) for one in best.met)
+        is_as_good = other.rank[:5] == best.rank[:5]
+        if is_as_good and any(new != own and new in goal.shapes for new, own in names):
+            return other
+    return None
 
 
 def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
@@ -287,6 +276,10 @@ def _substitution(edit: NameEdit) -> tuple[re.Pattern[str], str]:
 
 def _regex(run: Segments, number: str) -> str:
     return "".join(number if one == _NUMBER else re.escape(one) for one in run)
+
+
+def _shared_ends(one: Sequence[str], other: Sequence[str]) -> int:
+    return len(_shared(one, other)) + len(_shared(one[::-1], other[::-1]))
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ To do: Split, concatenate or stack the tensors when the weights are converted: a
 enough.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from auditor.tensors import StoredTensor
 
 CAUSE = "fused-names"
 
+_PROJECTION = re.compile(r"(?:to_|w)?([qkv])")  # libraries fuse these in the order q, k, v
 _JOINED = ("_weight", "_bias")  # ends of names such as in_proj_weight
 
 Replacements = dict[str, tuple[StoredTensor, ...]]  # replaced name -> the tensors that replace it
@@ -127,7 +129,7 @@ def _fused(
     for whole in wholes:
         by_place[whole.place].append(whole)
     by_module: defaultdict[tuple[str, tuple[str, str]], list[_Module]] = defaultdict(list)
-    for part in apart:
+    for part in sorted(apart, key=_order):
         by_module[part.path, part.place].append(part)
     for (path, place), parts in by_module.items():
         near = by_place[place] if len(parts) > 1 else []
@@ -136,6 +138,11 @@ def _fused(
         fits = [one for one in sums if one]
         if len(fits) == 1:  # else several fused tensors would fit the same parts
             yield from fits[0]
+
+
+def _order(part: _Module) -> int:
+    match = _PROJECTION.match(part.leaf)
+    return "qkv".index(match[1]) if match else len("qkv")
 
 
 def _sums(

@@ -73,32 +73,28 @@ def _undoings(case: Case, lists: tuple[_Layers, ...], depth: int) -> Iterator[Un
 
 def _counting(case: Case, expected: int, word: str) -> list[str]:
     """Return the config keys that count the layers or experts, nested ones by path."""
-    within = [("", case.config)]
-    within += [(f"{key}.", one) for key, one in case.config.items() if isinstance(one, Mapping)]
+    nested = {f"{key}.": one for key, one in case.config.items() if isinstance(one, Mapping)}
     keys = [
         f"{path}{key}"
-        for path, values in within
+        for path, values in {"": case.config, **nested}.items()
         for key, value in values.items()
         if word in key and value == expected and type(value) is int
     ]
     return sorted(keys, key=lambda key: "hidden" not in key)[:_MOST_KEYS]
 
 
-def _shortened(
-    case: Case, key: str, stored: tuple[int, ...], expected: int
-) -> Mapping[str, object]:
+def _shortened(case: Case, key: str, layers: _Layers, expected: int) -> Mapping[str, object]:
     """Return the config's per-layer lists without the entries of layers that are not stored.
 
     Keys that select stages of a backbone are set to None.
     """
     path, dot, _ = key.rpartition(".")
     values = value_at(case.config, path) if path else case.config
-    lists = {
-        f"{path}{dot}{name}": [one[at] for at in stored]
-        for name, one in values.items()
-        if isinstance(one, list) and len(one) == expected and max(stored) < expected
-    }
-    return {**lists, **{f"{path}{dot}{name}": None for name in _OF_STAGES if name in values}}
+    shorter: dict[str, object] = dict.fromkeys(name for name in _OF_STAGES if name in values)
+    for name, one in values.items():
+        if isinstance(one, list) and len(one) == expected > layers.stored[-1]:
+            shorter.setdefault(name, [one[at] for at in layers.stored])
+    return {f"{path}{dot}{name}": value for name, value in shorter.items()}
 
 
 def _renames(case: Case, lists: tuple[_Layers, ...], depth: int) -> Mapping[str, str]:
@@ -130,9 +126,7 @@ def _undoing(
     first = lists[0]
     if field is not None:
         key, expected, count = field
-        snapshot = with_values(
-            snapshot, {key: count, **_shortened(case, key, first.stored, expected)}
-        )
+        snapshot = with_values(snapshot, {key: count, **_shortened(case, key, first, expected)})
         summary += f", and {key} is still {expected}"
         fix += f", and set {key} to {count}"
         if lost := set(range(first.expected)).difference(first.stored):

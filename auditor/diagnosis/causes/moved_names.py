@@ -66,13 +66,13 @@ def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
     others = chosen_of(case.stored_kinds, case.shapes.keys() - set(case.unexpected))
     for chosen in filter(None, choices(unexpected, Kinds(others, case.shapes), prefix="")):
         [(rule, originals), *more] = renames_by_rule(unexpected.kinds, chosen).items()
-        removed = [edit.difference[0] for edit in rule if not edit.difference[1]]
-        pairs = ((case.shapes.get(name), case.shapes.get(new)) for name, new in originals.items())
-        is_repeated = originals.keys() == set(case.unexpected) and all(a == b for a, b in pairs)
-        if more or len(removed) < len(rule) or not is_repeated:
+        removed, added = zip(*(edit.difference for edit in rule), strict=True)
+        is_equal = all(
+            case.shapes.get(one) == case.shapes.get(two) for one, two in originals.items()
+        )
+        if more or any(added) or originals.keys() != set(case.unexpected) or not is_equal:
             continue
-        name, original = next(iter(originals.items()))
-        again = f"{len(originals):,} names"
+        (name, original), again = next(iter(originals.items())), f"{len(originals):,} names"
         yield Undoing(
             cause=MOVED,
             snapshot=with_tensors(case.snapshot, dict.fromkeys(originals, ())),
