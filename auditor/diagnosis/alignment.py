@@ -12,7 +12,7 @@ Equal shapes raise the score of a pair, but are not required.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -99,8 +99,6 @@ def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[t
 
     If another rule is as good as one of the several, they are also yielded with it instead.
     """
-    if not (unexpected.kinds and missing.kinds):
-        return
     goal = _Goal(missing, prefix)
     single = _ranked(unexpected.kinds, unexpected, goal)
     together: list[Choice] = []
@@ -129,11 +127,10 @@ def renames_by_rule(
     chosen = tuple(chosen)
     renames: dict[Rule, dict[str, str]] = {one.rule: {} for one in chosen}
     for kind in kinds:
-        for one in sorted(chosen, key=lambda one: kind.pattern not in one.met):
-            if _applied(kind.pattern, one.rule) is not None:
-                new_names = {name: _applied(name, one.rule) or name for name in kind.names}
-                renames[one.rule].update(new_names)
-                break
+        by_fit = sorted(chosen, key=lambda one: kind.pattern not in one.met)
+        rule = next((one.rule for one in by_fit if _applied(kind.pattern, one.rule)), None)
+        if rule is not None:
+            renames[rule].update({name: _applied(name, rule) or name for name in kind.names})
     return renames
 
 
@@ -148,11 +145,10 @@ class _Goal:
         self.shapes = {kind.pattern: missing.shape(kind) for kind in missing.kinds}
         bare = {self._bare(one): shape for one, shape in self.shapes.items()}
         self.near = {**bare, **self.shapes}
-        self.by_end: dict[Segments, list[Segments]] = {}
-        for pattern in self.shapes:
-            parts = segments(pattern)
+        self.by_end: defaultdict[Segments, list[Segments]] = defaultdict(list)
+        for parts in map(segments, self.shapes):
             for length in (1, 2):
-                self.by_end.setdefault(parts[-length:], []).append(parts)
+                self.by_end[parts[-length:]].append(parts)
 
     def _bare(self, pattern: str) -> str:
         """Return the pattern without the base model's prefix (its first segment, if unknown)."""
@@ -170,13 +166,13 @@ class _Goal:
 
     def partners(self, parts: Segments, shape: Shape) -> list[Segments]:
         """Return the patterns of missing names that share most segments with the name `parts`."""
-        known = self.by_end.get(parts[-2:]) or self.by_end.get(parts[-1:], [])
 
         def likeness(other: Segments) -> tuple[int, bool, int]:
             name, other_name = "".join(parts), "".join(other)
             characters = _shared_ends(name, other_name)
             return _shared_ends(parts, other), self.shapes[other_name] == shape, characters
 
+        known = self.by_end[parts[-2:]] or self.by_end[parts[-1:]]
         return sorted(known, key=likeness, reverse=True)[:_MOST_PARTNERS]
 
 

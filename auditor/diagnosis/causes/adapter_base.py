@@ -11,6 +11,7 @@ or name the base on which it was trained in adapter_config.json.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice
 
 from msgspec.structs import replace
@@ -38,6 +39,7 @@ _FORMS = (
     ("language_model.", ""),
 )
 _RANKS = {"lora_A.weight": 0, "lora_B.weight": 1, "lora_embedding_A": 0, "lora_embedding_B": 1}
+_uncertain = partial(Undoing, certain=False)  # another base may explain the findings as well
 _MOST = 12  # the most classes that are tried
 
 
@@ -72,10 +74,10 @@ def _resized(
     if len(rows) != 1 or 0 in next(iter(rows)):
         return
     ((stored, declared),) = rows
-    within = "text_config" if isinstance(values.get("text_config"), dict) else ""
-    key = f"{within}.vocab_size".lstrip(".")
+    is_nested = isinstance(values.get("text_config"), dict)
+    key = "text_config.vocab_size" if is_nested else "vocab_size"
     longer = with_values(of_base, {key: stored}).config
-    yield Undoing(
+    yield _uncertain(
         cause="resized-base",
         snapshot=replace(case.snapshot, base=replace(base, config=longer)),
         summary=f"the base has {declared:,} rows, the adapter {stored:,}: the base was resized "
@@ -83,7 +85,6 @@ def _resized(
         fix=f"resize the base to {stored:,} first, with model.resize_token_embeddings({stored}), "
         "and then let PEFT load the adapter",
         evidence=tuple(pair.stored.name for pair in case.mismatched[:2]),
-        certain=False,
     )
 
 
@@ -137,8 +138,8 @@ def _rank_axis(name: str) -> int | None:
 
 def _of_other_modules(case: Case, of_base: Snapshot) -> Iterator[Undoing]:
     """Yield the unexpected tensors as proven, if the base has none of the modules they change."""
-    names = case.unexpected
-    if not names or case.missing or case.mismatched or not all(map(is_own, names)):
+    names = () if case.missing or case.mismatched else case.unexpected
+    if not names or not all(map(is_own, names)):
         return
     of_modules = case.implied(of_base)
     if of_modules and not any(f"{_in_base(name)}.weight" in of_modules for name in names):
@@ -149,7 +150,7 @@ def _of_other_modules(case: Case, of_base: Snapshot) -> Iterator[Undoing]:
 
 def _on_other_base(case: Case, kinds: set[str], difference: str, evidence: str) -> Undoing:
     """Return the alarms of these kinds as proven by another base."""
-    return Undoing(
+    return _uncertain(
         cause="other-base",
         snapshot=case.snapshot,
         proven=tuple(one for one in case.alarms if one.kind in kinds),
@@ -157,7 +158,6 @@ def _on_other_base(case: Case, kinds: set[str], difference: str, evidence: str) 
         fix="name the model on which it was trained in base_model_name_or_path of "
         "adapter_config.json, or train it on this one",
         evidence=(evidence,),
-        certain=False,
     )
 
 
@@ -181,7 +181,7 @@ def _with_older_names(case: Case, forms: NameForms) -> Iterator[Undoing]:
     other = {old: new for old, new in ends.items() if old != new}
     first, new_first = next(iter(renames.items()))
     settings = ", ".join(f"{new} for {old}" for old, new in other.items())
-    yield Undoing(
+    yield _uncertain(
         cause="older-names",
         snapshot=with_values(with_names(case.snapshot, renames), values if other else {}),
         renames=renames,
@@ -190,7 +190,6 @@ def _with_older_names(case: Case, forms: NameForms) -> Iterator[Undoing]:
         fix="load it with the version of transformers that it was trained with, or rename "
         f"{len(renames):,} tensors" + (f" and write {settings} in target_modules" if other else ""),
         evidence=(f"{len(renames):,} of {len(case.shapes):,} names are older ones",),
-        certain=False,
     )
 
 
@@ -205,7 +204,7 @@ def _of_other_class(case: Case, values: Mapping[str, object], declared: str) -> 
     names = [name for one in types if isinstance(one, str) for name in case.classes(one)]
     names.sort(key=lambda name: not name.endswith("ForCausalLM"))  # the class of most adapters
     for name in [one for one in dict.fromkeys(names) if one != declared][:_MOST]:
-        yield Undoing(
+        yield _uncertain(
             cause=OTHER_CLASS,
             snapshot=case.snapshot,
             target=name,
@@ -215,7 +214,6 @@ def _of_other_class(case: Case, values: Mapping[str, object], declared: str) -> 
             f"{declared}",
             evidence=(f"every tensor is one of an adapter of {name}, and none lacks",),
             exact=True,
-            certain=False,
         )
 
 
@@ -228,7 +226,7 @@ def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
         instead[tensor.name] = tuple(renamed(tensor, one) for one in expected[:1])
     renames = renames_of(instead)
     if renames and not case.missing_names.difference(renames.values()):
-        yield Undoing(
+        yield _uncertain(
             cause=OTHER_CLASS,
             snapshot=with_tensors(case.snapshot, instead),
             renames=renames,
@@ -236,7 +234,6 @@ def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
             f"its base is a {declared}, the language model alone",
             fix=f"name the complete model as the base, or train the adapter on the {declared}",
             evidence=tuple(renames)[:2],
-            certain=False,
         )
 
 
@@ -246,7 +243,7 @@ def _without_head(case: Case) -> Iterator[Undoing]:
     of_task = TRAINED_BY_TASK.get(task, ()) if isinstance(task, str) else ()
     if not (heads and of_task) or not all(head.endswith(of_task) for head in heads):
         return
-    yield Undoing(
+    yield _uncertain(
         cause=HEAD_NOT_SAVED,
         snapshot=with_values(case.snapshot, {"task_type": None, "modules_to_save": None}),
         summary=f"{' and '.join(sorted(heads)[:2])} is not stored, which PEFT trains for {task} "
@@ -255,5 +252,4 @@ def _without_head(case: Case) -> Iterator[Undoing]:
         "which it was trained",
         evidence=(f"nothing else of an adapter for {task} is missing",),
         exact=True,
-        certain=False,
     )

@@ -6,6 +6,7 @@ software that wrote them.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TypeVar
 
 from auditor.analytic import ExpectedTensor
@@ -37,10 +38,11 @@ _FUSED: Mapping[str, tuple[str, ...]] = {
     "qkv": ("q", "k", "v"),
     "cross-qkv": ("cross-q", "cross-k", "cross-v"),
     "gate-up": ("gate", "up"),
+    "expert-gate-up": ("expert-gate", "expert-up"),
     "up": ("gate", "up"),  # in Megatron, if the activation has a gate
+    "expert-up": ("expert-gate", "expert-up"),
 }
 _STACKED = {"all-gates": "expert-gate", "all-ups": "expert-up", "all-downs": "expert-down"}
-_EXPERT = "expert-"
 # Beside this norm, the norm after attention does not precede the MLP.
 _AFTER_MLP = "post_feedforward_layernorm"
 _ALIASES = {"q-norm": "q-a-norm"}  # in DeepSeek, which has no other norm of queries
@@ -126,9 +128,8 @@ def _roles(case: Case) -> tuple[_ByRole[StoredTensor], _ByRole[ExpectedTensor]]:
     stacks = {role.stack for one in missing for role, names in one.items() if names[0][0]}
     both = {"encoder", "decoder"} <= stacks  # if one side has only one stack, the stack is ignored
     strange = (kind for kind in case.strange_kinds if not _BUFFERS.search(kind.pattern))
-    stored = map(roles_of, strange)
     return (
-        _tensors(stored, case.strange_named, both=both),
+        _tensors(map(roles_of, strange), case.strange_named, both=both),
         _tensors(missing, case.lacking_named, both=both),
     )
 
@@ -140,13 +141,11 @@ def _tensors(
     both: bool,
 ) -> _ByRole[_Tensor]:
     by_role: _ByRole[_Tensor] = {}
-    for names_by_role in roles:
-        for role, names in names_by_role.items():
-            is_distinct = both or role.stack == "vision"
-            placed = role if is_distinct else role._replace(stack="")
-            by_numbers = by_role.setdefault(placed, {})
-            for numbers, name in names:
-                by_numbers.setdefault(numbers, tensors[name])
+    for role, names in chain.from_iterable(one.items() for one in roles):
+        placed = role if both or role.stack == "vision" else role._replace(stack="")
+        by_numbers = by_role.setdefault(placed, {})
+        for numbers, name in names:
+            by_numbers.setdefault(numbers, tensors[name])
     return by_role
 
 
@@ -156,9 +155,7 @@ def _first_of_two_norms(name: str) -> str:
 
 def _parts(role: TensorRole) -> list[TensorRole]:
     """Return the roles of the tensors that a fused tensor of this role contains."""
-    bare = role.part.removeprefix(_EXPERT)
-    before = _EXPERT if role.part != bare else ""
-    return [role._replace(part=f"{before}{part}") for part in _FUSED.get(bare, ())]
+    return [role._replace(part=part) for part in _FUSED.get(role.part, ())]
 
 
 def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Tensor]]:
@@ -166,9 +163,9 @@ def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Te
 
     These tensors are projections, or the experts of a layer.
     """
-    if role.part in _STACKED:
+    if expert_part := _STACKED.get(role.part):
         experts_by_layer: dict[Numbers, list[_Tensor]] = {}
-        for numbers, expert in tensors.get(role._replace(part=_STACKED[role.part]), {}).items():
+        for numbers, expert in tensors.get(role._replace(part=expert_part), {}).items():
             experts_by_layer.setdefault(numbers[:1], []).append(expert)
         return experts_by_layer
     parts = [tensors.get(part, {}) for part in _parts(role)]

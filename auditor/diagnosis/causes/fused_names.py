@@ -20,7 +20,7 @@ from auditor.tensors import StoredTensor
 CAUSE = "fused-names"
 
 _PROJECTION = re.compile(r"(?:to_|w)?([qkv])")  # libraries fuse these in the order q, k, v
-_JOINED = ("_weight", "_bias")  # ends of names such as in_proj_weight
+_JOINED = re.compile(r"_(weight|bias)$")  # ends of names such as in_proj_weight
 
 Replacements = dict[str, tuple[StoredTensor, ...]]  # replaced name -> the tensors that replace it
 _Shape = tuple[int, ...] | None
@@ -110,10 +110,7 @@ class _Module(NamedTuple):
 
 
 def _module(kind: NameKind) -> _Module:
-    path, _, last = kind.pattern.rpartition(".")
-    for suffix in _JOINED:
-        if last.endswith(suffix):
-            path, last = kind.pattern.removesuffix(suffix), suffix[1:]
+    path, _, last = _JOINED.sub(r".\1", kind.pattern).rpartition(".")
     module, _, leaf = path.rpartition(".")
     return _Module(kind, (outermost(kind.pattern), last), module, leaf)
 

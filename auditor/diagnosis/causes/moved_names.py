@@ -90,8 +90,9 @@ def _loose(case: Case) -> tuple[NameKind, ...]:
     if case.unnamed:
         return case.stored_kinds
     kinds = Unexpected | Unused | StoredBuffer | QuantizationData
-    findings = (one for one in case.report.findings if isinstance(one, kinds))
-    names = frozenset(name for one in findings for name in one.names)
+    names = {
+        one for found in case.report.findings if isinstance(found, kinds) for one in found.names
+    }
     return chosen_of(case.stored_kinds, names) if names <= case.shapes.keys() else kinds_of(names)
 
 
