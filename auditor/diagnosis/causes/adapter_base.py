@@ -94,13 +94,13 @@ def _of_other_lengths(case: Case) -> Iterator[Undoing]:
     The length of A or B that is not the rank is that of the module on which it was trained. Layers
     that only the adapter has, or only the base, are also explained.
     """
-    pairs = [pair for pair in case.mismatched if is_own(pair.stored.name)]
-    lengths = [_lengths(pair) for pair in pairs]
-    of_layers = (at for at, pair in enumerate(pairs) if any(members(pair.stored.name)))
-    shown = next(of_layers, None)
-    if None in lengths or shown is None:
+    lengths_by_name = {
+        pair.stored.name: _lengths(pair) for pair in case.mismatched if is_own(pair.stored.name)
+    }
+    name = next((name for name in lengths_by_name if any(members(name))), None)
+    if name is None or not all(lengths_by_name.values()):
         return
-    name, (observed, expected) = pairs[shown].stored.name, lengths[shown] or (0, 0)
+    observed, expected = lengths_by_name[name]
     stored, missing, unexpected = (
         {layer.number for name in names for layer in islice(members(name), 1)}
         for names in (case.shapes.keys() - set(case.unexpected), case.missing, case.unexpected)
@@ -113,17 +113,18 @@ def _of_other_lengths(case: Case) -> Iterator[Undoing]:
         case,
         kinds,
         f"{_in_base(name)} {verb} {observed:,} numbers there, and {expected:,} in this one",
-        f"{len(pairs):,} tensors have lengths of other modules, and the right rank",
+        f"{len(lengths_by_name):,} tensors have lengths of other modules, and the right rank",
     )
 
 
-def _lengths(pair: MatchedPair) -> tuple[int, int] | None:
+def _lengths(pair: MatchedPair) -> tuple[int, ...]:
     """Return the stored and the expected length, if they are the only difference, not the rank."""
-    same_axes = len(pair.stored.shape or ()) == len(pair.expected.shape)
-    match [*_different(pair).items()]:
-        case [(axis, (stored, expected))] if same_axes and stored:
-            return None if axis == _rank_axis(pair.stored.name) else (stored, expected)
-    return None
+    different = _different(pair)
+    has_same_axes = len(pair.stored.shape or ()) == len(pair.expected.shape)
+    if not has_same_axes or len(different) != 1 or _rank_axis(pair.stored.name) in different:
+        return ()
+    [(stored, expected)] = different.values()
+    return (stored, expected) if stored else ()
 
 
 def _different(pair: MatchedPair) -> Mapping[int, tuple[int, int]]:
