@@ -116,16 +116,15 @@ def _undoing(
     case: Case,
     lists: tuple[_Layers, ...],
     renames: Mapping[str, str],
-    field: tuple[str, int, int] | None = None,
+    *fields: tuple[str, int, int],
 ) -> Undoing:
-    """Return the undoing that renumbers lists; `field` is (config key, its value, true count)."""
+    """Return the undoing that renumbers lists; a field is (config key, its value, true count)."""
     snapshot = with_names(case.snapshot, renames)
     summary = " and ".join(one.description for one in lists[:_SHOWN])
     summary += f" and {len(lists) - _SHOWN} more lists too" if len(lists) > _SHOWN else ""
     fix = "number them from 0, one after the other"
     first = lists[0]
-    if field is not None:
-        key, expected, count = field
+    for key, expected, count in fields:
         snapshot = with_values(snapshot, {key: count, **_shortened(case, key, first, expected)})
         summary += f", and {key} is still {expected}"
         fix += f", and set {key} to {count}"
@@ -137,7 +136,7 @@ def _undoing(
         cause=CAUSE,
         snapshot=snapshot,
         renames=renames,
-        fields=() if field is None else (field,),
+        fields=fields,
         summary=summary,
         fix=fix,
         evidence=(f"{first.before}: {runs(first.stored)} of {first.expected}",),
