@@ -12,11 +12,11 @@ Equal shapes raise the score of a pair, but are not required.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import takewhile
+from itertools import count, takewhile
 from typing import NamedTuple
 
 from auditor.name_kinds import NameKind
@@ -25,6 +25,7 @@ Shape = tuple[int, ...] | None
 Segments = tuple[str, ...]
 
 _SEGMENT = re.compile(r"[^./]*[./]|[^./]+$")
+_NUMBER = "0."  # a segment that is a number
 _MOST_KINDS = 160  # kinds of unexpected names that are compared: those with the most tensors
 _MOST_PARTNERS = 2  # kinds of missing names with which an unexpected kind is compared
 _MOST_COUNTED = 24  # rules for which the renamed tensors are counted
@@ -88,6 +89,7 @@ def segments(name: str) -> Segments:
 class Choice(NamedTuple):
     """A rule, and the patterns of the names that it turns into expected ones."""
 
+    rank: tuple[float, ...]  # descending number of tensors, then the extent of the change
     rule: Rule
     met: frozenset[str]
 
@@ -97,8 +99,6 @@ def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[t
 
     If another rule is as good as one of the several, they are also yielded with it instead.
     """
-    if not (unexpected.kinds and missing.kinds):
-        return
     goal = _Goal(missing, prefix)
     single = _ranked(unexpected.kinds, unexpected, goal)
     together: list[Choice] = []
@@ -106,14 +106,14 @@ def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[t
     kinds, ranked = unexpected.kinds, single
     while ranked and len(together) < _MOST_RULES:
         best = ranked[0]
-        with_rivals = [(*others, best.choice) for others in with_rivals]
+        with_rivals = [(*others, best) for others in with_rivals]
         if rival := _rival(ranked, best, goal):
-            with_rivals.append((*together, rival.choice))
-        together.append(best.choice)
-        kinds = tuple(kind for kind in kinds if kind.pattern not in best.choice.met)
+            with_rivals.append((*together, rival))
+        together.append(best)
+        kinds = tuple(kind for kind in kinds if kind.pattern not in best.met)
         ranked = _ranked(kinds, unexpected, goal)
     yield from dict.fromkeys(
-        (tuple(together), *with_rivals, *((one.choice,) for one in single[:_MOST_PROPOSED]))
+        (tuple(together), *with_rivals, *((one,) for one in single[:_MOST_PROPOSED]))
     )
 
 
@@ -127,27 +127,11 @@ def renames_by_rule(
     chosen = tuple(chosen)
     renames: dict[Rule, dict[str, str]] = {one.rule: {} for one in chosen}
     for kind in kinds:
-        for one in sorted(chosen, key=lambda one: kind.pattern not in one.met):
-            if new_names := _edited(kind, one.rule):
-                renames[one.rule].update(new_names)
-                break
+        by_fit = sorted(chosen, key=lambda one: kind.pattern not in one.met)
+        rule = next((one.rule for one in by_fit if _applied(kind.pattern, one.rule)), None)
+        if rule is not None:
+            renames[rule].update({name: _applied(name, rule) or name for name in kind.names})
     return renames
-
-
-def _edited(kind: NameKind, rule: Rule) -> dict[str, str]:
-    """Map each name of a kind to its new name; empty if the rule does not apply to the kind."""
-    parts = _apply(segments(kind.pattern), rule) or []
-    new_kind = NameKind("".join(text for text, _ in parts))
-    chosen = [number for _, number in parts if number is not None]
-    if not new_kind.pattern or len(chosen) != len(new_kind.places):
-        return {}
-    if chosen == list(range(len(kind.places))):
-        pairs = zip(kind.names, kind.numbers, strict=True)
-        return {name: new_kind.filled(numbers) for name, numbers in pairs}
-    return {
-        name: new_kind.filled(tuple(numbers[at] for at in chosen))
-        for name, numbers in zip(kind.names, kind.numbers, strict=True)
-    }
 
 
 # --- rules ---------------------------------------------------------------------------------------
@@ -161,11 +145,10 @@ class _Goal:
         self.shapes = {kind.pattern: missing.shape(kind) for kind in missing.kinds}
         bare = {self._bare(one): shape for one, shape in self.shapes.items()}
         self.near = {**bare, **self.shapes}
-        self.by_end: dict[Segments, list[Segments]] = {}
-        for pattern in self.shapes:
-            parts = segments(pattern)
+        self.by_end: defaultdict[Segments, list[Segments]] = defaultdict(list)
+        for parts in map(segments, self.shapes):
             for length in (1, 2):
-                self.by_end.setdefault(parts[-length:], []).append(parts)
+                self.by_end[parts[-length:]].append(parts)
 
     def _bare(self, pattern: str) -> str:
         """Return the pattern without the base model's prefix (its first segment, if unknown)."""
@@ -183,27 +166,17 @@ class _Goal:
 
     def partners(self, parts: Segments, shape: Shape) -> list[Segments]:
         """Return the patterns of missing names that share most segments with the name `parts`."""
-        known = self.by_end.get(parts[-2:]) or self.by_end.get(parts[-1:], [])
-        name = "".join(parts)
 
         def likeness(other: Segments) -> tuple[int, bool, int]:
-            spelt = "".join(other)
-            same = self.shapes[spelt] == shape
-            segments, characters = (
-                len(_shared(one, two)) + len(_shared(one[::-1], two[::-1]))
-                for one, two in ((parts, other), (name, spelt))
-            )
-            return segments, same, characters
+            name, other_name = "".join(parts), "".join(other)
+            characters = _shared_ends(name, other_name)
+            return _shared_ends(parts, other), self.shapes[other_name] == shape, characters
 
+        known = self.by_end[parts[-2:]] or self.by_end[parts[-1:]]
         return sorted(known, key=likeness, reverse=True)[:_MOST_PARTNERS]
 
 
-class _Ranked(NamedTuple):
-    rank: tuple[float, ...]  # descending number of tensors, then the extent of the change
-    choice: Choice
-
-
-def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ranked]:
+def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[Choice]:
     """Return the rules that rename more than 1/_RARE of the tensors correctly, the best first."""
     by_size = sorted(kinds, key=lambda kind: -len(kind.names))
     votes: Counter[Rule] = Counter()
@@ -213,59 +186,61 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
             for rule in dict.fromkeys(_rules_of(parts, partner)):
                 votes[rule] += len(kind.names)
     total = sum(len(kind.names) for kind in kinds)
-    ranked: list[_Ranked] = []
+    ranked: list[Choice] = []
     for rule in sorted(votes, key=lambda rule: (-votes[rule], str(rule)))[:_MOST_COUNTED]:
-        worth_by_kind: dict[NameKind, float] = {}
-        met_patterns: set[str] = set()  # a second kind with the same new names would collide
-        exact = 0
+        kind_by_new: dict[str, NameKind] = {}  # a second kind with the same new names would collide
         for kind in by_size:
-            pattern = _pattern(kind.pattern, rule)
-            if pattern is None or pattern in met_patterns:
-                continue
-            if worth := goal.meets(pattern, stored.shape(kind)):
-                met_patterns.add(pattern)
-                worth_by_kind[kind] = worth
-                exact += (pattern in goal.shapes) * len(kind.names)
+            if new := _applied(kind.pattern, rule):
+                kind_by_new.setdefault(new, kind)
+        worth = {new: goal.meets(new, stored.shape(kind)) for new, kind in kind_by_new.items()}
         replaces = any(edit.is_replacement for edit in rule)
-        if replaces or len(worth_by_kind) <= _FEW:  # then only names with the expected shape count
-            worth_by_kind = {kind: worth for kind, worth in worth_by_kind.items() if worth == 1}
-        weight = sum(worth * len(kind.names) for kind, worth in worth_by_kind.items())
+        if replaces or sum(map(bool, worth.values())) <= _FEW:
+            worth = {new: int(one == 1) for new, one in worth.items()}  # shapes have to be equal
+        count_by_new = {new: len(kind.names) for new, kind in kind_by_new.items() if worth[new]}
+        weight = sum(worth[new] * count for new, count in count_by_new.items())
         if weight * _RARE > total:
-            length = sum(len(edit.old) + len(edit.new) for edit in rule)
-            anywhere = any(edit.before is None for edit in rule)
-            is_slip = all(edit.is_slip for edit in rule)
-            rank = (-weight, replaces, -exact, not is_slip, len(rule), length, anywhere)
-            met = frozenset(kind.pattern for kind in worth_by_kind)
-            ranked.append(_Ranked(rank, Choice(rule, met)))
-    return sorted(ranked, key=lambda one: (one.rank, str(one.choice.rule)))
+            rank = (
+                -weight,
+                replaces,
+                -sum(count for new, count in count_by_new.items() if new in goal.shapes),
+                not all(edit.is_slip for edit in rule),
+                len(rule),
+                sum(len(edit.old) + len(edit.new) for edit in rule),
+                any(edit.before is None for edit in rule),
+            )
+            met = frozenset(kind_by_new[new].pattern for new in count_by_new)
+            ranked.append(Choice(rank, rule, met))
+    return sorted(ranked, key=lambda one: (one.rank, str(one.rule)))
 
 
-def _rival(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> _Ranked | None:
+def _rival(ranked: list[Choice], best: Choice, goal: _Goal) -> Choice | None:
     """Return a rule that renames equally many tensors, but to other expected names."""
-    rule, met = chosen.choice
-
-    def differs(other: _Ranked) -> bool:
-        names = ((_pattern(one, other.choice.rule), _pattern(one, rule)) for one in met)
-        return any(new != own and new in goal.shapes for new, own in names)
-
-    as_good = (one for one in ranked if one.rank[:5] == chosen.rank[:5] and one is not chosen)
-    return next(filter(differs, as_good), None)
+    for other in ranked:
+        names = ((_applied(one, other.rule), _applied(one, best.rule)) for one in best.met)
+        is_as_good = other.rank[:5] == best.rank[:5]
+        if is_as_good and any(new != own and new in goal.shapes for new, own in names):
+            return other
+    return None
 
 
 def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
     """Yield the rules that turn a name into its partner, the most general first."""
     matcher = SequenceMatcher(None, parts, partner, autojunk=False)
-    runs = [code[1:] for code in matcher.get_opcodes() if code[0] != "equal"]
-    if not 0 < len(runs) <= _MOST_RULES:
+    edits = [
+        NameEdit(parts[:a], parts[a:b], partner[c:d])
+        for tag, a, b, c, d in matcher.get_opcodes()
+        if tag != "equal"
+    ]
+    if not 0 < len(edits) <= _MOST_RULES:
         return
-    edits = [(parts[:a], parts[a:b], partner[c:d]) for a, b, c, d in runs]
     for before, old, new in edits:
-        if before and sum(map(_is_number, old)) > sum(map(_is_number, new)):
-            return  # several layers or experts would get the same name
-    if all(old for _, old, _ in edits):
-        yield tuple(NameEdit(None if before else (), old, new) for before, old, new in edits)
+        lost = old.count(_NUMBER) - new.count(_NUMBER)
+        if lost < 0 or (before and lost):
+            return  # a number would be unknown, or several layers would get the same name
+    if all(edit.old for edit in edits):
+        yield tuple(edit._replace(before=None if edit.before else ()) for edit in edits)
+    yield (edits[0],)
     before, old, new = edits[0]
-    yield (NameEdit(before, old, new),)
     if before or len(edits) > 1:
         return
     # Loading adds and removes the base model's prefix, which other names may have.
@@ -275,48 +250,32 @@ def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
         yield (NameEdit((), old[:-1], new),)
 
 
-def _pattern(pattern: str, rule: Rule) -> str | None:
-    parts = _apply(segments(pattern), rule)
-    return None if parts is None else "".join(text for text, _ in parts)
-
-
-_Part = tuple[str, int | None]  # a segment, and the index of its number in the name
-
-
-def _apply(parts: Segments, rule: Rule) -> list[_Part] | None:
-    """Apply the edits of a rule; return None if none of them applies."""
-    count = iter(range(len(parts)))
-    known: list[_Part] = [(one, next(count) if _is_number(one) else None) for one in parts]
-    changed = False
+def _applied(name: str, rule: Rule) -> str | None:
+    """Return the name, or the pattern of a kind, after the edits; None if none of them applies."""
+    changes = 0
     for edit in rule:
-        at = _place(known, edit)
-        while at is not None:
-            run = known[at : at + len(edit.old)]
-            numbers = iter([number for _, number in run if number is not None])
-            new: list[_Part] = [
-                (one, next(numbers, -1) if _is_number(one) else None) for one in edit.new
-            ]
-            if any(number == -1 for _, number in new):
-                return None  # the expected name has a number there that the stored name lacks
-            known[at : at + len(edit.old)] = new
-            changed = True
-            at = _place(known, edit, at + len(new)) if edit.before is None else None
-    return known if changed else None
+        search, text = _substitution(edit)
+        name, places = search.subn(text, name)
+        changes += places
+    return name if changes else None
 
 
-def _place(parts: list[_Part], edit: NameEdit, start: int = 0) -> int | None:
-    """Return the index of the first segment that the edit replaces; None if the run is absent."""
-    texts = tuple(text for text, _ in parts)
-    if edit.before is not None:
-        at = len(edit.before)
-        return at if texts[: at + len(edit.old)] == edit.before + edit.old else None
-    length = len(edit.old)
-    places = range(start, len(texts) - length)  # the last segment is the tensor's own name
-    return next((at for at in places if texts[at : at + length] == edit.old), None)
+@lru_cache(maxsize=1024)
+def _substitution(edit: NameEdit) -> tuple[re.Pattern[str], str]:
+    """Return the regular expression of an edit, and its replacement with the run's numbers."""
+    before = "(?<![^./])" if edit.before is None else "^" + _regex(edit.before, r"\d+\.")
+    search = re.compile(f"({before})" + _regex(edit.old, r"(\d+)\."))
+    numbers = (rf"\g<{group}>." for group in count(2))
+    new = (next(numbers) if one == _NUMBER else one.replace("\\", r"\\") for one in edit.new)
+    return search, "".join((r"\g<1>", *new))
 
 
-def _is_number(segment: str) -> bool:
-    return segment in {"0.", "0"}
+def _regex(run: Segments, number: str) -> str:
+    return "".join(number if one == _NUMBER else re.escape(one) for one in run)
+
+
+def _shared_ends(one: Sequence[str], other: Sequence[str]) -> int:
+    return len(_shared(one, other)) + len(_shared(one[::-1], other[::-1]))
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ The names of the stored tensors give the modules with an adapter, and their shap
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -45,7 +45,7 @@ def changes_of_adapter(case: Case) -> Iterator[Changes]:
 
 def _changes(case: Case) -> Iterator[Changes]:
     change = partial(_change, case.config)
-    yield from _ranks(case)
+    yield from _ranks(case, change)
     own = [name for name in case.shapes if is_own(name)]
     modules = [module_of(name) for name in own]
     if any(name.endswith(_MAGNITUDE) for name in (*case.missing, *case.unexpected)):
@@ -53,19 +53,19 @@ def _changes(case: Case) -> Iterator[Changes]:
     targets = change("target_modules", sorted({module.rpartition(".")[2] for module in modules}))
     yield (targets,)
     numbers = sorted({int(match[1]) for module in modules if (match := _LAYER.search(module))})
-    for layers in (None, numbers):
-        yield (change("layers_to_transform", layers),)
-    for bias in ("none", "all", "lora_only"):
-        yield (change("bias", bias),)
-    whole = {name.rpartition(".")[0] for name in case.shapes if not is_own(name)}
-    saved = change("modules_to_save", sorted({one.rpartition(".")[2] for one in whole}) or None)
-    if saved.value and "modules_to_save" in saved.value:
-        return  # names in memory, of PEFT's wrapper around the module
-    yield (saved,)
-    yield (saved, targets)
+    for key, values in (
+        ("layers_to_transform", (None, numbers)),
+        ("bias", ("none", "all", "lora_only")),
+    ):
+        yield from ((change(key, value),) for value in values)
+    whole = {module_of(name).rpartition(".")[2] for name in case.shapes if not is_own(name)}
+    if "modules_to_save" not in whole:  # else the names are in memory, of PEFT's wrapper
+        saved = change("modules_to_save", sorted(whole) or None)
+        yield (saved,)
+        yield (saved, targets)
 
 
-def _ranks(case: Case) -> Iterator[Changes]:
+def _ranks(case: Case, change: Callable[[str, Any], KeyChange]) -> Iterator[Changes]:
     """Yield the most common stored rank as `r`, with a rank_pattern for modules of other ranks."""
     ranks = {
         name.partition(".lora_")[0]: shape[0]
@@ -75,10 +75,8 @@ def _ranks(case: Case) -> Iterator[Changes]:
     if ranks and case.mismatched:
         usual = Counter(ranks.values()).most_common(1)[0][0]
         others = {one.rpartition(".")[2]: rank for one, rank in ranks.items() if rank != usual}
-        r = _change(case.config, "r", usual)
-        yield (r,)
-        yield (_change(case.config, "rank_pattern", others),)
-        yield (r, _change(case.config, "rank_pattern", others))
+        r, pattern = change("r", usual), change("rank_pattern", others)
+        yield from ((r,), (pattern,), (r, pattern))
 
 
 def _change(config: Mapping[str, Any], key: str, value: Any) -> KeyChange:

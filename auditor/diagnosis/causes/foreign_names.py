@@ -5,14 +5,14 @@ software that wrote them.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import prod
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TypeVar
 
 from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.changes import renamed, shaped, with_tensors
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.fused_names import Replacements, joined, split
+from auditor.diagnosis.causes.fused_names import Replacements, adds_up, exchanged, renames_of
 from auditor.name_kinds import NameKind, Numbers, name_pattern, numbers_in
 from auditor.tensor_roles import TensorRole, roles_of
 from auditor.tensors import StoredTensor
@@ -38,13 +38,13 @@ _FUSED: Mapping[str, tuple[str, ...]] = {
     "qkv": ("q", "k", "v"),
     "cross-qkv": ("cross-q", "cross-k", "cross-v"),
     "gate-up": ("gate", "up"),
+    "expert-gate-up": ("expert-gate", "expert-up"),
     "up": ("gate", "up"),  # in Megatron, if the activation has a gate
+    "expert-up": ("expert-gate", "expert-up"),
 }
 _STACKED = {"all-gates": "expert-gate", "all-ups": "expert-up", "all-downs": "expert-down"}
-_EXPERT = "expert-"
-_AFTER_MLP = (
-    "post_feedforward_layernorm"  # beside it, the norm after attention does not precede the MLP
-)
+# Beside this norm, the norm after attention does not precede the MLP.
+_AFTER_MLP = "post_feedforward_layernorm"
 _ALIASES = {"q-norm": "q-a-norm"}  # in DeepSeek, which has no other norm of queries
 _LEAST = 0.5  # least share of the missing names that must be found
 
@@ -55,9 +55,7 @@ _ByRole = dict[TensorRole, dict[Numbers, _Tensor]]
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint with tensors renamed to the class's tensors with the same roles."""
-    if not (case.unexpected and case.missing):
-        return
-    source = _source(case)
+    source = _source(case) if case.unexpected and case.missing else None
     if source is None:
         return
     replacements = _by_role(case)
@@ -70,7 +68,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     yield Undoing(
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, replacements),
-        renames={old: new[0].name for old, new in replacements.items() if len(new) == 1},
+        renames=renames_of(replacements),
         summary=f"{count:,} of {len(case.shapes):,} names are those of {source}, not of "
         f"transformers: {example[0]} should be {' and '.join(one.name for one in example[1])}",
         fix=f"convert the weights to transformers' names (its convert_*_to_hf script for {source}),"
@@ -110,15 +108,15 @@ def _by_role(case: Case) -> Replacements:
         for numbers, tensor in tensors.items():
             parts = parts_by_numbers.get(numbers, [])
             is_whole = not any(numbers in one for one in besides)
-            if parts and is_whole and _adds_up([tensor], parts):
-                replacements |= split(tensor, parts)
+            if parts and is_whole and adds_up([tensor], parts):
+                replacements |= exchanged([tensor], parts)
             elif one := own.get(numbers) or alias.get(numbers):
                 replacements[tensor.name] = (_named(tensor, one),)
     for role, wholes in missing.items():
         for numbers, held in _held(role, stored).items():
             whole = wholes.get(numbers) if numbers not in stored.get(role, ()) else None
-            if whole and _adds_up(held, [whole]):
-                replacements |= joined(held, whole)
+            if whole and adds_up(held, [whole]):
+                replacements |= exchanged(held, [whole])
     return replacements
 
 
@@ -130,9 +128,8 @@ def _roles(case: Case) -> tuple[_ByRole[StoredTensor], _ByRole[ExpectedTensor]]:
     stacks = {role.stack for one in missing for role, names in one.items() if names[0][0]}
     both = {"encoder", "decoder"} <= stacks  # if one side has only one stack, the stack is ignored
     strange = (kind for kind in case.strange_kinds if not _BUFFERS.search(kind.pattern))
-    stored = map(roles_of, strange)
     return (
-        _tensors(stored, case.strange_named, both=both),
+        _tensors(map(roles_of, strange), case.strange_named, both=both),
         _tensors(missing, case.lacking_named, both=both),
     )
 
@@ -144,13 +141,11 @@ def _tensors(
     both: bool,
 ) -> _ByRole[_Tensor]:
     by_role: _ByRole[_Tensor] = {}
-    for names_by_role in roles:
-        for role, names in names_by_role.items():
-            is_distinct = both or role.stack == "vision"
-            placed = role if is_distinct else role._replace(stack="")
-            by_numbers = by_role.setdefault(placed, {})
-            for numbers, name in names:
-                by_numbers.setdefault(numbers, tensors[name])
+    for role, names in chain.from_iterable(one.items() for one in roles):
+        placed = role if both or role.stack == "vision" else role._replace(stack="")
+        by_numbers = by_role.setdefault(placed, {})
+        for numbers, name in names:
+            by_numbers.setdefault(numbers, tensors[name])
     return by_role
 
 
@@ -160,9 +155,7 @@ def _first_of_two_norms(name: str) -> str:
 
 def _parts(role: TensorRole) -> list[TensorRole]:
     """Return the roles of the tensors that a fused tensor of this role contains."""
-    bare = role.part.removeprefix(_EXPERT)
-    before = _EXPERT if role.part != bare else ""
-    return [role._replace(part=f"{before}{part}") for part in _FUSED.get(bare, ())]
+    return [role._replace(part=part) for part in _FUSED.get(role.part, ())]
 
 
 def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Tensor]]:
@@ -170,9 +163,9 @@ def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Te
 
     These tensors are projections, or the experts of a layer.
     """
-    if role.part in _STACKED:
+    if expert_part := _STACKED.get(role.part):
         experts_by_layer: dict[Numbers, list[_Tensor]] = {}
-        for numbers, expert in tensors.get(role._replace(part=_STACKED[role.part]), {}).items():
+        for numbers, expert in tensors.get(role._replace(part=expert_part), {}).items():
             experts_by_layer.setdefault(numbers[:1], []).append(expert)
         return experts_by_layer
     parts = [tensors.get(part, {}) for part in _parts(role)]
@@ -186,29 +179,24 @@ def _take_related(case: Case, replacements: Replacements) -> None:
     Such a name differs from a renamed name only in numbers (layers that predict further tokens,
     which no class expects), or is the name of a renamed weight's scale.
     """
-    stored = case.strange_named
     for kind in case.strange_kinds:
         example = next((name for name in kind.names if len(replacements.get(name, ())) == 1), None)
         new_name = replacements[example][0].name if example else ""
         new_kind = NameKind(name_pattern(new_name))
         is_alike = example is not None and numbers_in(new_name) == numbers_in(example)
-        last = kind.parts[-1].removeprefix("weight")
-        is_scale = last.startswith("_") and last != kind.parts[-1]
+        suffix = kind.parts[-1].removeprefix("weight")
+        is_scale = kind.parts[-1].startswith("weight_")
         for name in kind.names:
             if name in replacements:
                 continue
-            weight = replacements.get(name.removesuffix(last), ()) if is_scale else ()
+            weight = replacements.get(name.removesuffix(suffix), ()) if is_scale else ()
             other = new_kind.filled(numbers_in(name)) if is_alike else ""
             if len(weight) == 1:
-                replacements[name] = (renamed(stored[name], weight[0].name + last),)
-            elif other and other not in case.shapes:
-                replacements[name] = (renamed(stored[name], other),)
-
-
-def _adds_up(stored: Sequence[StoredTensor], expected: Sequence[ExpectedTensor]) -> bool:
-    """Whether both sides have equally many elements, or some stored size is unknown."""
-    held = [one.elements for one in stored]
-    return None in held or sum(one or 0 for one in held) == sum(one.elements for one in expected)
+                other = weight[0].name + suffix
+            elif other in case.shapes:
+                continue
+            if other:
+                replacements[name] = (renamed(case.strange_named[name], other),)
 
 
 def _named(tensor: StoredTensor, expected: ExpectedTensor) -> StoredTensor:
@@ -216,8 +204,8 @@ def _named(tensor: StoredTensor, expected: ExpectedTensor) -> StoredTensor:
 
     The axes may be in another order, and the heads may have a separate axis.
     """
-    shape, other = tensor.shape, expected.shape
-    if shape is None or shape == other or prod(shape) != prod(other):
-        return renamed(tensor, expected.name)
-    is_same = len(shape) != len(other) or sorted(shape) == sorted(other)
-    return shaped(tensor, other, expected.name) if is_same else renamed(tensor, expected.name)
+    shape, other = tensor.shape or (), expected.shape
+    has_these_axes = len(shape) != len(other) or sorted(shape) == sorted(other)
+    if has_these_axes and tensor.elements == expected.elements:
+        return shaped(tensor, other, expected.name)
+    return renamed(tensor, expected.name)

@@ -7,8 +7,8 @@ enough.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import prod
 from typing import NamedTuple
 
 from auditor.analytic import ExpectedTensor
@@ -20,8 +20,7 @@ from auditor.tensors import StoredTensor
 CAUSE = "fused-names"
 
 _PROJECTION = re.compile(r"(?:to_|w)?([qkv])")  # libraries fuse these in the order q, k, v
-_STACK = "stack them when the weights are converted, in the order in which the class computes"
-_JOINED = ("_weight", "_bias")  # ends of names such as in_proj_weight
+_JOINED = re.compile(r"_(weight|bias)$")  # ends of names such as in_proj_weight
 
 Replacements = dict[str, tuple[StoredTensor, ...]]  # replaced name -> the tensors that replace it
 _Shape = tuple[int, ...] | None
@@ -38,41 +37,47 @@ def undoings(case: Case) -> Iterator[Undoing]:
     lack = [_module(kind) for kind in case.missing_kinds]
     replacements: Replacements = {}
     for whole, parts in _fused(have, lack, stored, expected):
-        replacements |= split(stored[whole], [expected[one] for one in parts])
+        replacements |= exchanged([stored[whole]], [expected[one] for one in parts])
     wholes = len(replacements)
-    stacked: Replacements = {}
-    for whole, parts in _stacked(lack, have, expected, stored):
-        stacked |= joined([stored[one] for one in parts], expected[whole])
-    for whole, parts in _fused(lack, have, expected, stored):
-        replacements |= joined([stored[one] for one in parts], expected[whole])
-    replacements |= stacked
+    joins = [*_fused(lack, have, expected, stored)]
+    for whole, parts in (*joins, *_stacked(lack, have, expected, stored)):
+        replacements |= exchanged([stored[one] for one in parts], [expected[whole]])
     if not replacements:
         return
     leaves = dict.fromkeys(_leaf(one.name) for new in replacements.values() for one in new)
-    summary, fix = _words(replacements, wholes, len(stacked), ", ".join(leaves))
+    summary, fix = _words(replacements, wholes, len(joins), ", ".join(leaves))
     yield Undoing(
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, replacements),
-        renames={old: new[0].name for old, new in replacements.items() if len(new) == 1},
+        renames=renames_of(replacements),
         summary=summary,
         fix=fix,
         evidence=("the rows add up",),
     )
 
 
-def split(whole: StoredTensor, parts: Sequence[ExpectedTensor]) -> Replacements:
-    """Return {name of the fused tensor: the tensors that replace it}."""
-    return {whole.name: tuple(shaped(whole, one.shape, one.name) for one in parts)}
+def renames_of(replacements: Replacements) -> dict[str, str]:
+    """Return {stored name: new name} of the tensors that only one tensor replaces."""
+    return {name: new[0].name for name, new in replacements.items() if len(new) == 1}
 
 
-def joined(parts: Sequence[StoredTensor], whole: ExpectedTensor) -> Replacements:
-    """Return replacements: the first part becomes the fused tensor, the other parts are removed."""
-    first = shaped(parts[0], whole.shape, whole.name)
-    return {**dict.fromkeys((one.name for one in parts), ()), parts[0].name: (first,)}
+def exchanged(stored: Sequence[StoredTensor], expected: Sequence[ExpectedTensor]) -> Replacements:
+    """Return replacements: the expected tensors for the first stored one, nothing for the others.
+
+    One of both sides has only one tensor, which is split into the others or joined from them.
+    """
+    new = tuple(shaped(stored[0], one.shape, one.name) for one in expected)
+    return {**dict.fromkeys((one.name for one in stored), ()), stored[0].name: new}
 
 
-def _words(replacements: Replacements, wholes: int, stacked: int, leaves: str) -> tuple[str, str]:
-    """Return summary and remedy; `wholes` counts split tensors, `stacked` stacks of experts."""
+def adds_up(stored: Sequence[StoredTensor], expected: Sequence[ExpectedTensor]) -> bool:
+    """Whether both sides have equally many elements, or some stored size is unknown."""
+    held = [one.elements for one in stored]
+    return None in held or sum(one or 0 for one in held) == sum(one.elements for one in expected)
+
+
+def _words(replacements: Replacements, wholes: int, joins: int, leaves: str) -> tuple[str, str]:
+    """Return summary and remedy; `wholes` counts split tensors, `joins` joined ones but stacks."""
     if wholes:
         name, parts = next(iter(replacements.items()))
         goal = ", ".join(_leaf(one.name) for one in parts)
@@ -80,16 +85,13 @@ def _words(replacements: Replacements, wholes: int, stacked: int, leaves: str) -
             f"{wholes:,} tensors are fused; the class has separate ones ({name} for {goal})",
             "split them along their rows when the weights are converted",
         )
-    if stacked == len(replacements):
-        summary = f"{stacked:,} tensors belong to one expert each, and the class stacks a layer's"
-        return (
-            f"{summary} (in {leaves})",
-            f"{_STACK}; from_pretrained does not do it for this class",
-        )
-    return (
-        f"{len(replacements):,} tensors are apart that the class has fused (in {leaves})",
-        "join them when the weights are converted: rows one after the other, experts stacked",
-    )
+    count = f"{len(replacements):,} tensors"
+    if joins:
+        fix = "join them when the weights are converted: rows one after the other, experts stacked"
+        return f"{count} are apart that the class has fused (in {leaves})", fix
+    summary = f"{count} belong to one expert each, and the class stacks a layer's (in {leaves})"
+    fix = "stack them when the weights are converted, in the order in which the class computes; "
+    return summary, f"{fix}from_pretrained does not do it for this class"
 
 
 def _leaf(name: str) -> str:
@@ -108,10 +110,7 @@ class _Module(NamedTuple):
 
 
 def _module(kind: NameKind) -> _Module:
-    path, _, last = kind.pattern.rpartition(".")
-    for suffix in _JOINED:
-        if last.endswith(suffix):
-            path, last = kind.pattern.removesuffix(suffix), suffix[1:]
+    path, _, last = _JOINED.sub(r".\1", kind.pattern).rpartition(".")
     module, _, leaf = path.rpartition(".")
     return _Module(kind, (outermost(kind.pattern), last), module, leaf)
 
@@ -123,16 +122,16 @@ def _fused(
 
     The parts are all separate tensors of the module.
     """
-    by_place: dict[tuple[str, str], list[_Module]] = {}
+    by_place: defaultdict[tuple[str, str], list[_Module]] = defaultdict(list)
     for whole in wholes:
-        by_place.setdefault(whole.place, []).append(whole)
-    by_module: dict[tuple[str, tuple[str, str]], list[_Module]] = {}
+        by_place[whole.place].append(whole)
+    by_module: defaultdict[tuple[str, tuple[str, str]], list[_Module]] = defaultdict(list)
     for part in sorted(apart, key=_order):
-        by_module.setdefault((part.path, part.place), []).append(part)
+        by_module[part.path, part.place].append(part)
     for (path, place), parts in by_module.items():
-        near = by_place.get(place, []) if len(parts) > 1 else []
+        near = by_place[place] if len(parts) > 1 else []
         own = [whole for whole in near if whole.path == path]
-        sums = [list(_sums(whole, parts, whole_of, part_of)) for whole in own or near]
+        sums = (list(_sums(whole, parts, whole_of, part_of)) for whole in own or near)
         fits = [one for one in sums if one]
         if len(fits) == 1:  # else several fused tensors would fit the same parts
             yield from fits[0]
@@ -155,35 +154,33 @@ def _sums(
             yield name, names
 
 
-def _is_sum(whole: _Shape, parts: list[_Shape]) -> bool:
+def _is_sum(whole: _Shape, parts: Sequence[_Shape]) -> bool:
     """Whether the rows or the columns add up, or some shape is unknown."""
-    shapes = [shape for shape in (whole, *parts) if shape]
     if whole is None or None in parts:
         return True
-    if len(shapes) <= len(parts) or len({len(one) for one in shapes}) != 1:
+    shapes = [shape for shape in parts if shape]
+    if len(shapes) < len(parts):
         return False
-    is_sum = whole[0] * 2 == sum(one[0] for one in shapes)
-    rows_add_up = is_sum and len({one[1:] for one in shapes}) == 1
-    columns_add_up = whole[-1] * 2 == sum(one[-1] for one in shapes)
-    return rows_add_up or (columns_add_up and len({one[:-1] for one in shapes}) == 1)
+    rows = {(sum(one[0] for one in shapes), *shape[1:]) for shape in shapes}
+    columns = {(*shape[:-1], sum(one[-1] for one in shapes)) for shape in shapes}
+    return {whole} in (rows, columns)
 
 
 def _stacked(
-    wholes: Iterable[_Module], apart: Iterable[_Module], whole_of: _Tensors, part_of: _Tensors
+    wholes: Iterable[_Module],
+    apart: Iterable[_Module],
+    expected: Mapping[str, ExpectedTensor],
+    stored: Mapping[str, StoredTensor],
 ) -> Iterator[_WholeAndParts]:
     """Yield (stacked name, names of parts): `up_proj`, (`experts.0.up_proj`, ...)."""
     for whole in wholes:
         before, _, leaf = whole.kind.pattern.removesuffix(".weight").rpartition(".")
-        by_layer: dict[Numbers, list[str]] = {}
+        by_layer: defaultdict[Numbers, list[str]] = defaultdict(list)
         for part in apart:
             if part.path == f"{before}.0" and {*part.leaf.split("_")} <= {*leaf.split("_")}:
                 for name, numbers in zip(part.kind.names, part.kind.numbers, strict=True):
-                    by_layer.setdefault(numbers[:-1], []).append(name)
+                    by_layer[numbers[:-1]].append(name)
         for name, numbers in zip(whole.kind.names, whole.kind.numbers, strict=True):
-            names = by_layer.get(numbers, ())
-            shapes = [part_of[one].shape for one in names]
-            known = [prod(shape) for shape in shapes if shape is not None]
-            if names and (
-                len(known) < len(names) or prod(whole_of[name].shape or ()) == sum(known)
-            ):
-                yield name, tuple(names)
+            names = tuple(by_layer[numbers])
+            if names and adds_up([stored[one] for one in names], [expected[name]]):
+                yield name, names

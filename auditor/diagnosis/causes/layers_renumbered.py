@@ -9,11 +9,11 @@ from typing import NamedTuple
 from auditor.analytic.config_keys import value_at
 from auditor.checkpoint.changes import with_names, with_values
 from auditor.diagnosis.case import Case, Undoing
-from auditor.name_kinds import list_before, list_pattern, numbers, place_in_list, runs
+from auditor.name_kinds import list_before, numbers, place_in_list, runs
 
 CAUSE = "layers-renumbered"
-_DEEPEST = 2  # depth of nested lists: layers, and the experts in them
-_COUNTED = ("layer", "expert")  # a word in the config key that counts layers or experts, by depth
+# A word in the config key that counts the modules of a list, by the list's depth.
+_COUNTED = ("layer", "expert")
 _OF_STAGES = ("stage_names", "out_features", "out_indices")  # keys that depend on the layers
 _MOST_ALONE, _MOST_KEYS = 4, 2
 _SHOWN = 2  # lists that the summary names
@@ -36,22 +36,19 @@ class _Layers(NamedTuple):
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the snapshot with all misnumbered lists numbered from 0, then with only one of them."""
-    for depth in range(_DEEPEST) if case.missing else ():
-        lists = tuple(_lists(case, depth))
-        for chosen in dict.fromkeys((lists, *((one,) for one in lists[:_MOST_ALONE]))):
-            if chosen:
+    for depth in range(len(_COUNTED)) if case.missing else ():
+        if lists := tuple(_lists(case, depth)):
+            for chosen in dict.fromkeys((lists, *((one,) for one in lists[:_MOST_ALONE]))):
                 yield from _undoings(case, chosen, depth)
-        if lists:
             return
 
 
 def _lists(case: Case, depth: int) -> Iterator[_Layers]:
-    lists = {list_pattern(kind, depth) for kind in case.missing_kinds} - {None}
-    held = [kind for kind in case.stored_kinds if list_pattern(kind, depth) in lists]
-    if not held:
-        return
-    missing, unexpected = numbers(case.missing_kinds, depth), numbers(case.unexpected_kinds, depth)
-    for before, stored in numbers(held, depth).items():
+    stored_by_list, missing, unexpected = (
+        numbers(kinds, depth)
+        for kinds in (case.stored_kinds, case.missing_kinds, case.unexpected_kinds)
+    )
+    for before, stored in stored_by_list.items():
         lacking = missing.get(before, set())
         is_counted_up = stored == set(range(len(stored)))
         if lacking and not is_counted_up and (before in unexpected or not lacking & stored):
@@ -76,32 +73,28 @@ def _undoings(case: Case, lists: tuple[_Layers, ...], depth: int) -> Iterator[Un
 
 def _counting(case: Case, expected: int, word: str) -> list[str]:
     """Return the config keys that count the layers or experts, nested ones by path."""
-    within = [("", case.config)]
-    within += [(f"{key}.", one) for key, one in case.config.items() if isinstance(one, Mapping)]
+    nested = {f"{key}.": one for key, one in case.config.items() if isinstance(one, Mapping)}
     keys = [
         f"{path}{key}"
-        for path, values in within
+        for path, values in {"": case.config, **nested}.items()
         for key, value in values.items()
         if word in key and value == expected and type(value) is int
     ]
     return sorted(keys, key=lambda key: "hidden" not in key)[:_MOST_KEYS]
 
 
-def _shortened(
-    case: Case, key: str, stored: tuple[int, ...], expected: int
-) -> Mapping[str, object]:
+def _shortened(case: Case, key: str, layers: _Layers, expected: int) -> Mapping[str, object]:
     """Return the config's per-layer lists without the entries of layers that are not stored.
 
     Keys that select stages of a backbone are set to None.
     """
     path, dot, _ = key.rpartition(".")
     values = value_at(case.config, path) if path else case.config
-    lists = {
-        f"{path}{dot}{name}": [one[at] for at in stored]
-        for name, one in values.items()
-        if isinstance(one, list) and len(one) == expected and max(stored) < expected
-    }
-    return {**lists, **{f"{path}{dot}{name}": None for name in _OF_STAGES if name in values}}
+    shorter: dict[str, object] = dict.fromkeys(name for name in _OF_STAGES if name in values)
+    for name, one in values.items():
+        if isinstance(one, list) and len(one) == expected > layers.stored[-1]:
+            shorter.setdefault(name, [one[at] for at in layers.stored])
+    return {f"{path}{dot}{name}": value for name, value in shorter.items()}
 
 
 def _renames(case: Case, lists: tuple[_Layers, ...], depth: int) -> Mapping[str, str]:
@@ -111,11 +104,9 @@ def _renames(case: Case, lists: tuple[_Layers, ...], depth: int) -> Mapping[str,
         at = place_in_list(kind, depth)
         if at is None:
             continue
-        outer = {one[:at] for one in kind.numbers}
-        renumbered = {one: places.get(list_before(kind, at, one), {}) for one in outer}
         for name, old in zip(kind.names, kind.numbers, strict=True):
             number = int(old[at])
-            place = renumbered[old[:at]].get(number, number)
+            place = places.get(list_before(kind, at, old[:at]), {}).get(number, number)
             if place != number:
                 renames[name] = kind.filled((*old[:at], str(place), *old[at + 1 :]))
     return renames
@@ -125,19 +116,16 @@ def _undoing(
     case: Case,
     lists: tuple[_Layers, ...],
     renames: Mapping[str, str],
-    field: tuple[str, int, int] | None = None,
+    *fields: tuple[str, int, int],
 ) -> Undoing:
-    """Return the undoing that renumbers lists; `field` is (config key, its value, true count)."""
+    """Return the undoing that renumbers lists; a field is (config key, its value, true count)."""
     snapshot = with_names(case.snapshot, renames)
     summary = " and ".join(one.description for one in lists[:_SHOWN])
     summary += f" and {len(lists) - _SHOWN} more lists too" if len(lists) > _SHOWN else ""
     fix = "number them from 0, one after the other"
     first = lists[0]
-    if field is not None:
-        key, expected, count = field
-        snapshot = with_values(
-            snapshot, {key: count, **_shortened(case, key, first.stored, expected)}
-        )
+    for key, expected, count in fields:
+        snapshot = with_values(snapshot, {key: count, **_shortened(case, key, first, expected)})
         summary += f", and {key} is still {expected}"
         fix += f", and set {key} to {count}"
         if lost := set(range(first.expected)).difference(first.stored):
@@ -148,7 +136,7 @@ def _undoing(
         cause=CAUSE,
         snapshot=snapshot,
         renames=renames,
-        fields=() if field is None else (field,),
+        fields=fields,
         summary=summary,
         fix=fix,
         evidence=(f"{first.before}: {runs(first.stored)} of {first.expected}",),

@@ -48,19 +48,16 @@ def of_other_modules(case: Case) -> Iterator[Undoing]:
 
 def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
     """Yield undoings that apply several rules to different names, then undoings with one rule."""
-    unexpected = Kinds(case.unexpected_kinds, case.shapes)
-    missing = Kinds(
-        case.missing_kinds, {name: one.shape for name, one in case.lacking_named.items()}
-    )
+    shapes = {name: one.shape for name, one in case.lacking_named.items()}
+    kinds = Kinds(case.unexpected_kinds, case.shapes), Kinds(case.missing_kinds, shapes)
     loose = _loose(case)
-    rules = case.once(MOVED, lambda: tuple(choices(unexpected, missing, case.base_prefix)))
-    for chosen in rules:
-        edits = (edit for one in chosen for edit in one.rule)
-        if any(edit.is_replacement for edit in edits) is not by_replacement:
+    for chosen in case.once(MOVED, lambda: tuple(choices(*kinds, case.base_prefix))):
+        if any(edit.is_replacement for one in chosen for edit in one.rule) is not by_replacement:
             continue
         by_rule = renames_by_rule(loose, chosen)
         renames = {name: new for names in by_rule.values() for name, new in names.items()}
-        if renames and _is_injective(case, renames):
+        all_names = case.shapes.keys() | renames.keys()
+        if renames and len({renames.get(name, name) for name in all_names}) == len(all_names):
             yield _undoing(case, by_rule, renames)
 
 
@@ -69,13 +66,13 @@ def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
     others = chosen_of(case.stored_kinds, case.shapes.keys() - set(case.unexpected))
     for chosen in filter(None, choices(unexpected, Kinds(others, case.shapes), prefix="")):
         [(rule, originals), *more] = renames_by_rule(unexpected.kinds, chosen).items()
-        removed = [edit.difference[0] for edit in rule if not edit.difference[1]]
-        pairs = ((case.shapes.get(name), case.shapes.get(new)) for name, new in originals.items())
-        is_repeated = originals.keys() == set(case.unexpected) and all(a == b for a, b in pairs)
-        if more or len(removed) < len(rule) or not is_repeated:
+        removed, added = zip(*(edit.difference for edit in rule), strict=True)
+        is_equal = all(
+            case.shapes.get(one) == case.shapes.get(two) for one, two in originals.items()
+        )
+        if more or any(added) or originals.keys() != set(case.unexpected) or not is_equal:
             continue
-        name, original = next(iter(originals.items()))
-        again = f"{len(originals):,} names"
+        (name, original), again = next(iter(originals.items())), f"{len(originals):,} names"
         yield Undoing(
             cause=MOVED,
             snapshot=with_tensors(case.snapshot, dict.fromkeys(originals, ())),
@@ -90,18 +87,13 @@ def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
 
 def _loose(case: Case) -> tuple[NameKind, ...]:
     """Return the names that the class does not use as they are stored, grouped by kind."""
-    if case.unnamed or len(case.unexpected) == len(case.shapes):
+    if case.unnamed:
         return case.stored_kinds
     kinds = Unexpected | Unused | StoredBuffer | QuantizationData
-    findings = (one for one in case.report.findings if isinstance(one, kinds))
-    names = frozenset(name for one in findings for name in one.names)
+    names = {
+        one for found in case.report.findings if isinstance(found, kinds) for one in found.names
+    }
     return chosen_of(case.stored_kinds, names) if names <= case.shapes.keys() else kinds_of(names)
-
-
-def _is_injective(case: Case, renames: Mapping[str, str]) -> bool:
-    """Whether all tensors have different names after renaming."""
-    names = case.shapes.keys() | renames.keys()
-    return len({renames.get(name, name) for name in names}) == len(names)
 
 
 # --- explanations --------------------------------------------------------------------------------
@@ -142,31 +134,30 @@ def _is_wrapper(case: Case, edit: NameEdit, names: Mapping[str, str]) -> bool:
 
 def _words(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple[str, str]:
     """Return the summary and the remedy for a rule."""
-    count, every = len(names), len(case.shapes)
+    count, every = f"{len(names):,}", f"{len(case.shapes):,}"
     removed, added = zip(*(edit.difference for edit in rule), strict=True)
     if not any(added):
         return _words_of_removed(case, rule, names)
-    edit = rule[0]
     if any(removed):
-        pairs = list(zip(removed, added, strict=True))
-        old = " and ".join(quoted(one) if one else "nothing" for one, _ in pairs)
-        new = " and ".join(quoted(other) if other else "nothing" for _, other in pairs)
-        have = "every name has" if count == every else f"{count:,} of {every:,} names have"
+        old, new = (
+            " and ".join(quoted(text) if text else "nothing" for text in texts)
+            for texts in (removed, added)
+        )
+        have = "every name has" if count == every else f"{count} of {every} names have"
         return (
             f"{have} {old} where the class has {new}",
-            f"write {new} for {old} in {count:,} names",
+            f"write {new} for {old} in {count} names",
         )
-    if not edit.before:
-        part = ", that of a part of the model that was saved alone"
-        text = quoted(added[0])
+    text, before = added[0], "".join(rule[0].before or ()).replace("0.", "N.")
+    if before:
         return (
-            f"{count:,} names lack the prefix {text}{part}",
-            f"put {added[0]} before the {count:,} names",
+            f"{count} names lack {quoted(text)} after {quoted(before)}",
+            f"put {text} after {before} in the {count} names",
         )
-    before = "".join(edit.before).replace("0.", "N.")
+    part = "that of a part of the model that was saved alone"
     return (
-        f"{count:,} names lack {quoted(added[0])} after {quoted(before)}",
-        f"put {added[0]} after {before} in the {count:,} names",
+        f"{count} names lack the prefix {quoted(text)}, {part}",
+        f"put {text} before the {count} names",
     )
 
 
@@ -175,27 +166,29 @@ def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple
     count, every = len(names), len(case.shapes)
     prefix = " and ".join(edit.difference[0] for edit in rule)
     if prefix.startswith("("):
-        keys = ".".join(part.strip("()") for part in prefix.split(".") if part.startswith("("))
-        summary = f"the state dict lies under {quoted(keys)} in its file, as training scripts save "
-        summary += "it, and from_pretrained takes the whole file for the state dict"
-        fix = f"save what lies under {quoted(keys)} alone"
-        inner = ".".join(part for part in prefix.split(".") if not part.startswith("("))
-        return summary, fix + (f", without {inner} before its names" if inner else "")
+        parts = prefix.split(".")
+        key = quoted(".".join(part.strip("()") for part in parts if part.startswith("(")))
+        inner = ".".join(part for part in parts if not part.startswith("("))
+        without = f", without {inner} before its names" if inner else ""
+        summary = f"the state dict lies under {key} in its file, as training scripts save it, and "
+        summary += "from_pretrained takes the whole file for the state dict"
+        return summary, f"save what lies under {key} alone{without}"
     inside = not all(name.startswith(prefix) for name in names)
-    is_wrapper = all(_is_wrapper(case, edit, names) for edit in rule)
     one, many = ("contains", "contain") if inside else ("begins with", "begin with")
     whose = f"every name {one}" if count == every else f"{count:,} of {every:,} names {many}"
     strip = f"strip {prefix} from the {count:,} names"
-    if not is_wrapper:
+    if not all(_is_wrapper(case, edit, names) for edit in rule):
         name, new = next(iter(names.items()))
         return f"{whose} {prefix} where the class does not ({name} for {new})", strip
+    why, remedy = (
+        " and ".join(dict.fromkeys(map(_saved_from, rule))),
+        "save the model that is inside",
+    )
     if inside and _of_adapters.is_adapter(case):
-        name = quoted(prefix.removesuffix("."))
         why = "as a PeftModel has them in memory: PEFT takes the file for an adapter called "
-        why += f"{name} at most, and transformers for none"
-        return f"{whose} {prefix} ({why})", f"{strip}, or save by PeftModel.save_pretrained"
-    why = " and ".join(dict.fromkeys(map(_saved_from, rule)))
-    return f"{whose} {prefix} ({why})", f"{strip}, or save the model that is inside"
+        why += f"{quoted(prefix.removesuffix('.'))} at most, and transformers for none"
+        remedy = "save by PeftModel.save_pretrained"
+    return f"{whose} {prefix} ({why})", f"{strip}, or {remedy}"
 
 
 def _saved_from(edit: NameEdit) -> str:

@@ -6,59 +6,45 @@ To do: Transpose the matrices when the weights are converted, including square m
 modules; or reshape the tensors to the expected shape.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from auditor.checkpoint.changes import with_shapes
+from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Undoing
+from auditor.findings import MatchedPair
 
-CAUSE, EXTRA = "transposed", "extra-axis"
+_FIT = {"extra-axis": "without the axis", "transposed": "when turned round"}
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the model with tensors transposed, or without an axis of length 1 in front."""
-    yield from _with_less_axes(case)
-    yield from _transposed(case)
-
-
-def _with_less_axes(case: Case) -> Iterator[Undoing]:
-    """Yield the model without a first axis of length 1 in tensors whose shapes then fit."""
-    flat = {
-        pair.stored.name: pair.expected.shape
-        for pair in case.mismatched
-        if pair.stored.shape == (1, *pair.expected.shape)
-    }
-    if flat:
-        first, shape = next(iter(flat.items()))
-        yield Undoing(
-            cause=EXTRA,
-            snapshot=with_shapes(case.snapshot, flat),
-            summary=f"{len(flat):,} tensors have an axis of length 1 too many, such as {first} "
-            f"{case.shapes[first]}, expected {shape}",
-            fix="reshape them to the expected shapes, without another change, and save them again",
-            evidence=(f"{len(flat):,} of {len(case.mismatched):,} shapes fit without the axis",),
-        )
-
-
-def _transposed(case: Case) -> Iterator[Undoing]:
-    """Yield the model with tensors transposed (last two axes, or all) if their shapes then fit."""
-    turned = {
-        pair.stored.name: pair.expected.shape
-        for pair in case.mismatched
-        if pair.stored.shape in _turned(pair.expected.shape)
-    }
-    if not turned:
-        return
-    first = next(iter(turned))
-    shapes = f"{case.shapes[first]}, expected {turned[first]}"
-    yield Undoing(
-        cause=CAUSE,
-        snapshot=with_shapes(case.snapshot, turned),
-        summary=f"{len(turned):,} tensors are stored transposed, such as {first} {shapes}",
-        fix="transpose them when the weights are converted, the square ones of the same modules "
-        "too, and save them again",
-        evidence=(f"{len(turned):,} of {len(case.mismatched):,} shapes fit when turned round",),
-    )
+    """Yield the model without an axis of length 1 in front, then with tensors transposed."""
+    pairs = case.mismatched
+    if flat := [one for one in pairs if one.stored.shape == (1, *one.expected.shape)]:
+        fix = "reshape them to the expected shapes, without another change, and save them again"
+        yield _undoing(case, "extra-axis", flat, "have an axis of length 1 too many", fix)
+    if turned := [one for one in pairs if one.stored.shape in _turned(one.expected.shape)]:
+        fix = "transpose them when the weights are converted, the square ones of the same modules "
+        fix += "too, and save them again"
+        yield _undoing(case, "transposed", turned, "are stored transposed", fix)
 
 
 def _turned(shape: tuple[int, ...]) -> set[tuple[int, ...]]:
-    return {shape[::-1], (*shape[:-2], *shape[:-3:-1])} - {shape}
+    """Return the shape with all axes in reverse order, and with the last two axes swapped."""
+    return {shape[::-1], (*shape[:-2], *shape[:-3:-1])}
+
+
+def _undoing(case: Case, cause: str, pairs: Sequence[MatchedPair], fault: str, fix: str) -> Undoing:
+    first, count = pairs[0], len(pairs)
+    return Undoing(
+        cause=cause,
+        snapshot=reshaped(case, pairs),
+        summary=f"{count:,} tensors {fault}, such as {first.stored.name} {first.stored.shape}, "
+        f"expected {first.expected.shape}",
+        fix=fix,
+        evidence=(f"{count:,} of {len(case.mismatched):,} shapes fit {_FIT[cause]}",),
+    )
+
+
+def reshaped(case: Case, pairs: Iterable[MatchedPair]) -> Snapshot:
+    """Return the snapshot with the expected shapes of these tensors."""
+    return with_shapes(case.snapshot, {one.stored.name: one.expected.shape for one in pairs})

@@ -5,12 +5,12 @@ its `adapter_config.json`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from auditor.checkpoint.changes import with_tensors
+from auditor.checkpoint.changes import renamed, with_tensors
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes._of_adapters import is_adapter
-from auditor.tensors import StoredTensor
+from auditor.diagnosis.causes.fused_names import Replacements, renames_of
 
 CAUSE = "unmerged-adapter"
 
@@ -29,16 +29,16 @@ _ROOT = re.compile(r"(?<![^.])base_model\.model\.")
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the model without the adapter, with layers named as in the base model."""
-    if not any(_OWN.search(kind.pattern) or _wraps(kind.pattern) for kind in case.strange_kinds):
-        return
     if is_adapter(case):
         return
-    own = [one for one in case.strange if _OWN.search(one.name)]
-    wrapped = [one for one in case.strange if _wraps(one.name)]
-    replaced = {_SAVED.sub(_ORIGINAL, one.name) for one in case.stored if _SAVED.search(one.name)}
-    without = {one.name for one in own} | replaced
-    replacements: dict[str, tuple[StoredTensor, ...]] = {
-        one.name: () if one.name in without else (one._replace(name=_of_model(one.name)),)
+    own = [one.name for one in case.strange if _OWN.search(one.name)]
+    wrapped = [one.name for one in case.strange if _BASE in one.name or _ORIGINAL in one.name]
+    if not (own or wrapped):
+        return
+    without = {_SAVED.sub(_ORIGINAL, one.name) for one in case.stored if _SAVED.search(one.name)}
+    without.update(own)
+    replacements: Replacements = {
+        one.name: () if one.name in without else (renamed(one, _of_model(one.name)),)
         for one in case.stored
         if one.name in without or _of_model(one.name) != one.name
     }
@@ -48,21 +48,13 @@ def undoings(case: Case) -> Iterator[Undoing]:
     yield Undoing(
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, replacements),
-        renames=_renames(replacements),
+        renames=renames_of(replacements),
         summary=f"an adapter was saved with its model and not merged into it: {len(own):,} tensors "
         f"belong to the adapter, {len(wrapped):,} to the layers that it changes",
         fix="load the model with PEFT and save what merge_and_unload() returns; or save the "
         "adapter alone, with its adapter_config.json",
-        evidence=tuple(one.name for one in (*own[:2], *wrapped[:2])),
+        evidence=(*own[:2], *wrapped[:2]),
     )
-
-
-def _renames(replacements: Mapping[str, tuple[StoredTensor, ...]]) -> dict[str, str]:
-    return {name: tensors[0].name for name, tensors in replacements.items() if tensors}
-
-
-def _wraps(name: str) -> bool:
-    return _BASE in name or _ORIGINAL in name
 
 
 def _of_model(name: str) -> str:
