@@ -24,7 +24,12 @@ from auditor.analytic.adapters import (
     shapes_of_saved_modules,
 )
 from auditor.analytic.adapters.saved_modules import IN_BASE, OUTSIDE_BASE
-from auditor.analytic.adapters.settings import FEATURES, HEADS, OTHER_THAN_TEXT
+from auditor.analytic.adapters.settings import (
+    FEATURES,
+    HEADS,
+    OTHER_THAN_TEXT,
+    unchecked_adapter,
+)
 from auditor.analytic.auto_classes import AUTO_MODEL
 from auditor.analytic.target import Refusal
 from auditor.audit.expected import Implied, NotImplied, classes_of_type, expectation_of
@@ -72,6 +77,7 @@ def adapted(
         config = _base_config(settings, base)
         shapes = {tensor.name: tensor.shape for tensor in tensors}
         answer = _best(_answers(settings, config, target, shapes))
+        _require_known_names(answer)
     except SourceError as error:
         return Refusal(error.reason, str(error))
     family = FamilyExpectations(declared=answer.expectation, siblings=lambda: ())
@@ -239,6 +245,17 @@ def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer
     if best is not None:
         return best
     raise (*doubts, *faults)[0]
+
+
+def _require_known_names(answer: _Answer) -> None:
+    """Raise SourceError if it is not known whether PEFT translates the adapter's names."""
+    if not answer.base.in_memory:
+        whose = answer.base.expectation.target
+        raise unchecked_adapter(
+            f"its modules have the names that a checkpoint of {whose} has, in memory they have "
+            "others, and it is not known which names PEFT translates; load it with PEFT, which "
+            "warns about missing adapter keys"
+        )
 
 
 # --- notes and unchecked aspects --------------------------------------------------------------

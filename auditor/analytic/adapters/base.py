@@ -82,6 +82,7 @@ class AdaptedModel(Struct, frozen=True, dict=True):
     expectation: Expectation
     parts: Mapping[str, AdaptedModule]  # by path, in the model's order
     certain: bool  # whether layer types are known, not guessed from names
+    in_memory: bool = True  # whether the names are those in memory, not those on disk
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -137,7 +138,8 @@ def base_model_forms(expectation: Expectation, tree: Module | None) -> tuple[Ada
     for renamed in (True,) if tree is not None else (True, False):
         parts = _parts(expectation, layers, renamed=renamed)
         for form in (parts, with_fused_experts(parts)):
-            base = AdaptedModel(expectation, {part.path: part for part in form}, tree is not None)
+            by_path = {part.path: part for part in form}
+            base = AdaptedModel(expectation, by_path, tree is not None, in_memory=renamed)
             models.setdefault(tuple(base.parts), base)
     return tuple(models.values())
 

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from support.examples import one_in
 
 from auditor import audit
+from auditor.errors import Reason
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
@@ -33,6 +34,31 @@ QWEN_VL = {
     "vision_config": {"depth": 1, "embed_dim": 16, "hidden_size": 16, "num_heads": 2},
 }
 CONFIGS = {
+    "MllamaConfig": {
+        "vision_config": {
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_global_layers": 1,
+            "attention_heads": 2,
+            "image_size": 32,
+            "patch_size": 8,
+            "vision_output_dim": 64,
+            "intermediate_layers_indices": [0],
+            "max_num_tiles": 2,
+            "supported_aspect_ratios": [[1, 1], [1, 2], [2, 1]],
+        },
+        "text_config": {
+            "vocab_size": 320,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "cross_attention_layers": [1],
+            "pad_token_id": 0,
+        },
+    },
     "LlamaConfig": {**TEXT, "pad_token_id": 0},
     "Qwen2Config": {**TEXT, "tie_word_embeddings": True},
     "BertConfig": {**SMALL, "max_position_embeddings": 20},
@@ -269,3 +295,15 @@ def test_the_rows_of_base_and_adapter_are_named_with_the_size_to_choose(tmp_path
     [diagnosis] = audit(str(folder)).diagnosis
     assert "the base has 40 rows, the adapter 44" in diagnosis.summary
     assert diagnosis.fix.startswith("resize the base to 44 first")
+
+
+def test_an_adapter_is_not_clean_if_peft_may_not_translate_its_names(tmp_path):
+    older = (
+        (r"model\.model\.language_model\.", "model.language_model.model."),
+        (r"model\.model\.vision_model\.", "model.vision_model."),
+    )
+    folder = saved(tmp_path, "MllamaForConditionalGeneration", None, None, QUERIES, rename=older)
+    assert not loads(folder)
+    outcome = audit(str(folder))
+    assert outcome.reason is Reason.UNKNOWN_LAYOUT
+    assert "it is not known which names PEFT translates" in outcome.detail
