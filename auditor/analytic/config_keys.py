@@ -111,6 +111,8 @@ def _omitted(values: Mapping[str, Any], whole: CompletedConfig | None) -> Iterat
     Some keys have a default only in the code of the family: `conv_kernel_size` of DeBERTa.
     """
     if whole is None:
+        of_class = _of_component(values) if "_class_name" in values else {}
+        yield from ((name, value) for name, value in of_class.items() if name not in values)
         return
     for name, value in whole.values.items():
         is_part = isinstance(value, CompletedConfig)
@@ -121,11 +123,18 @@ def _omitted(values: Mapping[str, Any], whole: CompletedConfig | None) -> Iterat
     yield from ((name, value) for name, value in of_code if name not in {*values, *whole.values})
 
 
+def _of_component(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the config of a component of a pipeline, with the defaults of its class."""
+    from auditor.analytic.diffusion import with_defaults  # noqa: PLC0415 - few are of diffusers
+
+    return with_defaults(values)
+
+
 def _family_defaults(whole: CompletedConfig) -> Mapping[str, Any]:
     if not catalogue.siblings(whole.kind.model_type):
         return {}
     defaults = catalogue.family(whole.kind.model_type).defaults.items()
-    return {name: one for name, one in defaults if one is not None and name != _LABELS}
+    return {name: one for name, one in defaults if name != _LABELS}
 
 
 def _shaping(whole: CompletedConfig | None) -> frozenset[str] | None:

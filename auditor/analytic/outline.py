@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from auditor.analytic.blocks import (
     Block,
+    Buffer,
     Experts,
     Extra,
     Module,
@@ -52,7 +53,7 @@ class NamePath(NamedTuple):
 
 
 def leaves(tree: Block) -> Iterator[Leaf]:
-    """Yield the parameters of a tree; in lists, only of the first and last of equal modules."""
+    """Yield a tree's parameters and buffers; in lists, only of the first and last equal modules."""
     return _leaves(tree, "", (), 1)
 
 
@@ -70,7 +71,7 @@ def _leaves(  # noqa: C901 - one case for each kind of block
         case Module(children):
             for key, child in children:
                 yield from _leaves(child, _join(name, key), lists, number)
-        case Param(shape):
+        case Param(shape) | Buffer(shape):
             yield Leaf(name, shape, lists, number)
         case Repeat(count, body):
             within = (*lists, ModuleList(name, count))

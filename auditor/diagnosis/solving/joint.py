@@ -371,6 +371,9 @@ class _Search:
             tried = (self._with({**now.values, key.path: probe}) for probe in probes)
             if stated := next(filter(None, tried), None):
                 yield from self._products(stated)
+                if plain := self._plain(stated, {}):
+                    yield plain
+                    yield from self._products(plain, _MOST_SOLVED)
 
     def _shown(self, now: JointSolution) -> frozenset[str]:
         """Return the paths of the keys in the formulas."""

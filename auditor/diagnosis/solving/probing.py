@@ -116,7 +116,7 @@ def _formula(
         scale /= values[path]
     rest = {path: slope / scale for path, slope in slopes.items() if path not in factors + divisors}
     constant = length / scale - sum(slope * values[path] for path, slope in rest.items())
-    if any(number.denominator > 1 for number in (constant, *rest.values())):
+    if any(number.denominator > 1 or number < 0 for number in (constant, *rest.values())):
         return None
     terms = tuple((path, int(number)) for path, number in rest.items())
     return Formula(factors, divisors, terms, int(constant))
