@@ -94,10 +94,13 @@ class Choice(NamedTuple):
     met: frozenset[str]
 
 
-def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[tuple[Choice, ...]]:
+def choices(
+    unexpected: Kinds, missing: Kinds, prefix: str | None, used: Collection[NameKind] = ()
+) -> Iterator[tuple[Choice, ...]]:
     """Yield several rules that together rename most unexpected names, then single rules.
 
-    If another rule is as good as one of the several, they are also yielded with it instead.
+    If another rule is as good as one of the several, they are also yielded with it instead. `used`
+    are the kinds of the stored names that are expected.
     """
     goal = _Goal(missing, prefix)
     single = _ranked(unexpected.kinds, unexpected, goal)
@@ -112,8 +115,23 @@ def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[t
         together.append(best)
         kinds = tuple(kind for kind in kinds if kind.pattern not in best.met)
         ranked = _ranked(kinds, unexpected, goal)
-    yield from dict.fromkeys(
-        (tuple(together), *with_rivals, *((one,) for one in single[:_MOST_PROPOSED]))
+    proposed = (tuple(together), *with_rivals, *((one,) for one in single[:_MOST_PROPOSED]))
+    for chosen in dict.fromkeys(proposed):
+        if not _takes_apart(chosen, (*unexpected.kinds, *used)):
+            yield chosen
+
+
+def _takes_apart(chosen: Iterable[Choice], kinds: Iterable[NameKind]) -> bool:
+    """Whether rules move some tensors out of a module whose other tensors keep their names."""
+    met = frozenset().union(*(one.met for one in chosen))
+    left = [segments(kind.pattern) for kind in kinds if kind.pattern not in met]
+    edits = (edit for one in chosen for edit in one.rule if edit.is_replacement)
+    return any(
+        edit.old[0] in parts if edit.before is None else parts[: len(module)] == module
+        for edit in edits
+        if len(edit.old) > 1
+        for module in [(*(edit.before or ()), edit.old[0])]
+        for parts in left
     )
 
 
@@ -195,7 +213,10 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[Cho
         worth = {new: goal.meets(new, stored.shape(kind)) for new, kind in kind_by_new.items()}
         replaces = any(edit.is_replacement for edit in rule)
         if replaces or sum(map(bool, worth.values())) <= _FEW:
-            worth = {new: int(one == 1) for new, one in worth.items()}  # shapes have to be equal
+            worth = {  # shapes have to be equal, and known for another name
+                new: int(one == 1 and not (replaces and stored.shape(kind_by_new[new]) is None))
+                for new, one in worth.items()
+            }
         count_by_new = {new: len(kind.names) for new, kind in kind_by_new.items() if worth[new]}
         weight = sum(worth[new] * count for new, count in count_by_new.items())
         if weight * _RARE > total:

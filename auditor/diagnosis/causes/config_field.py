@@ -134,7 +134,7 @@ def _is_divided(case: Case, solution: JointSolution) -> bool:
 
     Ranks divide the vocabulary too, and neither widths nor depths.
     """
-    changes = _changes_of(case, solution)
+    changes = [one for one in _changes_of(case, solution) if one.key.value is not None]
     names = {key.name for key, _ in changes}
     if len(changes) < 2 or VOCABULARY not in names or not names.isdisjoint(WIDTHS):  # noqa: PLR2004
         return False

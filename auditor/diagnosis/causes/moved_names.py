@@ -51,7 +51,8 @@ def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
     shapes = {name: one.shape for name, one in case.lacking_named.items()}
     kinds = Kinds(case.unexpected_kinds, case.shapes), Kinds(case.missing_kinds, shapes)
     loose = _loose(case)
-    for chosen in case.once(MOVED, lambda: tuple(choices(*kinds, case.base_prefix))):
+    found = case.once(MOVED, lambda: tuple(choices(*kinds, case.base_prefix, _used(case))))
+    for chosen in found:
         if any(edit.is_replacement for one in chosen for edit in one.rule) is not by_replacement:
             continue
         by_rule = renames_by_rule(loose, chosen)
@@ -61,9 +62,14 @@ def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
             yield _undoing(case, by_rule, renames)
 
 
+def _used(case: Case) -> tuple[NameKind, ...]:
+    """Return the stored names that the class uses, grouped by kind."""
+    return chosen_of(case.stored_kinds, case.shapes.keys() - set(case.unexpected))
+
+
 def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
     """Yield the model without unexpected names, if each is a used name with one more segment."""
-    others = chosen_of(case.stored_kinds, case.shapes.keys() - set(case.unexpected))
+    others = _used(case)
     for chosen in filter(None, choices(unexpected, Kinds(others, case.shapes), prefix="")):
         [(rule, originals), *more] = renames_by_rule(unexpected.kinds, chosen).items()
         removed, added = zip(*(edit.difference for edit in rule), strict=True)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import islice
+from operator import not_
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -55,7 +56,7 @@ _TASK = re.compile(r"(For[A-Z]\w*|LMHeadModel|MTModel)$")
 class _Likeness(NamedTuple):
     alike: float  # common kinds of names, divided by the kinds of either
     as_spelt: int  # common kinds of names that are equal including the prefix
-    like_declared: bool  # whether the class name ends like the declared class's
+    like_declared: tuple[bool, bool]  # whether the class, and the end of its name, are as declared
     model_type: str
     target: str
 
@@ -216,15 +217,15 @@ def _likenesses(
             names, spelt = _names(model_type, target)
             alike = len(have & names) / max(1, len(have | names))
             if alike >= _ALIKE:
-                ending = _ending(target) == _ending(declared)
-                likeness = _Likeness(alike, len(spelt & stored), ending, model_type, target)
+                like = (target == declared, _ending(target) == _ending(declared))
+                likeness = _Likeness(alike, len(spelt & stored), like, model_type, target)
                 likenesses.append(likeness)
     return sorted(likenesses, key=_order)
 
 
 def _order(one: _Likeness) -> tuple[object, ...]:
     rank = _USUAL.index(one.model_type) if one.model_type in _USUAL else len(_USUAL)
-    return (-one.alike, -one.as_spelt, not one.like_declared, rank, one.model_type)
+    return (-one.alike, -one.as_spelt, *map(not_, one.like_declared), rank, one.model_type)
 
 
 def _ending(target: str) -> str:

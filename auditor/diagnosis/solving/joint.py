@@ -369,7 +369,8 @@ class _Search:
                 continue
             probes = (key.value, *_PROBES) if key.value else _PROBES
             tried = (self._with({**now.values, key.path: probe}) for probe in probes)
-            if stated := next(filter(None, tried), None):
+            stated = next(filter(None, tried), None)
+            if stated and key.path in self._shown(stated):
                 yield from self._products(stated)
                 if plain := self._plain(stated, {}):
                     yield plain
