@@ -241,7 +241,8 @@ def set_values(config: dict[str, Any], values: Mapping[str, Any]) -> dict[str, A
         if isinstance(within, dict) and value is None:
             within.pop(key, None)
         elif isinstance(within, dict):
-            within[key] = None if value is NULL else value
+            # A copy: the next path may lead into the value.
+            within[key] = None if value is NULL else deepcopy(value)
     return config
 
 

@@ -373,8 +373,8 @@ class _Search:
             if stated and key.path in self._shown(stated):
                 yield from self._products(stated)
                 if plain := self._plain(stated, {}):
-                    yield plain
-                    yield from self._products(plain, _MOST_SOLVED)
+                    for one in (plain, *self._products(plain, _MOST_SOLVED)):
+                        yield one if one.remains.differ else self._reduced(one)
 
     def _shown(self, now: JointSolution) -> frozenset[str]:
         """Return the paths of the keys in the formulas."""

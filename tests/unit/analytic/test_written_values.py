@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.analytic.config_keys import NULL, config_with
+from auditor.analytic.config_keys import NULL, config_with, set_values
 
 LABELS = {"id2label": {"0": "a", "1": "b"}, "num_labels": 3}
 
@@ -17,3 +17,9 @@ def test_a_number_of_labels_resizes_the_labels():
     assert values["num_labels"] == 3
     assert values["id2label"] == {"0": "a", "1": "b", "2": "LABEL_2"}
     assert values["label2id"] == {"a": 0, "b": 1, "LABEL_2": 2}
+
+
+def test_values_by_path_do_not_change_the_objects_that_other_paths_set():
+    inner = {"heads": 4}
+    config = set_values({}, {"by_layer": {"1": inner}, "by_layer.1.heads": 8})
+    assert (config, inner) == ({"by_layer": {"1": {"heads": 8}}}, {"heads": 4})
