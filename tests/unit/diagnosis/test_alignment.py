@@ -98,3 +98,37 @@ def test_a_rule_that_is_as_good_is_proposed_next():
     assert {
         new for by_rule in (first, second) for new in next(iter(by_rule.values())).values()
     } == {*towers}
+
+
+def proposed(stored, expected, used=()):
+    """The rules that are proposed for stored names, all of one shape."""
+    shapes = dict.fromkeys((*stored, *expected), (8,))
+    kinds = (Kinds(kinds_of(names), shapes) for names in (stored, expected))
+    return [chosen for chosen in choices(*kinds, "model", kinds_of(used)) if chosen]
+
+
+def test_a_tensor_is_not_moved_out_of_a_module_whose_others_stay():
+    head = ["head.norm.weight", "head.norm.bias"]
+    assert proposed(head, ["norm_before.weight", "norm_before.bias"])
+    assert not proposed([*head, "head.probe"], ["norm_before.weight", "norm_before.bias"])
+    bias = ["tower.embeddings.patch.bias"]
+    assert proposed(bias, ["tower.norm.bias"])
+    assert not proposed(bias, ["tower.norm.bias"], used=["tower.embeddings.patch.weight"])
+
+
+def test_names_of_unknown_shape_are_not_replaced():
+    [stored], [expected] = kinds_of(["layers.0.k_proj.weight"]), kinds_of(["layers.0.kv.weight"])
+    known, unknown = dict.fromkeys(expected.names, (8,)), dict.fromkeys(stored.names)
+    shapes = dict.fromkeys(stored.names, (8,))
+    assert [one for one in choices(Kinds((stored,), shapes), Kinds((expected,), known), "") if one]
+    found = choices(Kinds((stored,), unknown), Kinds((expected,), known), "")
+    assert not [one for one in found if one]
+
+
+def test_a_number_before_a_slash_is_an_ordinary_part_of_a_name():
+    names = ["blk/0.a.bias", "blk/1.a.bias"]
+    shapes = dict.fromkeys((*names, "layers.0.a.bias", "layers.1.a.bias"), (8,))
+    stored, missing = kinds_of(names), kinds_of(["layers.0.a.bias", "layers.1.a.bias"])
+    for chosen in choices(Kinds(stored, shapes), Kinds(missing, shapes), ""):
+        for renames in renames_by_rule(stored, chosen).values():
+            assert set(renames) <= set(names)

@@ -275,3 +275,30 @@ def test_layers_that_predict_further_tokens_are_not_counted(layers, more):
     fields = (("num_hidden_layers", layers + more, layers),)
     assert found == ([("config-field", fields)] if more else [])
     assert (report.verdict == "clean") == (more == 0)
+
+
+QWEN2 = {
+    "model_type": "qwen2",
+    "architectures": ["Qwen2ForCausalLM"],
+    "vocab_size": 48,
+    "hidden_size": 56,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+def test_a_width_of_heads_that_only_the_code_reads_is_named():
+    snapshot = snapshot_of(stored_by(expect("Qwen2ForCausalLM", **QWEN2, head_dim=16)), **QWEN2)
+    [found] = examine(snapshot, Options(requested="pruned")).diagnosis
+    assert found.fields == (("head_dim", None, 16),)
+
+
+def test_of_types_with_equal_tensors_the_type_of_the_declared_class_is_named():
+    sizes = {key: value for key, value in QWEN2.items() if key != "model_type"}
+    declared = sizes | {"model_type": "mixtral", "architectures": ["MistralForCausalLM"]}
+    tensors = stored_by(expect("MistralForCausalLM", **sizes | {"model_type": "mistral"}))
+    [found] = examine(snapshot_of(tensors, **declared), Options(requested="dense")).diagnosis
+    assert found.cause == "other-architecture"
+    assert ("model_type", "mixtral", "mistral") in found.fields

@@ -4,10 +4,10 @@ import json
 
 import pytest
 from msgspec.structs import replace
-from support.checkpoints import stored_by
+from support.checkpoints import stored, stored_by
 from support.small_snapshots import snapshot_of
 
-from auditor.analytic import Config, timm_table
+from auditor.analytic import Config, Role, timm_table
 from auditor.analytic.diffusion import expect_diffusers
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
@@ -34,11 +34,34 @@ VAE = {
     "norm_num_groups": 4,
     "latent_channels": 4,
 }
+FLUX = {  # which omits out_channels: by default as many as in_channels
+    "_class_name": "FluxTransformer2DModel",
+    "attention_head_dim": 16,
+    "axes_dims_rope": [4, 6, 6],
+    "guidance_embeds": False,
+    "in_channels": 4,
+    "joint_attention_dim": 24,
+    "num_attention_heads": 2,
+    "num_layers": 2,
+    "num_single_layers": 2,
+    "pooled_projection_dim": 20,
+}
+SD3 = {  # whose table of positions is a buffer
+    "_class_name": "SD3Transformer2DModel",
+    "sample_size": 8,
+    "pos_embed_max_size": 12,
+    "num_layers": 2,
+    "num_attention_heads": 2,
+    "attention_head_dim": 16,
+    "joint_attention_dim": 24,
+    "caption_projection_dim": 32,
+    "pooled_projection_dim": 20,
+}
 
 
-def reported(stored, config):
+def reported(tensors, config):
     """The report of a component, whose config has no dtype."""
-    shot = snapshot_of(stored)
+    shot = snapshot_of(tensors)
     content = json.dumps(config).encode()
     return examine(replace(shot, config=replace(shot.config, content=content)), OPTIONS)
 
@@ -54,12 +77,17 @@ def reported(stored, config):
         (UNET, {"cross_attention_dim": 20, "use_linear_projection": True}),
         (VAE, {"latent_channels": 16}),
         (VAE, {"block_out_channels": [16, 16]}),
+        (FLUX, {"in_channels": 24, "out_channels": 4}),
+        (FLUX, {"pooled_projection_dim": 28}),
+        (SD3, {"pos_embed_max_size": 24}),
     ],
 )
 def test_keys_of_a_component_are_named_with_the_values_that_the_file_holds(config, held):
-    stored = stored_by(expect_diffusers(Config(values=config | held), config["_class_name"]))
-    assert reported(stored, config | held).verdict == "clean"
-    report = reported(stored, config)
+    expected = expect_diffusers(Config(values=config | held), config["_class_name"])
+    buffers = (one for one in expected.tensors if one.role is Role.BUFFER)
+    tensors = [*stored_by(expected), *(stored(one.name, one.shape) for one in buffers)]
+    assert reported(tensors, config | held).verdict == "clean"
+    report = reported(tensors, config)
     [found] = report.diagnosis
     assert found.cause == "config-field"
     assert {key: value for key, _, value in found.fields} == held
@@ -70,6 +98,6 @@ def test_keys_of_a_component_are_named_with_the_values_that_the_file_holds(confi
 def test_a_number_of_classes_of_timm_is_named():
     config = {"architecture": "resnet18", "pretrained_cfg": {"input_size": [3, 224, 224]}}
     held = Config(values=config | {"num_classes": 11})
-    stored = stored_by(timm_table.expect_timm(held, "resnet18"))
-    [found] = reported(stored, config | {"num_classes": 10}).diagnosis
+    tensors = stored_by(timm_table.expect_timm(held, "resnet18"))
+    [found] = reported(tensors, config | {"num_classes": 10}).diagnosis
     assert found.fields == (("num_classes", 10, 11),)
