@@ -1,8 +1,8 @@
 """lost-part: a declared tower (vision, audio, decoder, projector) or some layers are absent.
 
-So are tensors of some names, such as `q_norm.weight`, in all layers. No tensor of the part is
-stored, and nothing else is missing. A class of the model type without the part also explains the
-files; for lost layers there is no such class.
+So are tensors of some names, such as `q_norm.weight`, in all layers, or some tensors of names that
+other layers store. No tensor of the part is stored, and nothing else is missing. A class of the
+model type without the part also explains the files; for lost layers there is no such class.
 
 To do: Save the complete model again, or upload the file that contains the part; or declare a class
 without it.
@@ -34,6 +34,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return
     yield from _lost_layers(case)
     yield from _lost_kinds(case)
+    yield from _lost_here_and_there(case)
     parts = _absent_parts(case.missing, _spellings(case))
     if not 0 < len(parts) <= _MOST_PARTS or not any(_is_tower(part, case) for part in parts):
         return
@@ -118,6 +119,28 @@ def _lost_kinds(case: Case) -> Iterator[Undoing]:
         fix="convert or save the complete model again; or take the config of a model without them, "
         "if the weights are of one",
         evidence=("no layer stores them", "all else is stored"),
+    )
+
+
+def _lost_here_and_there(case: Case) -> Iterator[Undoing]:
+    """Yield the checkpoint with the missing tensors, if other layers store most of their names."""
+    stored = {kind.pattern: len(kind.names) for kind in case.stored_kinds}
+    # Experts that all layers lack are not counted: the config may have too many.
+    in_layers = (kind for kind in case.missing_kinds if len(kind.places) == 1)
+    kinds = [kind for kind in in_layers if kind.pattern in stored]
+    alike, count = sum(len(kind.names) for kind in kinds), len(case.missing)
+    if case.mismatched or 2 * alike <= count:
+        return
+    others = sum(stored[kind.pattern] for kind in kinds)
+    yield Undoing(
+        cause=CAUSE,
+        snapshot=with_missing(case),
+        summary=f"{count:,} tensors are absent here and there, such as {quoted(kinds[0].names[0])}:"
+        f" other layers store {others:,} tensors of such names, so they were lost when the files "
+        "were written",
+        fix="convert or save the complete model again; save_pretrained leaves out tensors that "
+        "share their memory with another one",
+        evidence=(f"other layers store {alike:,} of the {count:,} names", "all else is stored"),
     )
 
 

@@ -16,6 +16,7 @@ from auditor.diagnosis.causes._of_adapters import is_adapter
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 from auditor.findings import UnusedHead
+from auditor.messages import listed
 
 CAUSE = "other-class"
 _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
@@ -49,12 +50,16 @@ def of_class(case: Case, name: str) -> Undoing:
     config = f"declares {declared}"
     if not report.declared:
         config = f"names no architectures, which stands for {declared}"
+    remedies = [f'set architectures to ["{name}"] in config.json', f"save the {declared}"]
+    has_another_head = any(one.kind == "unused" for one in report.findings)
+    if case.missing and not (case.unexpected or has_another_head):  # the head was lost
+        remedies = [f"save the {declared} with {listed(case.missing[:2])}", remedies[0]]
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, {"architectures": [name]}),
         fields=(("architectures", list(report.declared), [name]),),
         summary=f"the files hold a {name}, and the config {config}",
-        fix=f'set architectures to ["{name}"] in config.json, or save the {declared}',
+        fix=f"{remedies[0]}, or {remedies[1]}",
         evidence=(f"every tensor is one of {name}, and none lacks",),
         either=name,
         exact=True,

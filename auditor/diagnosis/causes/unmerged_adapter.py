@@ -45,12 +45,13 @@ def undoings(case: Case) -> Iterator[Undoing]:
     new_names = [tensor.name for tensors in replacements.values() for tensor in tensors]
     if len(set(new_names)) < len(new_names):
         return
+    layers = f", {len(wrapped):,} to the layers that it changes" if wrapped else ""
     yield Undoing(
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, replacements),
         renames=renames_of(replacements),
-        summary=f"an adapter was saved with its model and not merged into it: {len(own):,} tensors "
-        f"belong to the adapter, {len(wrapped):,} to the layers that it changes",
+        summary="an adapter was saved with its model and not merged into it: "
+        f"{len(own):,} tensors belong to the adapter{layers}",
         fix="load the model with PEFT and save what merge_and_unload() returns; or save the "
         "adapter alone, with its adapter_config.json",
         evidence=(*own[:2], *wrapped[:2]),

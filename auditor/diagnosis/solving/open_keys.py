@@ -64,7 +64,8 @@ def open_keys(
     }
     too_wide = {path for path, value in values.items() if _are_too_wide(now, path, value)}
     known -= too_wide
-    shown = {key_at(now, indexed(symbol.key)[0], 0).path for symbol in symbols(tree.tree)}
+    in_formulas = {indexed(symbol.key)[0] for symbol in symbols(tree.tree)}
+    shown = in_formulas | {key_at(now, key, 0).path for key in in_formulas}  # and other spellings
     found = set(_open_values(solved, now, tree, known, shown))
     found.update(_factors_beside(found, now, tree, known))
     found.update(_lists_without_tensors(solved, now))

@@ -194,3 +194,18 @@ def test_layers_of_a_model_of_another_width_are_not_lost(monkeypatch):
     monkeypatch.setattr(config_field, "solve", lambda *_, **__: ())  # as if no values were found
     made = snapshot("BertForMaskedLM", hidden_size=32, num_hidden_layers=9)
     assert examine(made, Options(requested="x")).diagnosis == ()
+
+
+def test_tensors_that_are_absent_here_and_there_were_lost():
+    lost = (
+        "model.layers.0.mlp.up_proj.weight",
+        "model.layers.2.self_attn.q_proj.weight",
+        "model.norm.weight",
+    )
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **SIZES}
+    tensors = [
+        one for one in stored_by(expect("LlamaForCausalLM", **config)) if one.name not in lost
+    ]
+    [found] = examine(snapshot_of(tensors, **config), Options(requested="shared")).diagnosis
+    assert (found.cause, found.explains) == ("lost-part", "all 3 names")
+    assert found.summary.startswith("3 tensors are absent here and there")
