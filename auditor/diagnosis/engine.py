@@ -197,7 +197,7 @@ def diagnose(  # noqa: PLR0913 - the report, and four functions of a changed sna
         if not (case.alarms and _has_ordinary_names(case)):
             break
         closing = _best(case, tries)
-        if closing is None:
+        if closing is None or _repeats(closing, closings):
             break
         closings.append(closing)
         keep(closing.undoing)
@@ -214,6 +214,12 @@ def _has_ordinary_names(case: Case) -> bool:
         return False
     kinds = case.stored_kinds
     return len(kinds) <= MOST_KINDS and all(one.pattern.count(".") <= MOST_PARTS for one in kinds)
+
+
+def _repeats(closing: _Closing, closings: list[_Closing]) -> bool:
+    """Whether an undoing changes a config key that an earlier undoing of the diagnosis changed."""
+    keys = {key for one in closings for key, *_ in one.undoing.fields}
+    return any(key in keys for key, *_ in closing.undoing.fields)
 
 
 class _Tries:

@@ -38,13 +38,20 @@ class Formula(NamedTuple):
     constant: int
 
     def at(self, config: Mapping[str, Any], defaults: Mapping[str, int]) -> Dim | None:
-        """Return the length with the config's values; None if a division leaves a rest."""
+        """Return the length with the config's values, else with the `defaults` by path.
+
+        Return None if a key has no integer value, or if a division leaves a rest.
+        """
 
         def key(path: str) -> Dim:
             value = value_at(config, path)
-            size = value if type(value) is int else defaults[path]
-            return dim(Symbol(letter=path, key=path, value=size, default=value is None))
+            is_stated = type(value) is int
+            size = value if is_stated else defaults[path]
+            return dim(Symbol(letter=path, key=path, value=size, default=not is_stated))
 
+        paths = (*self.factors, *self.divisors, *(path for path, _ in self.terms))
+        if any(type(value_at(config, one)) is not int and one not in defaults for one in paths):
+            return None
         total = sum((number * key(path) for path, number in self.terms), dim(self.constant))
         whole = product_of_dims([total, *map(key, self.factors)])
         divisor = product_of_dims(map(key, self.divisors))

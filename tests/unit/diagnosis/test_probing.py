@@ -65,3 +65,10 @@ def test_a_length_is_a_formula_of_the_keys_with_which_it_changes(length, keys):
 
 def test_a_config_without_tensors_has_no_formulas():
     assert probed_formulas({"width": 8}, lambda _: None) == {}
+
+
+def test_a_formula_of_a_key_that_the_config_lacks_has_no_value():
+    formulas, _ = formula_of(lambda c: c["heads"] * c["head_dim"])
+    formula = formulas["layers.0.up.weight", 0]
+    assert formula.at({"heads": 2}, {}) is None
+    assert formula.at({"heads": 2, "head_dim": None}, {"head_dim": 5}).value == 10
