@@ -24,7 +24,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 Implied = Callable[[Mapping[str, Any]], Shapes | None]  # values of keys -> the shapes they imply
 _Place = tuple[str, int | None]  # pattern of a name and an axis; of a list of modules and None
 
-_MOST_PROBED = 32  # keys that are changed; the oracle takes 20 ms or more for each
+_MOST_PROBED, _MOST_BUILT = 32, 48  # keys that are changed; models, 20 ms or more for each
 _LAYERS = 4  # depth of the models in which keys are changed
 _MODULES = None  # in place of an axis: the number of modules of a list
 
@@ -68,8 +68,10 @@ def probed_formulas(config: Mapping[str, Any], implied: Implied) -> Mapping[_Pla
         fewer, lengths = {}, dict(_lengths(implied({}) or {}))
     values = {**numbers, **{path: value for path, value in depths.items() if fewer}}
     slopes: dict[_Place, dict[str, Fraction]] = {}
+    left = _MOST_BUILT
     for path in sorted(numbers, key=lambda path: value_at(config, path) is None)[:_MOST_PROBED]:
-        for probe in _probes(path, values[path]):
+        for probe in _probes(path, values[path])[:left]:
+            left -= 1
             lists = dict(resized(changed(config, fewer), {path: probe}))
             after = dict(_lengths(implied({**fewer, **lists, path: probe}) or {}))
             for place in lengths.keys() & after.keys():
