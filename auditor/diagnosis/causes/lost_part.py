@@ -25,6 +25,7 @@ _MOST_PARTS = 3  # the most absent parts of one model
 _NUMBER = re.compile(r"\.\d+\.")
 _BETWEEN = re.compile(r"(projector|merger|resampler|connector|aligner|adapter)$")
 _MOST_KINDS = 4  # the most names that all layers lack
+_NAMED_ALONE = 3  # as many missing tensors the finding itself names
 _DEEPEST = 3  # the most segments in the absent part's name
 
 
@@ -129,7 +130,7 @@ def _lost_here_and_there(case: Case) -> Iterator[Undoing]:
     in_layers = (kind for kind in case.missing_kinds if len(kind.places) == 1)
     kinds = [kind for kind in in_layers if kind.pattern in stored]
     alike, count = sum(len(kind.names) for kind in kinds), len(case.missing)
-    if case.mismatched or 2 * alike <= count:
+    if case.mismatched or count <= _NAMED_ALONE or 2 * alike <= count:
         return
     others = sum(stored[kind.pattern] for kind in kinds)
     yield Undoing(

@@ -196,10 +196,16 @@ def test_layers_of_a_model_of_another_width_are_not_lost(monkeypatch):
     assert examine(made, Options(requested="x")).diagnosis == ()
 
 
+def test_a_finding_says_by_itself_that_one_tensor_is_lost():
+    lost = "model.layers.2.mlp.up_proj.weight"
+    assert diagnosed(snapshot("LlamaForCausalLM", lambda name: name != lost)) == ()
+
+
 def test_tensors_that_are_absent_here_and_there_were_lost():
     lost = (
         "model.layers.0.mlp.up_proj.weight",
-        "model.layers.2.self_attn.q_proj.weight",
+        "model.layers.0.self_attn.q_proj.weight",
+        "model.layers.1.self_attn.k_proj.weight",
         "model.norm.weight",
     )
     config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **SIZES}
@@ -207,5 +213,5 @@ def test_tensors_that_are_absent_here_and_there_were_lost():
         one for one in stored_by(expect("LlamaForCausalLM", **config)) if one.name not in lost
     ]
     [found] = examine(snapshot_of(tensors, **config), Options(requested="shared")).diagnosis
-    assert (found.cause, found.explains) == ("lost-part", "all 3 names")
-    assert found.summary.startswith("3 tensors are absent here and there")
+    assert (found.cause, found.explains) == ("lost-part", "all 4 names")
+    assert found.summary.startswith("4 tensors are absent here and there")
