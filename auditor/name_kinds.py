@@ -130,17 +130,23 @@ def numbers(kinds: Iterable[NameKind], depth: int = 0) -> dict[str, set[int]]:
     return {before: inside for before, inside in numbers_by_list.items() if inside}
 
 
+def module_counts(kinds: Iterable[NameKind]) -> dict[str, int]:
+    """Return the number of modules of each list, by its name: its highest number plus one."""
+    counts: dict[str, int] = {}
+    for kind in kinds:
+        for at, place in enumerate(kind.places):
+            for numbers in {one[: at + 1] for one in kind.numbers}:
+                if len(numbers[at]) <= MOST_DIGITS:
+                    before = kind.filled(numbers[:at], place)
+                    counts[before] = max(counts.get(before, 0), int(numbers[at]) + 1)
+    return counts
+
+
 def place_in_list(kind: NameKind, depth: int) -> int | None:
     """Return the index, among a name's numbers, of the list at a depth; None without a list."""
     last = len(kind.parts) - 1
     inside = [at for at, place in enumerate(kind.places) if 0 < place < last]
     return inside[depth] if len(inside) > depth else None
-
-
-def list_pattern(kind: NameKind, depth: int) -> str | None:
-    """Return the name of the list at a depth, with 0 for outer numbers; None without a list."""
-    at = place_in_list(kind, depth)
-    return None if at is None else list_before(kind, at, ())
 
 
 def list_before(kind: NameKind, at: int, outer: Numbers) -> str:

@@ -55,8 +55,8 @@ def sizes_determined(
     config implies no tensors.
     """
     from auditor.analytic.config_keys import key_at  # noqa: PLC0415 - likewise
+    from auditor.analytic.dim_systems import determined_sizes  # noqa: PLC0415 - likewise
     from auditor.diagnosis.case import Case  # noqa: PLC0415 - with `diagnose`
-    from auditor.diagnosis.solving.determined import determined_sizes  # noqa: PLC0415 - likewise
 
     target = options.target
     case = Case(
@@ -72,7 +72,7 @@ def sizes_determined(
         expected = case.tree(snapshot)
         if expected is None:
             return {}
-        sizes = determined_sizes(expected, case.holdings, declared_sizes)
+        sizes = determined_sizes(case.holdings.equations(expected), declared_sizes)
     except CheckpointError:
         return {}
     return {

@@ -246,7 +246,7 @@ def _without_expected(
 
 def _type_notes(case: ModelAudit) -> Iterator[str]:
     """Yield a note with the class that has the stored names, for a config that names none."""
-    from auditor.diagnosis.causes.other_architecture import class_by_names  # noqa: PLC0415 - rare
+    from auditor.analytic.likeness import class_by_names  # noqa: PLC0415 - rare
 
     if found := class_by_names(one.name for one in case.contents.tensors):
         model_type, target = found

@@ -25,6 +25,7 @@ from auditor.analytic.config_keys import (
     stated_keys,
     written,
 )
+from auditor.analytic.generated.probing import Formula, probed_formulas, tree_of_shapes
 from auditor.analytic.outline import ClassTree
 from auditor.analytic.size_keys import WIDTHS, is_width
 from auditor.checkpoint.changes import with_values
@@ -40,7 +41,6 @@ from auditor.diagnosis.solving.joint import (
     solve,
 )
 from auditor.diagnosis.solving.open_keys import ids_beyond, open_keys
-from auditor.diagnosis.solving.probing import Formula, probed_formulas, tree_of_shapes
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 from auditor.messages import described

@@ -8,34 +8,29 @@ To do: Take the config of the model that the weights belong to.
 """
 
 import json
-import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
-from operator import not_
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from auditor.analytic import Config, catalogue
 from auditor.analytic.config_keys import Key, changed, value_at
-from auditor.analytic.outline import ClassTree, leaves
+from auditor.analytic.likeness import Likeness, likenesses, names_of_class
+from auditor.analytic.outline import ClassTree
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import config_field, other_class, other_size
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.joint import solve
 from auditor.diagnosis.solving.trials import Trials
-from auditor.errors import CheckpointError, SourceError
+from auditor.errors import CheckpointError
 from auditor.messages import quoted
-from auditor.name_kinds import name_pattern
 
 CAUSE = "other-architecture"
 _STRANGE = 0.05  # least share of kinds of names that differ; below it, the type is right
-_EQUAL = 0.9  # least overlap with the class that a config without a type is of
-_ALIKE = 0.4  # least overlap of kinds of names: common kinds, divided by all kinds
 _MOST_TYPES = 8  # model types for which a config is solved
 _MOST_CLASSES = 3  # classes of one type for which a config is solved
 _MOST_AUDITED = 4  # fitting types
@@ -45,20 +40,6 @@ _SHOWN = 8  # values in a message
 
 # Keys of a config that describe its files and not its model.
 _KEPT = ("dtype", "torch_dtype", "quantization_config", "transformers_version")
-
-# The most frequent types of published models; preferred among types with equal tensors.
-_USUAL = ("llama", "bert", "gpt2", "qwen2", "mistral", "roberta", "t5", "vit", "clip")
-
-
-_TASK = re.compile(r"(For[A-Z]\w*|LMHeadModel|MTModel)$")
-
-
-class _Likeness(NamedTuple):
-    alike: float  # common kinds of names, divided by the kinds of either
-    as_spelt: int  # common kinds of names that are equal including the prefix
-    like_declared: tuple[bool, bool]  # whether the class, and the end of its name, are as declared
-    model_type: str
-    target: str
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
@@ -128,7 +109,7 @@ def _of_same_type(case: Case, fit: "_Fit") -> Undoing:
 class _Fit(NamedTuple):
     """A class whose expected tensors all match the stored ones, and the config for it."""
 
-    likeness: _Likeness
+    likeness: Likeness
     base: Mapping[str, Any]  # a config of that class
     values: Mapping[str, Any]  # to set in `base`
 
@@ -155,7 +136,7 @@ def _fitting(case: Case) -> Iterator[_Fit]:
                 break
 
 
-def _bases(case: Case, likeness: _Likeness) -> Iterator[dict[str, Any]]:
+def _bases(case: Case, likeness: Likeness) -> Iterator[dict[str, Any]]:
     """Yield the config changed to this type, then the type's defaults."""
     declared = {"model_type": likeness.model_type, "architectures": [likeness.target]}
     kept = {key: case.config[key] for key in _KEPT if key in case.config}
@@ -176,75 +157,11 @@ def _tree(case: Case, base: Mapping[str, Any], values: Mapping[str, Any]) -> Cla
     return None
 
 
-def class_by_names(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return the model type and class with nearly all of these names.
-
-    Return None if no class has them, or if classes of several types have equally many of them.
-    """
-    stored = frozenset(map(name_pattern, names))
-    alike = _likenesses(stored, "", frozenset(), (frozenset(), frozenset()))
-    best = [one for one in alike if one[:2] == alike[0][:2] and one.alike >= _EQUAL]
-    is_one = len({one.model_type for one in best}) == 1
-    return (best[0].model_type, best[0].target) if is_one else None
-
-
-def _most_alike(case: Case) -> list[_Likeness]:
+def _most_alike(case: Case) -> list[Likeness]:
     """Return classes of other types, sorted by the share of names that they have in common."""
     stored = frozenset(kind.pattern for kind in case.holdings.name_kinds)
     declared = next(iter(case.report.declared), "")
     is_known = case.report.expected is not None
     own_types = frozenset({case.report.model_type or ""} if is_known else ())
-    own_names = _names(case.report.model_type or "", case.report.target or "")
-    return _likenesses(stored, declared, own_types, own_names)
-
-
-def _likenesses(
-    stored: frozenset[str],
-    declared: str,
-    left_out: frozenset[str],
-    own_names: tuple[frozenset[str], frozenset[str]],
-) -> list[_Likeness]:
-    """Return the classes with similar names, except classes of some types or with equal names."""
-    likenesses: list[_Likeness] = []
-    for model_type in catalogue.model_types():
-        if model_type in left_out:
-            continue
-        prefix = catalogue.family(model_type).prefix
-        have = frozenset(_bare(name, prefix) for name in stored)
-        for target in catalogue.siblings(model_type):
-            if _names(model_type, target) == own_names:
-                continue  # a class with equal names has the same differences
-            names, spelt = _names(model_type, target)
-            alike = len(have & names) / max(1, len(have | names))
-            if alike >= _ALIKE:
-                like = (target == declared, _ending(target) == _ending(declared))
-                likeness = _Likeness(alike, len(spelt & stored), like, model_type, target)
-                likenesses.append(likeness)
-    return sorted(likenesses, key=_order)
-
-
-def _order(one: _Likeness) -> tuple[object, ...]:
-    rank = _USUAL.index(one.model_type) if one.model_type in _USUAL else len(_USUAL)
-    return (-one.alike, -one.as_spelt, *map(not_, one.like_declared), rank, one.model_type)
-
-
-def _ending(target: str) -> str:
-    """Return the task at the end of a class's name: ForMaskedLM, ForCausalLM; "" without a task."""
-    task = match[0] if (match := _TASK.search(target)) else ""
-    return "ForCausalLM" if task == "LMHeadModel" else task
-
-
-@lru_cache(maxsize=512)
-def _names(model_type: str, target: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the name patterns of a class with its default config, without and with the prefix."""
-    try:
-        tree = catalogue.block_tree(Config(values={"model_type": model_type}), target)
-    except (CheckpointError, SourceError, LookupError):
-        return frozenset(), frozenset()
-    prefix = catalogue.family(model_type).prefix
-    names = frozenset(name_pattern(leaf.name) for leaf in leaves(tree))
-    return frozenset(_bare(name, prefix) for name in names), names
-
-
-def _bare(name: str, prefix: str) -> str:
-    return name.removeprefix(f"{prefix}.") if prefix else name
+    own_names = names_of_class(case.report.model_type or "", case.report.target or "")
+    return likenesses(stored, declared, own_types, own_names)

@@ -1,15 +1,18 @@
 """The stored tensors, grouped by shape and by names that differ only in their numbers."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
+from auditor.analytic.dims import Dim, dim
+from auditor.analytic.outline import ClassTree, leaves, spellings
 from auditor.errors import CheckpointError
 from auditor.layouts import unknown_quantization, unpack_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.packing import Shape
-from auditor.name_kinds import MOST_DIGITS, NameKind, Numbers, chosen_of, kinds_of
+from auditor.name_kinds import NameKind, Numbers, chosen_of, kinds_of, module_counts
 from auditor.names import number_in_list
 from auditor.tensors import StoredTensor
 
@@ -85,23 +88,24 @@ class HeldTensors:
             self._by_layer[within] = tuple((name, number) for (number, _), name in first.items())
         return self._by_layer[within]
 
+    def equations(self, expected: ClassTree) -> Iterator[tuple[Dim, int]]:
+        """Yield (formula, stored length) of each axis, and of each list of modules."""
+        for leaf in leaves(expected.tree):
+            shapes = map(self.shapes.get, spellings(leaf.name, expected.prefix))
+            shape = next((one for one in shapes if one and len(one) == len(leaf.shape)), None)
+            if shape is None:
+                continue
+            yield from zip(map(dim, leaf.shape), shape, strict=True)
+            for place in leaf.lists:
+                counts = map(self.counts.get, spellings(place.name, expected.prefix))
+                yield from ((place.modules, count) for count in islice(filter(None, counts), 1))
+
     @cached_property
     def lengths(self) -> tuple[int, ...]:
         """All lengths of axes, and all numbers of modules in lists, the most frequent first."""
         frequency = Counter(length for kind in self.kinds for length in kind.shape or ())
         frequency.update(set(self.counts.values()))
         return tuple(sorted(frequency, key=lambda length: -frequency[length]))
-
-
-def module_counts(kinds: Iterable[NameKind]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for kind in kinds:
-        for at, place in enumerate(kind.places):
-            for numbers in {one[: at + 1] for one in kind.numbers}:
-                if len(numbers[at]) <= MOST_DIGITS:
-                    before = kind.filled(numbers[:at], place)
-                    counts[before] = max(counts.get(before, 0), int(numbers[at]) + 1)
-    return counts
 
 
 def _order(numbers: Numbers) -> list[tuple[int, str]]:

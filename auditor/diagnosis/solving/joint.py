@@ -28,6 +28,7 @@ from auditor.analytic.config_keys import (
     stated_keys,
     value_at,
 )
+from auditor.analytic.dim_systems import determined_sizes
 from auditor.analytic.layer_lists import layer_lists, resized
 from auditor.analytic.outline import ClassTree
 from auditor.analytic.size_keys import (
@@ -47,7 +48,6 @@ from auditor.diagnosis.solving.candidates import (
     plausibility,
     solved,
 )
-from auditor.diagnosis.solving.determined import determined_sizes
 from auditor.diagnosis.solving.layer_items import fitted
 from auditor.diagnosis.solving.trials import TreeComparison, Trials
 from auditor.errors import CheckpointError
@@ -320,7 +320,7 @@ class _Search:
         keys = {symbol.key for one in now.remains.equations for symbol in one.size.symbols}
         widths = sorted(key for key in keys if key.endswith(HEAD_DIM))
         for given in ({}, *({key: width} for key in widths for width in USUAL_HEADS)):
-            sizes = determined_sizes(tree, self._trials.holdings, given)
+            sizes = determined_sizes(self._trials.holdings.equations(tree), given)
             others = ((symbol, value) for symbol, value in sizes.items() if value)
             values = given | {one.key: value for one, value in others if value != one.value}
             if len(values) > 1:

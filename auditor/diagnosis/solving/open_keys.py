@@ -24,13 +24,13 @@ from auditor.analytic.config_keys import (
     parent_of,
     value_at,
 )
+from auditor.analytic.dim_systems import determined_sizes
 from auditor.analytic.dims import dim
 from auditor.analytic.layer_lists import LayerList, layer_lists
 from auditor.analytic.outline import ClassTree, sizes_of
 from auditor.analytic.size_keys import DEPTH, HEAD_DIM, WIDEST, is_heads, is_width, width_of_heads
 from auditor.diagnosis.solving import candidates
 from auditor.diagnosis.solving.candidates import KeyChange, flags
-from auditor.diagnosis.solving.determined import determined_sizes
 from auditor.diagnosis.solving.joint import Trees, other_words
 from auditor.diagnosis.solving.trials import TreeComparison, Trials
 from auditor.errors import CheckpointError
@@ -59,7 +59,7 @@ def open_keys(
         return {}
     known = {
         key_at(now, symbol.key, symbol.value).path
-        for symbol, value in determined_sizes(tree, trials.holdings, {}).items()
+        for symbol, value in determined_sizes(trials.holdings.equations(tree), {}).items()
         if value == symbol.value
     }
     too_wide = {path for path, value in values.items() if _are_too_wide(now, path, value)}

@@ -1,4 +1,4 @@
-"""The config sizes that the stored tensors determine, read off one axis at a time.
+"""The values of config keys that lengths determine together, read off one axis at a time.
 
 An axis of `V` rows, or a list of `N` layers, has one unknown key, whose value is the length. An
 axis of `H*d` rows has two: a model with twice the heads, half as wide, stores the same tensors. The
@@ -13,10 +13,8 @@ from itertools import islice
 from typing import Any
 
 from auditor.analytic.dim_solutions import size_with, solutions
-from auditor.analytic.dims import Dim, dim
+from auditor.analytic.dims import Dim
 from auditor.analytic.expectation import Symbol
-from auditor.analytic.outline import ClassTree, leaves, spellings
-from auditor.diagnosis.solving.holdings import HeldTensors
 
 _Monomial = tuple[Any, ...]  # a product of keys in a Dim
 _Equation = tuple[dict[_Monomial, Fraction], Fraction]  # coefficient by product, value of the sum
@@ -24,14 +22,14 @@ _MOST = 8  # the most unknown products of one length
 
 
 def determined_sizes(
-    expected: ClassTree, stored: HeldTensors, given: Mapping[str, int]
+    equations: Iterable[tuple[Dim, int]], given: Mapping[str, int]
 ) -> Mapping[Symbol, int]:
-    """Return the value of each key that the stored lengths determine.
+    """Return the value of each key that the lengths of axes determine: (formula, length).
 
     The values in `given`, by key, are assumed and not returned. A key for which two lengths give
     different values is not returned.
     """
-    lengths = set(_lengths(expected, stored))
+    lengths = set(equations)
     symbols = frozenset().union(*(size.symbols for size, _ in lengths))
     granted = {symbol: given[symbol.key] for symbol in symbols if symbol.key in given}
     known, disputed = dict(granted), set[Symbol]()
@@ -56,19 +54,6 @@ def determined_sizes(
         for symbol, value in known.items()
         if symbol not in disputed and symbol not in granted
     }
-
-
-def _lengths(expected: ClassTree, stored: HeldTensors) -> Iterator[tuple[Dim, int]]:
-    """Yield (formula, stored length) of each axis, and of each list of modules."""
-    for leaf in leaves(expected.tree):
-        shapes = map(stored.shapes.get, spellings(leaf.name, expected.prefix))
-        shape = next((one for one in shapes if one and len(one) == len(leaf.shape)), None)
-        if shape is None:
-            continue
-        yield from zip(map(dim, leaf.shape), shape, strict=True)
-        for place in leaf.lists:
-            counts = map(stored.counts.get, spellings(place.name, expected.prefix))
-            yield from ((place.modules, count) for count in islice(filter(None, counts), 1))
 
 
 def _monomials(

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from auditor.analytic import catalogue
 from auditor.analytic.config import read_config
+from auditor.analytic.dim_systems import determined_sizes
 from auditor.analytic.outline import ClassTree, leaves
-from auditor.diagnosis.solving.determined import determined_sizes
 from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.errors import CheckpointError
 
@@ -68,7 +68,7 @@ def test_keys_that_differ_between_two_configs_of_the_same_shapes_are_not_determi
     assume(None not in trees)
     (tree, shapes), (_, same) = trees
     assume(shapes == same)
-    found = {symbol.key for symbol in determined_sizes(tree, HeldTensors(shapes), {})}
+    found = {symbol.key for symbol in determined_sizes(HeldTensors(shapes).equations(tree), {})}
     assert not {key for key in one if one[key] != other[key]} & found
 
 
@@ -79,7 +79,7 @@ def test_a_determined_size_is_that_of_the_config_that_wrote_the_tensors(pair):
     trees = tree_of(target, one), tree_of(target, other)
     assume(None not in trees)
     (_, shapes), (tree, _) = trees
-    found = determined_sizes(tree, HeldTensors(shapes), {})
+    found = determined_sizes(HeldTensors(shapes).equations(tree), {})
     assert all(one.get(symbol.key, value) == value for symbol, value in found.items())
     assert "vocab_size" in {symbol.key for symbol in found}
 
@@ -97,8 +97,8 @@ def test_heads_are_determined_once_their_size_is_given(heads, groups, size):
     assume(made is not None)
     tree, shapes = made
     keys = ("num_attention_heads", "num_key_value_heads")
-    found = determined_sizes(tree, HeldTensors(shapes), {"head_dim": size})
+    found = determined_sizes(HeldTensors(shapes).equations(tree), {"head_dim": size})
     by_key = {symbol.key: value for symbol, value in found.items()}
     assert [by_key[key] for key in keys] == [values[key] for key in keys]
-    alone = {symbol.key for symbol in determined_sizes(tree, HeldTensors(shapes), {})}
+    alone = {symbol.key for symbol in determined_sizes(HeldTensors(shapes).equations(tree), {})}
     assert alone.isdisjoint(keys)

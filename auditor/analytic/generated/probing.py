@@ -17,8 +17,7 @@ from auditor.analytic.generated.tree import tree_of_sizes
 from auditor.analytic.layer_lists import resized
 from auditor.analytic.outline import ClassTree
 from auditor.analytic.size_keys import DEPTH
-from auditor.diagnosis.solving.holdings import module_counts
-from auditor.name_kinds import kinds_of, name_pattern
+from auditor.name_kinds import kinds_of, module_counts, name_pattern
 
 Shapes = Mapping[str, tuple[int, ...]]
 Implied = Callable[[Mapping[str, Any]], Shapes | None]  # values of keys -> the shapes they imply
