@@ -1,5 +1,6 @@
 """Turn untrusted names and values into text for messages: escape, quote, describe and cut them."""
 
+import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -7,6 +8,8 @@ from collections.abc import Iterable, Sequence
 _CUT = 100  # characters of a name or a value that a message shows
 _NEARLY = 0.75  # ratio of equal letters: one wrong letter in four, two in eight
 _LISTED = 5  # names of one list
+_ITEMS = 4  # items of a list or an object in a sentence
+_LONG = 10**21  # integers from here on are shortened instead of grouped by thousands
 _PLAIN = re.compile(r"[\w./+-]{1,200}", re.ASCII)
 # Fillers, joiners and variation selectors, which are invisible although str.isprintable is true.
 _INVISIBLE = re.compile(
@@ -79,6 +82,23 @@ def described(value: object) -> str:
             return "a list"
         case _:
             return "an object"
+
+
+def shown(value: object) -> str:
+    """Return a JSON value as it is written, with thousands grouped; long lists are cut."""
+    match value:
+        case bool() | None:
+            return {True: "true", False: "false", None: "null"}[value]
+        case int():
+            return f"{value:,}" if abs(value) < _LONG else described(value)
+        case list() if len(value) > 2 * _ITEMS:
+            return f"[{', '.join(map(str, value[:_ITEMS]))}, ...]"
+        case str() | list():
+            return json.dumps(value, ensure_ascii=False)
+        case dict():
+            keys = [f"{json.dumps(key)}: ..." for key in list(value)[:_ITEMS]]
+            return f"{{{', '.join([*keys, '...'] if len(value) > _ITEMS else keys)}}}"
+    return str(value)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ only; the audit checks whether a tensor with the role really fits.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -171,12 +171,57 @@ _KINDS = {
 _JOINED = re.compile(r"(.+)_(weight|bias)")  # in_proj_weight
 
 
+# Patterns of names that only one library uses; the first library with a match counts.
+_SOURCES: Mapping[str, str] = {
+    "GGUF": r"(^|\.)(enc\.|dec\.)?blk\.\d+\.|(^|\.)token_embd(_norm)?\.|^v\.blk\.",
+    "JAX or TensorFlow": r"[./](kernel|embedding)(:0)?$|/|encoderblock_\d",
+    "Megatron or NeMo": r"linear_(qkv|fc\d)\.|(^|\.)language_model\.(encoder|transformer)\."
+    r"|(^|\.)layers\.\d+\.(self_)?attention\.query_key_value\.",
+    "fairseq": r"(^|\.)sentence_encoder\.|(^|\.)emb_layer_norm\.",
+    "OpenAI": r"\.(attn|mlp)_ln\.|(^|\.)resblocks\.\d|(^|\.)positional_embedding$",
+    "timm": r"(^|\.)blocks\.\d+\.(norm\d|attn\.qkv|mlp\.fc\d|ls\d)\b|(^|\.)patch_embed\.proj\.",
+    "DeepSeek": r"(^|\.)attn\.w(q|q_a|kv_a|o)\.",
+    "Meta": r"(^|\.)tok_embeddings\.|(^|\.)attention\.w[qkvo]\.|(^|\.)feed_forward\.w\d\.",
+    "MLX": r"(^|\.)attention\.(query|key|value|out)_proj\."
+    r"|(^|\.)layers\.\d+\.(linear|ln)\d\.",
+}
+_FUSED: Mapping[str, tuple[str, ...]] = {
+    "qkv": ("q", "k", "v"),
+    "cross-qkv": ("cross-q", "cross-k", "cross-v"),
+    "gate-up": ("gate", "up"),
+    "expert-gate-up": ("expert-gate", "expert-up"),
+    "up": ("gate", "up"),  # in Megatron, if the activation has a gate
+    "expert-up": ("expert-gate", "expert-up"),
+}
+_STACKED = {"all-gates": "expert-gate", "all-ups": "expert-up", "all-downs": "expert-down"}
+
+
 def role_of(name: str) -> TensorRole | None:
     """Return the role of a stored or an expected tensor; None if its name fits no known role."""
     before, numbers, rest = _numbered(name)
     stack = _stack(before)
     part_and_kind = _part(stack, rest, inside=bool(numbers))
     return TensorRole(stack, numbers, *part_and_kind) if part_and_kind else None
+
+
+def parts_of(role: TensorRole) -> list[TensorRole]:
+    """Return the roles of the tensors that a fused tensor of this role contains."""
+    return [role._replace(part=part) for part in _FUSED.get(role.part, ())]
+
+
+def expert_of(role: TensorRole) -> TensorRole | None:
+    """Return the role of the tensors, one of each expert, that are stacked in this role."""
+    part = _STACKED.get(role.part)
+    return role._replace(part=part) if part else None
+
+
+def library_of(names: Collection[str], others: Collection[str]) -> str | None:
+    """Return the library that has some of the names, and whose pattern fits none of the others."""
+    for library, text in _SOURCES.items():
+        pattern = re.compile(text)
+        if any(map(pattern.search, names)) and not any(map(pattern.search, others)):
+            return library
+    return None
 
 
 def roles_of(

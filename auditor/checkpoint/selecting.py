@@ -40,7 +40,7 @@ from auditor.containers.weight_formats import MODULES as FORMATS
 from auditor.errors import Reason, SourceError
 from auditor.layouts import declared
 from auditor.messages import listed, quoted
-from auditor.names import file_name
+from auditor.names import file_name, folder_of
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -395,3 +395,11 @@ def _select_folder(names: Collection[str], where: str, folder: str) -> FileSelec
     if not parts or not folder_weights({file_name(name) for name in inside}, None):
         raise SourceError(Reason.NO_WEIGHTS, f"{quoted(folder)} of {where} holds no weights")
     return parts[0].selection
+
+
+def index_name(file: str) -> str:
+    """Return the file name under which transformers or diffusers looks for the shards' index."""
+    index = TORCH_INDEX if file.endswith(".bin") else INDEX
+    if file_name(file).startswith("diffusion_"):
+        index = f"diffusion_pytorch_model{index[index.index('.') :]}"
+    return f"{folder_of(file)}{index}"

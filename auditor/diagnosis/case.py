@@ -17,7 +17,6 @@ from auditor.analytic.name_forms import NameForms
 from auditor.analytic.outline import ClassTree, leaves
 from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.solving.holdings import HeldTensors, held
 from auditor.errors import CheckpointError
 from auditor.findings import (
     Finding,
@@ -30,6 +29,7 @@ from auditor.findings import (
 from auditor.findings import Unexpected as UnexpectedFinding
 from auditor.findings.evidence import OfFile
 from auditor.name_kinds import NameKind, chosen_of, kinds_of, name_pattern
+from auditor.reconciler.by_kind.held_tensors import HeldTensors, held
 from auditor.report import Report, Unaudited
 from auditor.tensors import StoredTensor
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from auditor.analytic.adapters.own_names import is_own, module_of
 from auditor.analytic.config_keys import Key
 from auditor.diagnosis.case import Case
 from auditor.diagnosis.solving.candidates import KeyChange
 
 Changes = tuple[KeyChange, ...]
 
-_OWN = re.compile(r"\.(?:lora_|ia3_|hada_|vera_|fourierft_)")  # what follows the module's name
 _RANK = 8  # peft's default rank
 _LAYER = re.compile(r"\.(\d+)\.")
 _MAGNITUDE = ".lora_magnitude_vector"
@@ -23,16 +23,6 @@ _MAGNITUDE = ".lora_magnitude_vector"
 
 def is_adapter(case: Case) -> bool:
     return "peft_type" in case.config
-
-
-def is_own(name: str) -> bool:
-    """Whether a tensor belongs to the adapter itself, not to the base model."""
-    return _OWN.search(name) is not None
-
-
-def module_of(name: str) -> str:
-    """Return the module that a tensor of an adapter changes, or of which it stores a copy."""
-    return _OWN.split(name)[0] if is_own(name) else name.rpartition(".")[0]
 
 
 def changes_of_adapter(case: Case) -> Iterator[Changes]:

@@ -16,6 +16,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from auditor.analytic.adapters.own_names import is_own, module_of
 from auditor.analytic.adapters.saved_modules import IN_BASE
 from auditor.analytic.adapters.settings import TRAINED_BY_TASK
 from auditor.analytic.config_keys import value_at
@@ -24,7 +25,7 @@ from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.changes import renamed, with_names, with_tensors, with_values
 from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes._of_adapters import is_adapter, is_own, module_of
+from auditor.diagnosis.causes._of_adapters import is_adapter
 from auditor.diagnosis.causes.fused_names import Replacements, renames_of
 from auditor.diagnosis.causes.head_not_saved import CAUSE as HEAD_NOT_SAVED
 from auditor.diagnosis.causes.other_class import CAUSE as OTHER_CLASS

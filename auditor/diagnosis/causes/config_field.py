@@ -8,7 +8,6 @@ To do: Set the key to the value that fits the files, or upload the weights of th
 config describes: either config or weights belong to another model.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -41,10 +40,10 @@ from auditor.diagnosis.solving.joint import (
     solve,
 )
 from auditor.diagnosis.solving.open_keys import ids_beyond, open_keys
-from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
-from auditor.messages import described
+from auditor.messages import shown
 from auditor.name_kinds import kinds_of, name_pattern
+from auditor.reconciler.by_kind.trials import Trials
 
 CAUSE = "config-field"
 _MOST_AUDITED = 3  # solutions that leave no difference
@@ -53,8 +52,6 @@ _RANKS = (2, 4, 8, 16)  # numbers of ranks in tensor parallelism
 _MOST_ORACLE = 24  # configs that the oracle builds for one search, 50 ms or more each
 _SURE = 10  # an oracle's solution explains all but one in so many differing tensors
 _MOST_TENSORS = 100_000  # tensors of all these configs
-_MOST_SHOWN = 4  # items of a list in a message
-_LONG = 10**21  # integers from here on are shortened instead of grouped by thousands
 _TIE, VOCABULARY = "tie_word_embeddings", "vocab_size"
 _SYMPTOMS = frozenset(
     {"missing", "unexpected", "mismatched", "bad-config", "bad-quantization", "duplicate"}
@@ -330,19 +327,3 @@ def _is_spelt(change: KeyChange) -> bool:
     """Whether the config states a number or a boolean as a string: "false", "12"."""
     declared = change.key.value
     return isinstance(declared, str) and declared.lower() == str(change.value).lower()
-
-
-def shown(value: Any) -> str:
-    match value:
-        case bool() | None:
-            return {True: "true", False: "false", None: "null"}[value]
-        case int():
-            return f"{value:,}" if abs(value) < _LONG else described(value)
-        case list() if len(value) > 2 * _MOST_SHOWN:
-            return f"[{', '.join(map(str, value[:_MOST_SHOWN]))}, ...]"
-        case str() | list():
-            return json.dumps(value, ensure_ascii=False)
-        case dict():
-            keys = [f"{json.dumps(key)}: ..." for key in list(value)[:_MOST_SHOWN]]
-            return f"{{{', '.join([*keys, '...'] if len(value) > _MOST_SHOWN else keys)}}}"
-    return str(value)

@@ -14,35 +14,12 @@ from auditor.checkpoint.changes import renamed, shaped, with_tensors
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.fused_names import Replacements, adds_up, exchanged, renames_of
 from auditor.name_kinds import NameKind, Numbers, name_pattern, numbers_in
-from auditor.tensor_roles import TensorRole, roles_of
+from auditor.tensor_roles import TensorRole, expert_of, library_of, parts_of, roles_of
 from auditor.tensors import StoredTensor
 
 CAUSE = "foreign-names"
 
-# Patterns of names that only one library uses; the first library with a match counts.
-_SOURCES: Mapping[str, str] = {
-    "GGUF": r"(^|\.)(enc\.|dec\.)?blk\.\d+\.|(^|\.)token_embd(_norm)?\.|^v\.blk\.",
-    "JAX or TensorFlow": r"[./](kernel|embedding)(:0)?$|/|encoderblock_\d",
-    "Megatron or NeMo": r"linear_(qkv|fc\d)\.|(^|\.)language_model\.(encoder|transformer)\."
-    r"|(^|\.)layers\.\d+\.(self_)?attention\.query_key_value\.",
-    "fairseq": r"(^|\.)sentence_encoder\.|(^|\.)emb_layer_norm\.",
-    "OpenAI": r"\.(attn|mlp)_ln\.|(^|\.)resblocks\.\d|(^|\.)positional_embedding$",
-    "timm": r"(^|\.)blocks\.\d+\.(norm\d|attn\.qkv|mlp\.fc\d|ls\d)\b|(^|\.)patch_embed\.proj\.",
-    "DeepSeek": r"(^|\.)attn\.w(q|q_a|kv_a|o)\.",
-    "Meta": r"(^|\.)tok_embeddings\.|(^|\.)attention\.w[qkvo]\.|(^|\.)feed_forward\.w\d\.",
-    "MLX": r"(^|\.)attention\.(query|key|value|out)_proj\."
-    r"|(^|\.)layers\.\d+\.(linear|ln)\d\.",
-}
 _BUFFERS = re.compile(r"(^|[._])(rope[._]freqs|rope_freqs|inv_freq|_extra_state)(\.|$|[._])")
-_FUSED: Mapping[str, tuple[str, ...]] = {
-    "qkv": ("q", "k", "v"),
-    "cross-qkv": ("cross-q", "cross-k", "cross-v"),
-    "gate-up": ("gate", "up"),
-    "expert-gate-up": ("expert-gate", "expert-up"),
-    "up": ("gate", "up"),  # in Megatron, if the activation has a gate
-    "expert-up": ("expert-gate", "expert-up"),
-}
-_STACKED = {"all-gates": "expert-gate", "all-ups": "expert-up", "all-downs": "expert-down"}
 # Beside this norm, the norm after attention does not precede the MLP.
 _AFTER_MLP = "post_feedforward_layernorm"
 _ALIASES = {"q-norm": "q-a-norm"}  # in DeepSeek, which has no other norm of queries
@@ -55,7 +32,13 @@ _ByRole = dict[TensorRole, dict[Numbers, _Tensor]]
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint with tensors renamed to the class's tensors with the same roles."""
-    source = _source(case) if case.unexpected and case.missing else None
+    if not (case.unexpected and case.missing):
+        return
+    unexpected = {kind.pattern for kind in case.unexpected_kinds}
+    expected = {kind.pattern for kind in case.missing_kinds}
+    if not case.unnamed:
+        expected |= {kind.pattern for kind in case.stored_kinds} - unexpected
+    source = library_of(unexpected, expected)
     if source is None:
         return
     replacements = _by_role(case)
@@ -77,19 +60,6 @@ def undoings(case: Case) -> Iterator[Undoing]:
     )
 
 
-def _source(case: Case) -> str | None:
-    """Return the library that has such names; None if unknown, or if the class has them too."""
-    unexpected = {kind.pattern for kind in case.unexpected_kinds}
-    expected = {kind.pattern for kind in case.missing_kinds}
-    if not case.unnamed:
-        expected |= {kind.pattern for kind in case.stored_kinds} - unexpected
-    for source, text in _SOURCES.items():
-        pattern = re.compile(text)
-        if any(map(pattern.search, unexpected)) and not any(map(pattern.search, expected)):
-            return source
-    return None
-
-
 def _by_role(case: Case) -> Replacements:
     """Return, by unexpected name, the missing tensors that have the same role.
 
@@ -104,7 +74,7 @@ def _by_role(case: Case) -> Replacements:
         own = missing.get(role, {})
         alias = missing.get(role._replace(part=_ALIASES.get(role.part, "")), {})
         parts_by_numbers = _held(role, missing)
-        besides = [stored.get(part, {}) for part in _parts(role) if part != role]
+        besides = [stored.get(part, {}) for part in parts_of(role) if part != role]
         for numbers, tensor in tensors.items():
             parts = parts_by_numbers.get(numbers, [])
             is_whole = not any(numbers in one for one in besides)
@@ -153,22 +123,17 @@ def _first_of_two_norms(name: str) -> str:
     return name.replace("post_attention_layernorm", "post_attention_norm")
 
 
-def _parts(role: TensorRole) -> list[TensorRole]:
-    """Return the roles of the tensors that a fused tensor of this role contains."""
-    return [role._replace(part=part) for part in _FUSED.get(role.part, ())]
-
-
 def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Tensor]]:
     """Return {numbers in names: tensors that a fused tensor of this role contains}.
 
     These tensors are projections, or the experts of a layer.
     """
-    if expert_part := _STACKED.get(role.part):
+    if expert := expert_of(role):
         experts_by_layer: dict[Numbers, list[_Tensor]] = {}
-        for numbers, expert in tensors.get(role._replace(part=expert_part), {}).items():
-            experts_by_layer.setdefault(numbers[:1], []).append(expert)
+        for numbers, tensor in tensors.get(expert, {}).items():
+            experts_by_layer.setdefault(numbers[:1], []).append(tensor)
         return experts_by_layer
-    parts = [tensors.get(part, {}) for part in _parts(role)]
+    parts = [tensors.get(part, {}) for part in parts_of(role)]
     complete = [key for key in (parts or [{}])[0] if all(key in one for one in parts)]
     return {numbers: [one[numbers] for one in parts] for numbers in complete}
 

@@ -25,9 +25,9 @@ from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import config_field, other_class, other_size
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.joint import solve
-from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
+from auditor.reconciler.by_kind.trials import Trials
 
 CAUSE = "other-architecture"
 _STRANGE = 0.05  # least share of kinds of names that differ; below it, the type is right

@@ -13,10 +13,10 @@ from auditor.analytic.outline import follow
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes._of_adapters import is_adapter
-from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 from auditor.findings import UnusedHead
 from auditor.messages import listed
+from auditor.reconciler.by_kind.trials import Trials
 
 CAUSE = "other-class"
 _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")

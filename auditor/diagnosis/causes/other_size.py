@@ -17,6 +17,7 @@ from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import config_field
 from auditor.diagnosis.causes.config_field import SolvedConfig
 from auditor.diagnosis.solving.candidates import KeyChange
+from auditor.messages import shown
 
 CAUSE = "other-size"
 _MOST_SHOWN = 12  # keys that a summary names
@@ -57,13 +58,13 @@ def fits(case: Case) -> bool:
 
 
 def _first(change: KeyChange) -> str:
-    declared, held = map(config_field.shown, (change.key.value, change.value))
+    declared, held = map(shown, (change.key.value, change.value))
     omitted = " (the class's default)" if change.key.default else ""
     return f"{change.key.path} {declared}{omitted} where the files hold {held}"
 
 
 def _short(change: KeyChange) -> str:
-    declared, held = map(config_field.shown, (change.key.value, change.value))
+    declared, held = map(shown, (change.key.value, change.value))
     return f"{change.key.path} {declared} / {held}"
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.changes import as_indexed, of_files
 from auditor.checkpoint.filenames import GGUF_ENDING
-from auditor.checkpoint.selecting import INDEX, TORCH_INDEX
+from auditor.checkpoint.selecting import index_name
 from auditor.checkpoint.shard_names import Split, gaps, split_of
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import Index
@@ -17,7 +17,6 @@ from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.weight_files import indexed_files, read_index, with_missing
 from auditor.findings import BadConfig, BadIndex, CopyDiffers, Finding, Missing
 from auditor.messages import listed, named
-from auditor.names import file_name, folder_of
 from auditor.reconciler.contents import no_file_of
 
 CAUSE = "partial-upload"
@@ -125,7 +124,7 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
         it = "it" if len(absent) == 1 else "them"
         other = f"{named(index.file)} does not name {it}" if index else "neither is their index"
         what = f"{_there(count, what, absent)}, and {other}"
-    upload = [*(absent if lacking else ()), index.file if index else _index_name(files[0])]
+    upload = [*(absent if lacking else ()), index.file if index else index_name(files[0])]
     yield Undoing(
         cause=CAUSE,
         snapshot=with_missing(case, *absent[:1]) if lacking else of_files(case.snapshot, heads),
@@ -133,11 +132,3 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
         fix=f"upload {'the absent files, and ' if lacking and not absent else ''}{listed(upload)}",
         evidence=(f"the files are numbered up to {split.total:,}",) if split else (),
     )
-
-
-def _index_name(file: str) -> str:
-    """Return the file name under which transformers or diffusers looks for the shards' index."""
-    index = TORCH_INDEX if file.endswith(".bin") else INDEX
-    if file_name(file).startswith("diffusion_"):
-        index = f"diffusion_pytorch_model{index[index.index('.') :]}"
-    return f"{folder_of(file)}{index}"

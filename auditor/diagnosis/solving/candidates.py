@@ -13,7 +13,7 @@ from auditor.analytic.dims import dim
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.layer_lists import layer_lists
 from auditor.analytic.size_keys import GROUPS, USUAL_HEADS, WIDEST, is_heads, width_of_heads
-from auditor.diagnosis.solving.trials import TreeComparison
+from auditor.reconciler.by_kind.trials import TreeComparison
 
 _MOST_SOLUTIONS = 24  # solutions of one equation for one key; a number of heads may be any divisor
 _STEPS = (1, -1, 2, -2, 3, -3)

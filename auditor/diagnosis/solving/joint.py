@@ -49,8 +49,8 @@ from auditor.diagnosis.solving.candidates import (
     solved,
 )
 from auditor.diagnosis.solving.layer_items import fitted
-from auditor.diagnosis.solving.trials import TreeComparison, Trials
 from auditor.errors import CheckpointError
+from auditor.reconciler.by_kind.trials import TreeComparison, Trials
 
 Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # config values -> tree of blocks
 

@@ -9,7 +9,7 @@ from auditor.analytic.config_keys import value_at
 from auditor.analytic.dims import dim
 from auditor.analytic.layer_lists import LayerList, has_numbers, repeats
 from auditor.analytic.outline import ClassTree, follow, leaves, spellings
-from auditor.diagnosis.solving.holdings import HeldTensors
+from auditor.reconciler.by_kind.held_tensors import HeldTensors
 
 _MOST_WORDS = 6
 

@@ -32,8 +32,8 @@ from auditor.analytic.size_keys import DEPTH, HEAD_DIM, WIDEST, is_heads, is_wid
 from auditor.diagnosis.solving import candidates
 from auditor.diagnosis.solving.candidates import KeyChange, flags
 from auditor.diagnosis.solving.joint import Trees, other_words
-from auditor.diagnosis.solving.trials import TreeComparison, Trials
 from auditor.errors import CheckpointError
+from auditor.reconciler.by_kind.trials import TreeComparison, Trials
 
 _SIZES = ("size", "dim", "rank", "inner")  # ends of keys that are widths
 _MOST_CHANGES = 48  # further changes that are tried after a flag is changed

@@ -9,8 +9,8 @@ from auditor.analytic import Config, catalogue
 from auditor.analytic.config_keys import changed
 from auditor.analytic.layer_lists import LayerList, layer_lists, of_depth, resized
 from auditor.analytic.outline import ClassTree
-from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.layer_items import fitted
+from auditor.reconciler.by_kind.held_tensors import HeldTensors
 
 LFM2 = {
     "model_type": "lfm2",

@@ -17,10 +17,10 @@ from auditor.analytic.outline import (
     leaves,
     spellings,
 )
-from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.layouts.packing import Shape
 from auditor.name_kinds import name_pattern
 from auditor.names import number_in_list, number_of
+from auditor.reconciler.by_kind.held_tensors import HeldTensors
 
 
 class Equation(NamedTuple):
