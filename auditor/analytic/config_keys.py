@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from auditor.analytic import catalogue
 from auditor.analytic.config_classes import CompletedConfig, complete, of_model_type
+from auditor.analytic.generated.form import IGNORED
 
 _INDEXED = re.compile(r"(.*)\[(\d+)\]")
 _LABELS = "num_labels"
@@ -15,6 +16,7 @@ _LABELS = "num_labels"
 _LEFT_OUT = frozenset(
     {"id2label", "label2id", "pretrained_cfg", "quantization_config", "task_specific_params"}
 )
+_NOT_SHAPING = IGNORED | _LEFT_OUT
 _MOST = 400  # keys of one config; published configs have up to 150
 
 
@@ -77,7 +79,7 @@ def completed(values: Mapping[str, Any]) -> CompletedConfig | None:
 def every_key(values: Mapping[str, Any], *, shaping: bool = True) -> tuple[Key, ...]:
     """Return the keys that shape tensors, nested ones too; all keys if not `shaping`.
 
-    All keys of a model type without a closed form may shape tensors.
+    All keys of a model type without a closed form may shape tensors, except those of every class.
     """
     keys = dict[str, Key]()
     for key in _keys(values, completed(values), "", shaping=shaping):
@@ -90,18 +92,22 @@ def every_key(values: Mapping[str, Any], *, shaping: bool = True) -> tuple[Key, 
 def _keys(
     values: Mapping[str, Any], whole: CompletedConfig | None, within: str, *, shaping: bool
 ) -> Iterator[Key]:
-    read = _shaping(whole) if shaping else None
+    read = _shaping(whole)
+
+    def is_left_out(name: str) -> bool:
+        return shaping and (name in _NOT_SHAPING if read is None else name not in read)
+
     for name, value in values.items():
         if isinstance(value, Mapping):
             if name not in _LEFT_OUT:
                 part = whole.part(name) if whole else None
                 yield from _keys(value, part, f"{within}{name}.", shaping=shaping)
-        elif read is None or _own(whole, name) in read:
+        elif not is_left_out(_own(whole, name)):
             yield Key(f"{within}{name}", value, default=False)
     for name, value in _omitted(values, whole):
         if isinstance(value, CompletedConfig):
             yield from _keys({}, value, f"{within}{name}.", shaping=shaping)
-        elif read is None or name in read:
+        elif not is_left_out(name):
             yield Key(f"{within}{name}", value, default=True)
 
 
@@ -191,6 +197,20 @@ def indexed(path: str) -> tuple[str, int | None]:
     """Split a symbol's key such as `depths[1]` into list and index; other keys have no index."""
     match = _INDEXED.fullmatch(path)
     return (match[1], int(match[2])) if match else (path, None)
+
+
+def number_at(config: Mapping[str, Any], path: str) -> Any:
+    """Return the value at the path of a symbol, which may be an item of a list: `depths[1]`."""
+    path, index = indexed(path)
+    value = value_at(config, path)
+    if index is None:
+        return value
+    return value[index] if isinstance(value, list) and index < len(value) else None
+
+
+def with_item(items: list[Any], index: int, item: Any) -> list[Any]:
+    """Return a copy of the list with another item."""
+    return [*items[:index], item, *items[index + 1 :]]
 
 
 def beside(keys: Iterable[Key], within: str) -> list[Key]:

@@ -5,26 +5,29 @@ change the length are terms of a sum: `(H + 2*K)*d` doubles with `d`, and grows 
 wrong formula gives a value that the oracle's next list of tensors refutes.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
-from auditor.analytic.config_keys import changed, every_key, value_at
+from auditor.analytic.config_keys import changed, every_key, indexed, number_at, with_item
 from auditor.analytic.dims import Dim, dim, product_of_dims
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.generated.tree import tree_of_sizes
 from auditor.analytic.layer_lists import resized
 from auditor.analytic.outline import ClassTree
 from auditor.analytic.size_keys import DEPTH
-from auditor.name_kinds import kinds_of, module_counts, name_pattern
+from auditor.name_kinds import kinds_of, module_counts
 
 Shapes = Mapping[str, tuple[int, ...]]
 Implied = Callable[[Mapping[str, Any]], Shapes | None]  # values of keys -> the shapes they imply
-_Place = tuple[str, int | None]  # pattern of a name and an axis; of a list of modules and None
+_Place = tuple[str, int | None]  # a name and an axis; the name of a list of modules and None
 
 _MOST_PROBED, _MOST_BUILT = 32, 48  # keys that are changed; models, 20 ms or more for each
 _LAYERS = 4  # depth of the models in which keys are changed
+_LATER = re.compile(rf"(?<![^.])(\d\d+|[{_LAYERS}-9])(?![^.])")  # numbers from _LAYERS on
+_STAGES = 8  # the longest list of numbers whose items are changed
 _MODULES = None  # in place of an axis: the number of modules of a list
 
 
@@ -43,13 +46,13 @@ class Formula(NamedTuple):
         """
 
         def key(path: str) -> Dim:
-            value = value_at(config, path)
+            value = number_at(config, path)
             is_stated = type(value) is int
             size = value if is_stated else defaults[path]
             return dim(Symbol(letter=path, key=path, value=size, default=not is_stated))
 
         paths = (*self.factors, *self.divisors, *(path for path, _ in self.terms))
-        if any(type(value_at(config, one)) is not int and one not in defaults for one in paths):
+        if any(type(number_at(config, one)) is not int and one not in defaults for one in paths):
             return None
         total = sum((number * key(path) for path, number in self.terms), dim(self.constant))
         whole = product_of_dims([total, *map(key, self.factors)])
@@ -58,7 +61,11 @@ class Formula(NamedTuple):
 
 
 def probed_formulas(config: Mapping[str, Any], implied: Implied) -> Mapping[_Place, Formula]:
-    """Return the formula of each length that changes with keys, by its place."""
+    """Return the formula of each length that changes with keys, by its place.
+
+    A place has a name in which every number is less than _LAYERS.
+    """
+    declared = {key.path: key.value for key in every_key(config)}
     numbers = dict(_numbers(config))
     depths = {path: _LAYERS for path in numbers if DEPTH.search(path) and numbers[path] > _LAYERS}
     fewer = {**depths, **dict(resized(config, depths))}
@@ -68,25 +75,45 @@ def probed_formulas(config: Mapping[str, Any], implied: Implied) -> Mapping[_Pla
     values = {**numbers, **{path: value for path, value in depths.items() if fewer}}
     slopes: dict[_Place, dict[str, Fraction]] = {}
     left = _MOST_BUILT
-    for path in sorted(numbers, key=lambda path: value_at(config, path) is None)[:_MOST_PROBED]:
+    for path in sorted(numbers, key=lambda path: number_at(config, path) is None)[:_MOST_PROBED]:
         for probe in _probes(path, values[path])[:left]:
             left -= 1
-            lists = dict(resized(changed(config, fewer), {path: probe}))
-            after = dict(_lengths(implied({**fewer, **lists, path: probe}) or {}))
+            change = _change(declared, path, probe)
+            lists = dict(resized(changed(config, fewer), change))
+            after = dict(_lengths(implied({**fewer, **lists, **change}) or {}))
             for place in lengths.keys() & after.keys():
                 if after[place] != lengths[place]:
                     step = Fraction(after[place] - lengths[place], probe - values[path])
                     slopes.setdefault(place, {})[path] = step
             if after:
                 break
-    found = {place: _formula(lengths[place], keys, values) for place, keys in slopes.items()}
-    return {place: formula for place, formula in found.items() if formula}
+    # An omitted key may repeat others: a head's width that is hidden_size / num_attention_heads.
+    omitted = {key.path for key in every_key(config) if key.default}
+    found: dict[_Place, Formula] = {}
+    for place, keys in slopes.items():
+        stated = {path: slope for path, slope in keys.items() if path not in omitted}
+        some = (_formula(lengths[place], one, values) for one in (keys, stated) if one)
+        if formula := next(filter(None, some), None):
+            found[place] = formula
+    return found
 
 
 def _numbers(config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield (path, value) of each number above 1 in the config and in its short lists."""
     for key in every_key(config):
-        if type(key.value) is int and key.value > 1 and not key.path.endswith("_token_id"):
-            yield key.path, key.value
+        items = key.value if isinstance(key.value, list) and len(key.value) <= _STAGES else ()
+        values = {f"{key.path}[{at}]": item for at, item in enumerate(items)} or {
+            key.path: key.value
+        }
+        for path, value in values.items():
+            if type(value) is int and value > 1 and not path.endswith("_token_id"):
+                yield path, value
+
+
+def _change(values: Mapping[str, Any], path: str, value: int) -> dict[str, Any]:
+    """Return {path: value}; for an item, the path of its list, and the list with the value."""
+    outer, index = indexed(path)
+    return {path: value} if index is None else {outer: with_item(values[outer], index, value)}
 
 
 def _probes(path: str, value: int) -> tuple[int, ...]:
@@ -95,12 +122,28 @@ def _probes(path: str, value: int) -> tuple[int, ...]:
 
 
 def _lengths(shapes: Shapes) -> Iterator[tuple[_Place, int]]:
-    """Yield the lengths of one tensor of each kind of names, and the numbers of modules."""
-    kinds = kinds_of(shapes)
-    for kind in kinds:
-        yield from (((kind.pattern, axis), n) for axis, n in enumerate(shapes[kind.names[0]]))
-    for name, count in module_counts(kinds).items():
-        yield (name_pattern(name), _MODULES), count
+    """Yield the lengths of the tensors and the numbers of modules in the first modules of lists."""
+    for name, shape in shapes.items():
+        if name == _among_the_first(name):
+            yield from (((name, axis), length) for axis, length in enumerate(shape))
+    for name, count in module_counts(kinds_of(shapes)).items():
+        if name == _among_the_first(name):
+            yield (name, _MODULES), count
+
+
+def _among_the_first(name: str) -> str:
+    """Return the name with 0 for each number from _LAYERS on."""
+    return _LATER.sub("0", name)
+
+
+def _similar(name: str) -> Iterator[str]:
+    """Yield the name with 0 for some numbers: at first for later ones, then from the last on."""
+    parts = _among_the_first(name).split(".")
+    yield ".".join(parts)
+    for at, part in reversed([*enumerate(parts)]):
+        if part.isdecimal() and part != "0":
+            parts[at] = "0"
+            yield ".".join(parts)
 
 
 def _formula(
@@ -137,17 +180,19 @@ def tree_of_shapes(
     defaults = dict(_numbers(config))
 
     @cache
-    def size(pattern: str, axis: int | None, length: int) -> Dim:
-        formula = formulas.get((pattern, axis))
+    def size(name: str, axis: int | None, length: int) -> Dim:
+        places = ((one, axis) for one in _similar(name))
+        formula = next(filter(None, map(formulas.get, places)), None)
         found = formula and formula.at(config, defaults)
         return found if found and found.value == length else dim(length)
 
-    kinds = kinds_of(shapes)
+    def size_of(name: str, axis: int | None, length: int) -> Dim:
+        return size(_among_the_first(name), axis, length)
+
     sizes = {
-        name: tuple(size(kind.pattern, axis, length) for axis, length in enumerate(shapes[name]))
-        for kind in kinds
-        for name in kind.names
+        name: tuple(size_of(name, axis, length) for axis, length in enumerate(shape))
+        for name, shape in shapes.items()
     }
-    lists = module_counts(kinds)
-    counts = {name: size(name_pattern(name), _MODULES, count) for name, count in lists.items()}
-    return ClassTree(tree_of_sizes({name: sizes[name] for name in shapes}, counts), "")
+    lists = module_counts(kinds_of(shapes))
+    counts = {name: size_of(name, _MODULES, count) for name, count in lists.items()}
+    return ClassTree(tree_of_sizes(sizes, counts), "")

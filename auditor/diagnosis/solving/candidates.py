@@ -7,7 +7,7 @@ from itertools import islice
 from math import log
 from typing import Any, NamedTuple
 
-from auditor.analytic.config_keys import Key, indexed, key_at, value_at
+from auditor.analytic.config_keys import Key, indexed, key_at, value_at, with_item
 from auditor.analytic.dim_solutions import solutions
 from auditor.analytic.dims import dim
 from auditor.analytic.expectation import Symbol
@@ -68,7 +68,7 @@ def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str
         if index is None:
             found[path] = value, number
         elif isinstance(items, list) and index < len(items):
-            found[path] = _with_item(items, index, value), before + number
+            found[path] = with_item(items, index, value), before + number
     return {path: one for path, one in found.items() if one[0] != value_at(config, path)}
 
 
@@ -82,11 +82,7 @@ def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[Ke
     key = key_at(values, path, None)
     items = value_at(values, key.path)
     if isinstance(items, list) and index < len(items) and items[index] != value:
-        yield KeyChange(key._replace(value=items), _with_item(items, index, value))
-
-
-def _with_item(items: list[Any], index: int, item: Any) -> list[Any]:
-    return [*items[:index], item, *items[index + 1 :]]
+        yield KeyChange(key._replace(value=items), with_item(items, index, value))
 
 
 def flags(keys: Iterable[Key]) -> Iterator[KeyChange]:

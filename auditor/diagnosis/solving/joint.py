@@ -15,7 +15,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
-from auditor.analytic.config_classes import words_of_any_class
+from auditor.analytic.config_classes import library, words_of_any_class
 from auditor.analytic.config_keys import (
     NULL,
     Key,
@@ -303,7 +303,8 @@ class _Search:
         keys = every_key(changed(self._config, now.values))
         yield from flags(keys)
         for key in keys:
-            if isinstance(key.value, str) and not self._is_over():
+            is_word = isinstance(key.value, str) and key.value not in library().activations
+            if is_word and not self._is_over():
                 for word in other_words(self._trees, now.values, key.path):
                     if word != key.value:
                         yield KeyChange(key, word)

@@ -72,3 +72,34 @@ def test_a_formula_of_a_key_that_the_config_lacks_has_no_value():
     formula = formulas["layers.0.up.weight", 0]
     assert formula.at({"heads": 2}, {}) is None
     assert formula.at({"heads": 2, "head_dim": None}, {"head_dim": 5}).value == 10
+
+
+def test_items_of_a_list_are_the_lengths_of_their_stage():
+    config = {"depths": [2, 12], "widths": [6, 8]}
+
+    def implied(values):
+        now = {**config, **values}
+        return {
+            f"stages.{stage}.blocks.{at}.weight": (3 * width,)
+            for stage, (depth, width) in enumerate(zip(now["depths"], now["widths"], strict=True))
+            for at in range(depth)
+        }
+
+    tree = tree_of_shapes(implied({}), config, probed_formulas(config, implied)).tree
+    for stage, block in ((0, 1), (1, 2), (1, 11)):
+        path = follow(tree, f"stages.{stage}.blocks.{block}.weight")
+        assert {symbol.key for symbol in dim(path.shape[0]).symbols} == {f"widths[{stage}]"}
+        modules = dim(path.lists[-1].modules)
+        assert {symbol.key for symbol in modules.symbols} == {f"depths[{stage}]"}
+
+
+def test_an_omitted_key_that_repeats_others_is_left_out():
+    config = {"model_type": "llama", "hidden_size": 32, "num_attention_heads": 4}
+
+    def implied(values):
+        now = {**config, **values}
+        width = now.get("head_dim") or now["hidden_size"] // now["num_attention_heads"]
+        return {"q.weight": (now["num_attention_heads"] * width, now["hidden_size"])}
+
+    formulas = probed_formulas(config, implied)
+    assert formulas["q.weight", 0].factors == ("hidden_size",)
