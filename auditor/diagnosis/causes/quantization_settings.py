@@ -12,6 +12,7 @@ from auditor.analytic.config_keys import value_at
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.quantization import KEY, SYMPTOMS, is_packed, settings_held
+from auditor.layouts.setting_keys import SUFFIX_OF, list_of_unpacked, spelt_as
 from auditor.layouts.stored_settings import differing
 from auditor.messages import described
 from auditor.tensors import is_float
@@ -19,21 +20,9 @@ from auditor.tensors import is_float
 CAUSE = "quantization-settings"
 _PLACES = (KEY, "quantization", f"text_config.{KEY}", "compression_config")
 
-# The key of the list of unpacked modules, by method; then keys that only configs declare.
-_LIST_OF = {
-    **dict.fromkeys(("awq", "bitnet", "eetq", "fp8", "mxfp4"), "modules_to_not_convert"),
-    **dict.fromkeys(("compressed-tensors", "modelopt"), "ignore"),
-    "bitsandbytes": "llm_int8_skip_modules",
-    "aqlm": "linear_weights_not_to_quantize",
-}
-_LISTS = (*dict.fromkeys(_LIST_OF.values()), "ignored_layers", "exclude_modules")
-# How a list names all modules with the same last part of their names; other libraries list that
-# part.
-_SUFFIX_OF = {"compressed-tensors": r"re:.*\.{}$", "modelopt": "*.{}"}
 _MOST_LISTED = 64
 _MOST_SHOWN = 4  # items of a list in a sentence
 _HEAD = "lm_head.weight"
-_OLDER_KEYS = {"bits": "w_bit", "group_size": "q_group_size"}  # keys of older AutoAWQ
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
@@ -45,7 +34,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if place is None:
         return
     declared: Mapping[str, Any] = value_at(case.config, place)
-    held = [_spelt(declared, one) for one in settings_held(case)]
+    held = [spelt_as(declared, one) for one in settings_held(case)]
     method = str(declared.get("quant_method", "")).lower() or None
     for settings in held:
         same = settings.get("quant_method") == method or "quant_method" not in settings
@@ -61,26 +50,11 @@ def undoings(case: Case) -> Iterator[Undoing]:
             yield _other_method(case, place, declared, settings)
 
 
-def _spelt(declared: Mapping[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings under the config's keys; bitsandbytes' bits become its two flags."""
-    renamed = dict(settings)
-    for key, older in _OLDER_KEYS.items():
-        if key in renamed and older in declared:
-            renamed[older] = renamed.pop(key)
-    groups, own = renamed.get("config_groups"), declared.get("config_groups")
-    if isinstance(groups, Mapping) and isinstance(own, Mapping) and len(own) == 1:
-        renamed["config_groups"] = dict.fromkeys(own, groups["group_0"])
-    if renamed.get("quant_method") == "bitsandbytes":
-        is_4bit = renamed.get("load_in_4bit") is True
-        renamed |= {"load_in_4bit": is_4bit, "load_in_8bit": not is_4bit}
-    return renamed
-
-
 def _lists(
     case: Case, place: str, declared: Mapping[str, Any], method: str | None
 ) -> Iterator[Undoing]:
     """Yield undoings that add modules to the list of unpacked modules, or remove modules."""
-    key = next((one for one in _LISTS if one in declared), _LIST_OF.get(method or "", ""))
+    key = list_of_unpacked(declared, method or "")
     value = declared.get(key)
     if not key or not isinstance(value, list | None):
         return
@@ -91,7 +65,7 @@ def _lists(
     bad = (one.names for one in case.alarms if one.kind in {"bad-quantization", "unexpected"})
     names = (name for name in chain.from_iterable(bad) if name in floats)
     plain = [name.removesuffix(".weight") for name in names if name.endswith(".weight")]
-    spelling = _SUFFIX_OF.get(method or "")
+    spelling = SUFFIX_OF.get(method or "")
     lasts = dict.fromkeys(name.rpartition(".")[2] for name in plain)
     suffixes = [(spelling or "{}").format(last) for last in lasts]
     longer = (plain, suffixes) if spelling else (suffixes, plain)
