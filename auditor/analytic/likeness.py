@@ -39,7 +39,7 @@ def class_by_names(names: Iterable[str]) -> tuple[str, str] | None:
     Return None if no class has them, or if classes of several types have equally many of them.
     """
     stored = frozenset(map(name_pattern, names))
-    alike = likenesses(stored, "", frozenset(), (frozenset(), frozenset()))
+    alike = likenesses(stored, "", frozenset())
     best = [one for one in alike if one[:2] == alike[0][:2] and one.alike >= _EQUAL]
     is_one = len({one.model_type for one in best}) == 1
     return (best[0].model_type, best[0].target) if is_one else None
@@ -49,7 +49,7 @@ def likenesses(
     stored: frozenset[str],
     declared: str,
     left_out: frozenset[str],
-    own_names: tuple[frozenset[str], frozenset[str]],
+    own_names: tuple[frozenset[str], frozenset[str]] | None = None,
 ) -> list[Likeness]:
     """Return the classes with similar names, except classes of some types or with equal names."""
     found: list[Likeness] = []

@@ -56,14 +56,14 @@ class NameEdit(NamedTuple):
         old, new = self.old, self.new
         while old and new and old[-1] == new[-1]:
             old, new = old[:-1], new[:-1]
-        shared = len(_shared(old, new))
+        shared = len(shared_start(old, new))
         return "".join(old[shared:]), "".join(new[shared:])
 
     @property
     def is_slip(self) -> bool:
         """Whether one text is the other with a run of characters more: `to_to_q.` for `to_q.`."""
         short, long = sorted(self.difference, key=len)
-        start = len(_shared(short, long))
+        start = len(shared_start(short, long))
         return short[start:] == long[len(long) - len(short) + start :]
 
 
@@ -296,8 +296,9 @@ def _regex(run: Segments, number: str) -> str:
 
 
 def _shared_ends(one: Sequence[str], other: Sequence[str]) -> int:
-    return len(_shared(one, other)) + len(_shared(one[::-1], other[::-1]))
+    return len(shared_start(one, other)) + len(shared_start(one[::-1], other[::-1]))
 
 
-def _shared(one: Sequence[str], other: Sequence[str]) -> list[str]:
+def shared_start(one: Sequence[str], other: Sequence[str]) -> list[str]:
+    """Return the items at the start of both sequences."""
     return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]

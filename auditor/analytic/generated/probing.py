@@ -6,6 +6,7 @@ wrong formula gives a value that the oracle's next list of tensors refutes.
 """
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
@@ -25,6 +26,7 @@ Implied = Callable[[Mapping[str, Any]], Shapes | None]  # values of keys -> the 
 _Place = tuple[str, int | None]  # a name and an axis; the name of a list of modules and None
 
 _MOST_PROBED, _MOST_BUILT = 32, 48  # keys that are changed; models, 20 ms or more for each
+_SECONDS = 2.0  # after which no further key is changed; the oracle is another process
 _LAYERS = 4  # depth of the models in which keys are changed
 _LATER = re.compile(rf"(?<![^.])(\d\d+|[{_LAYERS}-9])(?![^.])")  # numbers from _LAYERS on
 _STAGES = 8  # the longest list of numbers whose items are changed
@@ -74,9 +76,11 @@ def probed_formulas(config: Mapping[str, Any], implied: Implied) -> Mapping[_Pla
         fewer, lengths = {}, dict(_lengths(implied({}) or {}))
     values = {**numbers, **{path: value for path, value in depths.items() if fewer}}
     slopes: dict[_Place, dict[str, Fraction]] = {}
-    left = _MOST_BUILT
+    left, until = _MOST_BUILT, time.monotonic() + _SECONDS
     for path in sorted(numbers, key=lambda path: number_at(config, path) is None)[:_MOST_PROBED]:
         for probe in _probes(path, values[path])[:left]:
+            if time.monotonic() > until:
+                break
             left -= 1
             change = _change(declared, path, probe)
             lists = dict(resized(changed(config, fewer), change))

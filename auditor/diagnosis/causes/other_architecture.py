@@ -21,6 +21,7 @@ from auditor.analytic.config_keys import Key, changed, value_at
 from auditor.analytic.likeness import Likeness, likenesses, names_of_class
 from auditor.analytic.outline import ClassTree
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.diagnosis.alignment import shared_start
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import config_field, other_class, other_size
 from auditor.diagnosis.solving.candidates import KeyChange
@@ -32,7 +33,8 @@ from auditor.reconciler.by_kind.trials import Trials
 CAUSE = "other-architecture"
 _STRANGE = 0.05  # least share of kinds of names that differ; below it, the type is right
 _MOST_TYPES = 8  # model types for which a config is solved
-_MOST_CLASSES = 3  # classes of one type for which a config is solved
+_MOST_CLASSES = 3  # classes of one type or part for which a config is solved
+_EQUAL = 0.9  # least overlap of a part's names with those of a class
 _MOST_AUDITED = 4  # fitting types
 _SECONDS = 0.1  # processor time for one config of one class
 _ALL_SECONDS = 1.0  # after which no further type is tried; types that fit take up to 0.2
@@ -46,6 +48,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the model types of the catalogue that fit exactly, unless the user chose a class."""
     if case.target is not None or not _may_be_another(case) or other_size.fits(case):
         return
+    yield from _of_parts(case)
     for fit in islice(_fitting(case), _MOST_AUDITED):
         is_same = fit.likeness.model_type == case.config.get("model_type")
         yield _of_same_type(case, fit) if is_same else _undoing(case, fit)
@@ -106,6 +109,45 @@ def _of_same_type(case: Case, fit: "_Fit") -> Undoing:
     return config_field.undoing_of(case, changes)
 
 
+def _of_parts(case: Case) -> Iterator[Undoing]:
+    """Yield the config with another model type in a nested config, if the class then fits.
+
+    The part's names are those below a module that contains all missing and unexpected names.
+    """
+    names = [kind.parts for kind in (*case.missing_kinds, *case.unexpected_kinds)]
+    shared = shared_start(min(names, default=[]), max(names, default=[]))
+    trials = Trials(case.holdings, None)
+    for path, declared in _types_of_parts(case):
+        for length in range(len(shared), 0, -1):
+            start = ".".join([*shared[:length], ""])
+            patterns = (kind.pattern for kind in case.holdings.name_kinds)
+            inside = frozenset(one.removeprefix(start) for one in patterns if one.startswith(start))
+            for likeness in likenesses(inside, "", frozenset({declared}))[:_MOST_CLASSES]:
+                model_type = likeness.model_type
+                base = changed(case.config, {f"{path}.model_type": model_type})
+                values = _fitting_values(case, base, trials) if likeness.alike > _EQUAL else None
+                if values is not None:
+                    yield Undoing(
+                        cause=CAUSE,
+                        snapshot=_with_config(case.snapshot, changed(base, values)),
+                        fields=((f"{path}.model_type", declared, model_type),),
+                        summary=f"{path} is that of {quoted(declared)}, and the files hold "
+                        f"{quoted(model_type)} under {start.removesuffix('.')}",
+                        fix=f"take the {path} of the model whose weights these are: model_type "
+                        f"{quoted(model_type)}",
+                        evidence=(f"{likeness.alike:.0%} of the names there are of its kinds",),
+                        exact=True,
+                    )
+                    return
+
+
+def _types_of_parts(case: Case) -> Iterator[tuple[str, str]]:
+    """Yield (path, model type) of each nested config that has a model type."""
+    for path, part in case.config.items():
+        if isinstance(part, Mapping) and isinstance(part.get("model_type"), str):
+            yield path, part["model_type"]
+
+
 class _Fit(NamedTuple):
     """A class whose expected tensors all match the stored ones, and the config for it."""
 
@@ -129,11 +171,19 @@ def _fitting(case: Case) -> Iterator[_Fit]:
         if tried[likeness.model_type] > _MOST_CLASSES:
             continue
         for base in _bases(case, likeness):
-            found = solve(base, partial(_tree, case, base), trials, seconds=_SECONDS)
-            if found and not found[0].remains.differ:
+            values = _fitting_values(case, base, trials)
+            if values is not None:
                 fits.add(likeness.model_type)
-                yield _Fit(likeness, base, found[0].values)
+                yield _Fit(likeness, base, values)
                 break
+
+
+def _fitting_values(
+    case: Case, base: Mapping[str, Any], trials: Trials
+) -> Mapping[str, Any] | None:
+    """Return the values with which the config `base` implies the stored tensors, if there are."""
+    found = solve(base, partial(_tree, case, base), trials, seconds=_SECONDS)
+    return found[0].values if found and not found[0].remains.differ else None
 
 
 def _bases(case: Case, likeness: Likeness) -> Iterator[dict[str, Any]]:

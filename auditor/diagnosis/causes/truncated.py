@@ -7,21 +7,20 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from auditor.checkpoint.cut_files import cut_off
 from auditor.checkpoint.snapshot import WeightHeader
-from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER, Header
-from auditor.containers.weight_formats import Table, parser
+from auditor.containers.weight_formats import Table
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.weight_files import as_proven, restored
 from auditor.errors import CheckpointError
 from auditor.messages import listed, named
 
 CAUSE = "truncated"
-_CUT = "truncated"  # in the errors of other formats' readers for a file that ends too soon
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint as if the files were complete; an incomplete header is replaced."""
-    heads = {head.name: how for head in case.snapshot.headers if (how := _ends(head))}
+    heads = {head.name: how for head in case.snapshot.headers if (how := cut_off(head))}
     if not heads:
         return
     files = listed(tuple(heads))
@@ -45,28 +44,3 @@ def _of_any_size(head: WeightHeader) -> WeightHeader:
     table = head.parsed
     known = replace(table, size_faults=()) if isinstance(table, Table) else head.known
     return replace(head, size=None, known=known)
-
-
-def _ends(head: WeightHeader) -> str:
-    """Return a predicate, `ends after 8 of 90 bytes`, for a file that is cut; "" if it is not."""
-    table, size, fault = head.parsed, head.size, ""
-    if head.pointed is not None or size is None:
-        return ""
-    match table:
-        case _ if size == 0:
-            fault = "is empty"
-        case Header():
-            whole = LENGTH_BYTES + table.header_length + table.data_length
-            fault = f"ends after {size:,} of {whole:,} bytes" if size < whole else ""
-        case Table():
-            fault = "ends too soon" if any(_CUT in one for one in table.size_faults) else ""
-        case CheckpointError() if parser(head.name) is not None:
-            fault = f"ends too soon, after {size:,} bytes" if _CUT in str(table) else ""
-        case _ if size < LENGTH_BYTES:
-            fault = f"ends after {size:,} bytes, before its header"
-        case _:
-            length = int.from_bytes(head.prefix[:LENGTH_BYTES], "little")
-            is_json = head.prefix[LENGTH_BYTES:].lstrip()[:1] in {b"", b"{"}
-            if is_json and size - LENGTH_BYTES < length <= MAX_HEADER:
-                fault = f"ends after {size:,} bytes, within its header of {length:,}"
-    return fault
