@@ -91,9 +91,9 @@ def shown(value: object) -> str:
             return {True: "true", False: "false", None: "null"}[value]
         case int():
             return f"{value:,}" if abs(value) < _LONG else described(value)
-        case list() if len(value) > 2 * _ITEMS:
+        case list() | tuple() if len(value) > 2 * _ITEMS:
             return f"[{', '.join(map(str, value[:_ITEMS]))}, ...]"
-        case str() | list():
+        case str() | list() | tuple():
             return json.dumps(value, ensure_ascii=False)
         case dict():
             keys = [f"{json.dumps(key)}: ..." for key in list(value)[:_ITEMS]]

@@ -193,6 +193,18 @@ def stated_keys(paths: Iterable[str], config: Mapping[str, Any]) -> dict[str, Ke
     return keys
 
 
+def keys_with(config: Mapping[str, Any], value: int, word: str) -> list[str]:
+    """Return the paths of stated keys with this value whose names contain the word."""
+    nested = {f"{key}.": one for key, one in config.items() if isinstance(one, Mapping)}
+    keys = [
+        f"{path}{key}"
+        for path, values in {"": config, **nested}.items()
+        for key, other in values.items()
+        if word in key and other == value and type(other) is int
+    ]
+    return sorted(keys, key=lambda key: "hidden" not in key)
+
+
 def indexed(path: str) -> tuple[str, int | None]:
     """Split a symbol's key such as `depths[1]` into list and index; other keys have no index."""
     match = _INDEXED.fullmatch(path)

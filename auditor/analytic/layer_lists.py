@@ -6,14 +6,24 @@ Each list belongs to a depth: a key beside it that counts the layers, such as nu
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
-from auditor.analytic.config_keys import every_key, object_at, parent_of, path_of, value_at
+from auditor.analytic.config_keys import (
+    Key,
+    beside,
+    every_key,
+    object_at,
+    parent_of,
+    path_of,
+    value_at,
+)
 from auditor.analytic.size_keys import DEPTH
 from auditor.name_kinds import MOST_DIGITS
 
 _NUMBERS = re.compile(r"(layers|idxs|indices|indexes|layer_ids)$")  # ends of keys of layer numbers
+_OF_STAGES = ("stage_names", "out_features", "out_indices")  # keys that depend on the layers
 _MOST_LAYERS = 2**12
 _SURE = 8  # from this depth on, a list of equal length is hardly a coincidence
 
@@ -29,9 +39,9 @@ class LayerList(NamedTuple):
 def layer_lists(config: Mapping[str, Any]) -> Iterator[LayerList]:
     """Yield the lists of a config that belong to a depth in the same config object."""
     for key in every_key(config, shaping=False):
-        depth = key.value
-        if type(depth) is not int or not 1 < depth < _MOST_LAYERS or not DEPTH.search(key.path):
+        if not _is_depth(key):
             continue
+        depth = key.value
         for other, items in object_at(config, key.parent).items():
             if not isinstance(items, list) or not items:
                 continue
@@ -39,6 +49,20 @@ def layer_lists(config: Mapping[str, Any]) -> Iterator[LayerList]:
             by_layer = len(items) == depth and is_sure
             if by_layer or repeats(items, depth) or has_numbers(other, items, depth):
                 yield LayerList(path_of(key.parent, other), key.path, depth)
+
+
+def _is_depth(key: Key) -> bool:
+    is_number = type(key.value) is int and 1 < key.value < _MOST_LAYERS
+    return is_number and DEPTH.search(key.path) is not None
+
+
+def empty_lists(config: Mapping[str, Any]) -> Iterator[LayerList]:
+    """Yield the empty lists of layer numbers that a config states, or omits by default."""
+    keys = every_key(config)
+    for key in keys:
+        if key.value in ([], ()) and _NUMBERS.search(key.path):
+            depths = filter(_is_depth, beside(keys, key.parent))
+            yield from (LayerList(key.path, one.path, one.value) for one in islice(depths, 1))
 
 
 def repeats(items: list[Any], depth: int) -> bool:
@@ -55,7 +79,7 @@ def has_numbers(name: str, items: list[Any], depth: int) -> bool:
     """Whether the items are numbers of layers, in order."""
     numbers = [item for item in items if type(item) is int]
     ordered = len(numbers) == len(items) and numbers == sorted({*numbers})
-    return ordered and numbers[-1] < depth and bool(_NUMBERS.search(name))
+    return ordered and max(numbers, default=0) < depth and bool(_NUMBERS.search(name))
 
 
 def of_depth(items: list[Any], declared: int, depth: int) -> list[Any] | None:
@@ -101,6 +125,23 @@ def resized(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterator[t
             for other, items in object_at(config, parent).items():
                 if (kept := _up_to(depth, items)) != items:
                     yield path_of(parent, other), kept
+
+
+def without_layers(
+    config: Mapping[str, Any], depth: str, stored: Sequence[int]
+) -> Mapping[str, object]:
+    """Return the lists with an item for each layer, without the items of layers not stored.
+
+    `depth` is the path of the key that counts the layers. Keys that select stages of a backbone are
+    set to None.
+    """
+    parent, declared = parent_of(depth), value_at(config, depth)
+    values = object_at(config, parent)
+    shorter: dict[str, object] = dict.fromkeys(name for name in _OF_STAGES if name in values)
+    for name, one in values.items():
+        if isinstance(one, list) and len(one) == declared > stored[-1]:
+            shorter.setdefault(name, [one[at] for at in stored])
+    return {path_of(parent, name): value for name, value in shorter.items()}
 
 
 def _up_to(depth: int, items: Any) -> Any:

@@ -205,6 +205,12 @@ def with_values(snapshot: Snapshot, values: Mapping[str, Any]) -> Snapshot:
     """
     if snapshot.config is None:
         return snapshot
-    config = set_values(json.loads(snapshot.config.content), values)
+    return with_config(snapshot, set_values(json.loads(snapshot.config.content), values))
+
+
+def with_config(snapshot: Snapshot, config: Mapping[str, Any]) -> Snapshot:
+    """Return the checkpoint with another config, in place of the one that it has."""
+    if snapshot.config is None:
+        return snapshot
     content = json.dumps(config).encode()
     return replace(snapshot, config=replace(snapshot.config, content=content))

@@ -279,23 +279,24 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return parse_or_empty(config.content, config.name) if config else {}
 
     @cached_property
-    def holdings(self) -> HeldTensors:
-        """The stored tensors after unpacking; only the index's names if no header was read.
-
-        The names are those on disk, as in the class's tree.
-        """
+    def unpacked(self) -> HeldTensors:
+        """The stored tensors after unpacking; only the index's names if no header was read."""
         snapshot = self.snapshot
         files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
         if self.stored or snapshot.index is None:
-            found = held(self.stored, self.stored_kinds, self.config, files)
-            if self._both_forms.has_stacks:
-                found = HeldTensors(self._both_forms.separated(found.shapes, found.name_kinds))
-            return found.renamed(self.on_disk)
+            return held(self.stored, self.stored_kinds, self.config, files)
         try:
-            names = snapshot.index.as_index.weight_map
+            return HeldTensors(dict.fromkeys(snapshot.index.as_index.weight_map))
         except CheckpointError:
             return HeldTensors({})
-        return HeldTensors(dict.fromkeys(names)).renamed(self.on_disk)
+
+    @cached_property
+    def holdings(self) -> HeldTensors:
+        """The unpacked tensors under the names on disk, as in the class's tree."""
+        found = self.unpacked
+        if self.stored and self._both_forms.has_stacks:
+            found = HeldTensors(self._both_forms.separated(found.shapes, found.name_kinds))
+        return found.renamed(self.on_disk)
 
 
 AlarmKey = tuple[str, str]  # the kind of a finding, and one of the names that it lists

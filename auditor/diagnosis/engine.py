@@ -41,6 +41,7 @@ from auditor.diagnosis.causes import (
     transposed,
     truncated,
     two_saves,
+    uneven_layers,
     unmerged_adapter,
     unsharded_save,
 )
@@ -101,6 +102,7 @@ CAUSES: tuple[Cause, ...] = (
     moved_names.of_other_modules,
     quantization_settings.undoings,
     quantization.undoings,
+    uneven_layers.undoings,
     lost_part.undoings,
     other_class.undoings,
     head_not_saved.of_classifier,
@@ -345,7 +347,8 @@ def _closing(case: Case, undoing: Undoing, tries: _Tries) -> _Closing | None:
     if undoing.exact and any(isinstance(one, NewlyInitialized | Unused) for one in after.findings):
         return None
     closing = _Closing(undoing, after, known - left, frozenset(opened), len(left))
-    return closing if closing.explained > 0 else None
+    # Renaming closes two alarms of a tensor (missing, unexpected) for each one that it opens.
+    return closing if closing.closed and 2 * len(opened) <= len(closing.closed) else None
 
 
 def _alarming(

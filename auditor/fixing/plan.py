@@ -320,7 +320,8 @@ def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
 
 def _with_other_size(plan: Plan, audits: _Audits) -> Plan:
     """Return the plan; if the config is of another model size, add a note of the stored sizes."""
-    if all(map(_may_stay, _alarms(plan.before))):
+    is_other_type = any(one.cause == other_architecture.CAUSE for one in plan.left)
+    if is_other_type or all(map(_may_stay, _alarms(plan.before))):
         return plan
     read = audits.sizes(plan.planned, {})
     differ = {path: size for path, size in sorted(read.items()) if size.stored != size.declared}
@@ -336,7 +337,7 @@ def _with_other_size(plan: Plan, audits: _Audits) -> Plan:
         why=f"in the files {sizes}; what else a model of that size has is in no weight file",
         instead="take the whole config.json of the model whose weights these are",
     )
-    others = (one for one in plan.left if one.cause not in {_FIELD, other_architecture.CAUSE})
+    others = (one for one in plan.left if one.cause != _FIELD)
     return replace(plan, left=(left, *others))
 
 

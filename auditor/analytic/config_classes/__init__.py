@@ -10,6 +10,7 @@ from auditor.analytic.config_classes.declarations import (
     ConfigClass,
     library,
     of_model_type,
+    other_activations,
     words_of_any_class,
 )
 from auditor.analytic.config_classes.faults import (
@@ -33,5 +34,6 @@ __all__ = [
     "library",
     "of_model_type",
     "one_per_cause",
+    "other_activations",
     "words_of_any_class",
 ]

@@ -117,6 +117,13 @@ def words_of_any_class(key: str) -> frozenset[str]:
     return frozenset(word for line in _lines()[1:] for word in field.findall(line))
 
 
+def other_activations(word: str) -> tuple[str, ...]:
+    """Return the word with other activations: `gated-silu` for `gated-gelu`."""
+    start, dash, name = word.rpartition("-")
+    known = name in library().activations
+    return tuple(f"{start}{dash}{other}" for other in ("gelu", "relu", "silu")) if known else ()
+
+
 def _read(name: str, record: Mapping[str, Any]) -> ConfigClass:
     base = of_name(_BASE) if name != _BASE else None
     own = {

@@ -6,7 +6,8 @@ To do: Number the layers from 0 without gaps, and set their number in the config
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.analytic.config_keys import value_at
+from auditor.analytic.config_keys import keys_with
+from auditor.analytic.layer_lists import without_layers
 from auditor.checkpoint.changes import with_names, with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.name_kinds import list_before, numbers, place_in_list, runs
@@ -14,7 +15,6 @@ from auditor.name_kinds import list_before, numbers, place_in_list, runs
 CAUSE = "layers-renumbered"
 # A word in the config key that counts the modules of a list, by the list's depth.
 _COUNTED = ("layer", "expert")
-_OF_STAGES = ("stage_names", "out_features", "out_indices")  # keys that depend on the layers
 _MOST_ALONE, _MOST_KEYS = 4, 2
 _SHOWN = 2  # lists that the summary names
 
@@ -67,34 +67,8 @@ def _undoings(case: Case, lists: tuple[_Layers, ...], depth: int) -> Iterator[Un
     counts = {(one.expected, len(one.stored)) for one in lists if one.expected != len(one.stored)}
     if len(counts) == 1:
         ((expected, count),) = counts
-        for key in _counting(case, expected, _COUNTED[depth]):
+        for key in keys_with(case.config, expected, _COUNTED[depth])[:_MOST_KEYS]:
             yield _undoing(case, lists, renames, (key, expected, count))
-
-
-def _counting(case: Case, expected: int, word: str) -> list[str]:
-    """Return the config keys that count the layers or experts, nested ones by path."""
-    nested = {f"{key}.": one for key, one in case.config.items() if isinstance(one, Mapping)}
-    keys = [
-        f"{path}{key}"
-        for path, values in {"": case.config, **nested}.items()
-        for key, value in values.items()
-        if word in key and value == expected and type(value) is int
-    ]
-    return sorted(keys, key=lambda key: "hidden" not in key)[:_MOST_KEYS]
-
-
-def _shortened(case: Case, key: str, layers: _Layers, expected: int) -> Mapping[str, object]:
-    """Return the config's per-layer lists without the entries of layers that are not stored.
-
-    Keys that select stages of a backbone are set to None.
-    """
-    path, dot, _ = key.rpartition(".")
-    values = value_at(case.config, path) if path else case.config
-    shorter: dict[str, object] = dict.fromkeys(name for name in _OF_STAGES if name in values)
-    for name, one in values.items():
-        if isinstance(one, list) and len(one) == expected > layers.stored[-1]:
-            shorter.setdefault(name, [one[at] for at in layers.stored])
-    return {f"{path}{dot}{name}": value for name, value in shorter.items()}
 
 
 def _renames(case: Case, lists: tuple[_Layers, ...], depth: int) -> Mapping[str, str]:
@@ -125,7 +99,9 @@ def _undoing(
     fix = "number them from 0, one after the other"
     first = lists[0]
     for key, expected, count in fields:
-        snapshot = with_values(snapshot, {key: count, **_shortened(case, key, first, expected)})
+        snapshot = with_values(
+            snapshot, {key: count, **without_layers(case.config, key, first.stored)}
+        )
         summary += f", and {key} is still {expected}"
         fix += f", and set {key} to {count}"
         if lost := set(range(first.expected)).difference(first.stored):

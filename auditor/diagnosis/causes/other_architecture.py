@@ -7,7 +7,6 @@ stored lengths and numbers. A type is the cause only if no tensor differs.
 To do: Take the config of the model that the weights belong to.
 """
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -15,12 +14,10 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
 from auditor.analytic.config_keys import Key, changed, value_at
 from auditor.analytic.likeness import Likeness, likenesses, names_of_class
 from auditor.analytic.outline import ClassTree
-from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.changes import with_config
 from auditor.diagnosis.alignment import shared_start
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import config_field, other_class, other_size
@@ -78,7 +75,7 @@ def _undoing(case: Case, fit: "_Fit") -> Undoing:
     solved = ", ".join(f"{path} {value}" for path, value in sorted(fit.values.items())[:_SHOWN])
     return Undoing(
         cause=CAUSE,
-        snapshot=_with_config(case.snapshot, changed(fit.base, fit.values)),
+        snapshot=with_config(case.snapshot, changed(fit.base, fit.values)),
         fields=(
             ("model_type", declared, model_type),
             ("architectures", case.config.get("architectures"), [target]),
@@ -117,8 +114,9 @@ def _of_parts(case: Case) -> Iterator[Undoing]:
     names = [kind.parts for kind in (*case.missing_kinds, *case.unexpected_kinds)]
     shared = shared_start(min(names, default=[]), max(names, default=[]))
     trials = Trials(case.holdings, None)
-    for path, declared in _types_of_parts(case):
-        for length in range(len(shared), 0, -1):
+    for path, part in case.config.items():
+        declared = str(part.get("model_type", "")) if isinstance(part, Mapping) else ""
+        for length in range(len(shared), 0, -1) if declared else ():
             start = ".".join([*shared[:length], ""])
             patterns = (kind.pattern for kind in case.holdings.name_kinds)
             inside = frozenset(one.removeprefix(start) for one in patterns if one.startswith(start))
@@ -129,7 +127,7 @@ def _of_parts(case: Case) -> Iterator[Undoing]:
                 if values is not None:
                     yield Undoing(
                         cause=CAUSE,
-                        snapshot=_with_config(case.snapshot, changed(base, values)),
+                        snapshot=with_config(case.snapshot, changed(base, values)),
                         fields=((f"{path}.model_type", declared, model_type),),
                         summary=f"{path} is that of {quoted(declared)}, and the files hold "
                         f"{quoted(model_type)} under {start.removesuffix('.')}",
@@ -139,13 +137,6 @@ def _of_parts(case: Case) -> Iterator[Undoing]:
                         exact=True,
                     )
                     return
-
-
-def _types_of_parts(case: Case) -> Iterator[tuple[str, str]]:
-    """Yield (path, model type) of each nested config that has a model type."""
-    for path, part in case.config.items():
-        if isinstance(part, Mapping) and isinstance(part.get("model_type"), str):
-            yield path, part["model_type"]
 
 
 class _Fit(NamedTuple):
@@ -158,7 +149,7 @@ class _Fit(NamedTuple):
 
 def _fitting(case: Case) -> Iterator[_Fit]:
     """Yield a class for each model type whose expected tensors match; the most similar first."""
-    trials = Trials(case.holdings, None)
+    trials = Trials(case.unpacked, None)
     tried: dict[str, int] = {}
     fits: set[str] = set()
     until = time.thread_time() + _ALL_SECONDS
@@ -195,21 +186,15 @@ def _bases(case: Case, likeness: Likeness) -> Iterator[dict[str, Any]]:
         yield {**kept, **declared}
 
 
-def _with_config(snapshot: Snapshot, config: Mapping[str, Any]) -> Snapshot:
-    assert snapshot.config is not None  # noqa: S101 - else `_bases` yields nothing
-    content = json.dumps(config).encode()
-    return replace(snapshot, config=replace(snapshot.config, content=content))
-
-
 def _tree(case: Case, base: Mapping[str, Any], values: Mapping[str, Any]) -> ClassTree | None:
     with suppress(CheckpointError, ValueError):
-        return case.tree(_with_config(case.snapshot, changed(base, values)))
+        return case.tree(with_config(case.snapshot, changed(base, values)))
     return None
 
 
 def _most_alike(case: Case) -> list[Likeness]:
     """Return classes of other types, sorted by the share of names that they have in common."""
-    stored = frozenset(kind.pattern for kind in case.holdings.name_kinds)
+    stored = frozenset(kind.pattern for kind in case.unpacked.name_kinds)
     declared = next(iter(case.report.declared), "")
     is_known = case.report.expected is not None
     own_types = frozenset({case.report.model_type or ""} if is_known else ())

@@ -3,14 +3,14 @@
 To do: Declare in `architectures` the class that was saved, or save the class that is declared.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 
 from msgspec.structs import replace
 
 from auditor.analytic.config_keys import value_at
 from auditor.analytic.outline import follow
-from auditor.checkpoint.changes import with_values
+from auditor.checkpoint.changes import with_config, with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes._of_adapters import is_adapter
 from auditor.errors import CheckpointError
@@ -28,6 +28,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """Yield every other class of the model type that fits, unless the user chose a class."""
     report = case.report
     yield from _language_model_alone(case)
+    yield from _part_alone(case)
     if is_adapter(case) or case.target is not None or None in {report.model_type, report.target}:
         return
     unused = (finding for finding in case.alarms if isinstance(finding, UnusedHead))
@@ -128,3 +129,30 @@ def _language_model_alone(case: Case) -> Iterator[Undoing]:
         fix=f'set architectures to ["{target}"] in config.json, or upload the whole {declared}',
         evidence=(f"every stored tensor is one of {target}",),
     )
+
+
+def _part_alone(case: Case) -> Iterator[Undoing]:
+    """Yield a nested config, such as text_config, as the config, if the files hold that part."""
+    if case.target is not None or not (case.missing and case.unexpected):
+        return
+    trials = Trials(case.unpacked, None)
+    for path, part in case.config.items():
+        model_type = part.get("model_type") if isinstance(part, Mapping) else None
+        for name in case.classes(model_type) if isinstance(model_type, str) else ():
+            snapshot = with_config(case.snapshot, {**part, "architectures": [name]})
+            with suppress(CheckpointError):
+                tree = case.tree(snapshot)
+                if tree and not trials.compare(tree).differ:
+                    declared = case.report.target
+                    yield Undoing(
+                        cause=CAUSE,
+                        snapshot=snapshot,
+                        fields=(("architectures", list(case.report.declared), [name]),),
+                        summary=f"the files hold a {name}, the part of {path} alone, and the "
+                        f"config is that of a whole {declared}",
+                        fix=f'take {path} as the config, with architectures ["{name}"]; or upload '
+                        f"the whole {declared}",
+                        evidence=(f"every tensor is one of {name}, and none lacks",),
+                        exact=True,
+                    )
+                    return

@@ -29,7 +29,7 @@ from auditor.analytic.config_keys import (
     value_at,
 )
 from auditor.analytic.dim_systems import determined_sizes
-from auditor.analytic.layer_lists import layer_lists, resized
+from auditor.analytic.layer_lists import empty_lists, layer_lists, resized
 from auditor.analytic.outline import ClassTree
 from auditor.analytic.size_keys import (
     HEAD_DIM,
@@ -334,13 +334,13 @@ class _Search:
         if len(self._trials.holdings.shapes) > _MOST_NAMES:
             return
         config = changed(self._config, now.values)
-        for one in layer_lists(config):
-            items = value_at(config, one.path)
+        for one in (*layer_lists(config), *empty_lists(config)):
+            items = value_at(config, one.path) or []
             words = valid_words(self._trees, {**now.values, one.path: [_WORD] * len(items)})
             fit = fitted(
                 config,
                 one,
-                words if isinstance(items[0], str) else (),
+                words if items and isinstance(items[0], str) else (),
                 lambda values: self._tree({**now.values, **values}),
                 self._trials.holdings,
             )

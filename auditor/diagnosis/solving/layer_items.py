@@ -28,7 +28,7 @@ def fitted(
     `words` are the items to choose from; `trees` builds the tree with other values. Return None if
     the list consists of patterns, or if there is nothing to choose.
     """
-    items, depth = value_at(config, one.path), one.layers
+    items, depth = value_at(config, one.path) or [], one.layers
     if repeats(items, depth):
         return None
     if by_number := has_numbers(one.path, items, depth):

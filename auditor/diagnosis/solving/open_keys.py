@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
-from auditor.analytic.config_classes import library
+from auditor.analytic.config_classes import other_activations
 from auditor.analytic.config_keys import (
     NULL,
     Key,
@@ -188,13 +188,6 @@ def _other_words(solved: _Solved, path: str) -> Iterator[Mapping[str, Any]]:
     own = solved.values[path]
     words = {*other_words(solved.trees, solved.values, path), *other_activations(own)}
     yield from ({path: word} for word in sorted(words - {own}))
-
-
-def other_activations(word: str) -> tuple[str, ...]:
-    """Return the word with other activations: `gated-silu` for `gated-gelu`."""
-    start, dash, name = word.rpartition("-")
-    known = name in library().activations
-    return tuple(f"{start}{dash}{other}" for other in ("gelu", "relu", "silu")) if known else ()
 
 
 def _other_items(config: Mapping[str, Any], one: LayerList) -> list[list[Any]]:

@@ -302,3 +302,30 @@ def test_of_types_with_equal_tensors_the_type_of_the_declared_class_is_named():
     [found] = examine(snapshot_of(tensors, **declared), Options(requested="dense")).diagnosis
     assert found.cause == "other-architecture"
     assert ("model_type", "mixtral", "mistral") in found.fields
+
+
+def test_keys_that_explain_fewer_names_than_they_are_explain_nothing():
+    """Weights in an unknown packing, with a bias for each in another dtype."""
+    config = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "dtype": "bfloat16",
+        "vocab_size": 40,
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": -1},
+    }
+    tensors = []
+    for one in stored_by(expect("LlamaForCausalLM", **config)):
+        module, rows = one.name.removesuffix(".weight"), one.shape[0]
+        if "_proj" not in module:
+            tensors.append(stored(one.name, one.shape, dtype="BF16"))
+            continue
+        tensors.append(stored(f"{module}.qweight", (one.shape[1] // 8, rows), dtype="I32"))
+        tensors += [stored(f"{module}.{last}", (rows, 1)) for last in ("zeros", "scales")]
+        tensors.append(stored(f"{module}.bias", (rows,)))
+    report = examine(snapshot_of(tensors, **config), Options(requested="packed"))
+    assert report.verdict == "findings"
+    assert report.diagnosis == ()

@@ -80,6 +80,8 @@ def reported(tensors, config):
         (FLUX, {"in_channels": 24, "out_channels": 4}),
         (FLUX, {"pooled_projection_dim": 28}),
         (SD3, {"pos_embed_max_size": 24}),
+        (SD3, {"dual_attention_layers": [1]}),
+        (SD3 | {"dual_attention_layers": []}, {"dual_attention_layers": [0, 1]}),
     ],
 )
 def test_keys_of_a_component_are_named_with_the_values_that_the_file_holds(config, held):

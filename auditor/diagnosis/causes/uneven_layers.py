@@ -1,0 +1,65 @@
+"""uneven-layers: tensors of one name have other shapes from layer to layer.
+
+Pruning by layer writes such files, and so does a merge of models of two widths. The class has one
+shape for all layers, and no value of the config describes them.
+
+To do: Merge models of one width; load a pruned model with the library that pruned it, or prune all
+layers alike.
+"""
+
+from collections.abc import Iterator
+
+from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes.transposed import reshaped
+from auditor.findings import MatchedPair
+from auditor.name_kinds import NameKind, runs
+
+CAUSE = "uneven-layers"
+_FEWEST = 4  # mismatched tensors of such names; fewer are rather broken than pruned
+_MOST_SHOWN = 3  # shapes of one name
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    """Yield the model with the expected shapes, if the class has one shape for all layers."""
+    expected = {pair.stored.name: pair.expected.shape for pair in case.mismatched}
+    uneven = [
+        kind
+        for kind in case.stored_kinds
+        if kind.places and len({case.shapes[name] for name in kind.names}) > 1
+        if len({expected.get(name, case.shapes[name]) for name in kind.names}) == 1
+    ]
+    names = {name for kind in uneven for name in kind.names}
+    found = [pair for pair in case.mismatched if pair.stored.name in names]
+    if len(found) < _FEWEST:
+        return
+    lengths = {one for pair in found for one in _lengths(pair)}
+    alike = [pair for pair in case.mismatched if lengths.issuperset(_lengths(pair))]
+    largest = max(uneven, key=lambda kind: len(expected.keys() & set(kind.names)))
+    name = largest.pattern.replace(".0.", ".N.", 1)
+    yield Undoing(
+        cause=CAUSE,
+        snapshot=reshaped(case, alike),
+        summary=f"{len(found):,} tensors have other shapes from layer to layer, which no value of "
+        f"the config describes: {name} is {_by_shape(case, largest)}",
+        fix="merge models of one width, if models were merged; load a pruned model with the "
+        "library that pruned it, or prune all layers alike",
+        evidence=tuple(pair.stored.name for pair in found[:_MOST_SHOWN]),
+    )
+
+
+def _lengths(pair: MatchedPair) -> set[tuple[int, int]]:
+    """Return (stored length, expected length) of each axis that differs."""
+    both = zip(pair.stored.shape or (), pair.expected.shape, strict=False)
+    return {(one, other) for one, other in both if one != other}
+
+
+def _by_shape(case: Case, kind: NameKind) -> str:
+    """Return the shapes of a name, with the layers that have them."""
+    layers: dict[tuple[int, ...] | None, set[int]] = {}
+    for name, numbers in zip(kind.names, kind.numbers, strict=True):
+        layers.setdefault(case.shapes[name], set()).add(int(numbers[0]))
+    shown = [
+        f"{shape} in layer{'s' if len(which) > 1 else ''} {runs(which)}"
+        for shape, which in layers.items()
+    ]
+    return " and ".join([*shown[:_MOST_SHOWN], *(["others"] if len(shown) > _MOST_SHOWN else [])])
