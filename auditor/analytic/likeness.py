@@ -33,16 +33,15 @@ class Likeness(NamedTuple):
     target: str
 
 
-def class_by_names(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return the model type and class with nearly all of these names.
+def class_by_names(names: Iterable[str], declared: str | None = None) -> Likeness | None:
+    """Return the class with nearly all of these names, of the declared model type if it has one.
 
     Return None if no class has them, or if classes of several types have equally many of them.
     """
-    stored = frozenset(map(name_pattern, names))
-    alike = likenesses(stored, "", frozenset())
+    alike = likenesses(frozenset(map(name_pattern, names)), "", frozenset())
     best = [one for one in alike if one[:2] == alike[0][:2] and one.alike >= _EQUAL]
-    is_one = len({one.model_type for one in best}) == 1
-    return (best[0].model_type, best[0].target) if is_one else None
+    best = [one for one in best if one.model_type == declared] or best
+    return best[0] if len({one.model_type for one in best}) == 1 else None
 
 
 def likenesses(

@@ -233,10 +233,9 @@ def _without_expected(
     if isinstance(error, SourceError):
         if custom is not None:
             return custom_code(case, custom, str(error), error.reason)
-        if declared is not None and not (
-            declared.config.model_type or declared.config.architectures
-        ):
-            case = case.with_outcome(notes=(*case.outcome.notes, *_type_notes(case)))
+        if declared is not None:
+            notes = _type_notes(case, declared.config.model_type)
+            case = case.with_outcome(notes=(*case.outcome.notes, *notes))
         return unaudited_outcome(case, error.reason, str(error))
     if custom is not None:
         return custom_code(case, custom, str(error))
@@ -244,13 +243,15 @@ def _without_expected(
     return without_expectation(case, *bad)
 
 
-def _type_notes(case: ModelAudit) -> Iterator[str]:
-    """Yield a note with the class that has the stored names, for a config that names none."""
+def _type_notes(case: ModelAudit, declared: str | None) -> Iterator[str]:
+    """Yield a note with the class that has the stored names, for a config of an unknown class."""
     from auditor.analytic.likeness import class_by_names  # noqa: PLC0415 - rare
 
-    if found := class_by_names(one.name for one in case.contents.tensors):
-        model_type, target = found
-        yield f"the names are those of {target}, of model_type {quoted(model_type)}"
+    stored = (one.name for one in case.contents.tensors)
+    if found := class_by_names(stored, declared):
+        names = "the names are" if found.alike == 1 else "most names are"
+        compares = f"; --as {found.target} compares them" if found.model_type == declared else ""
+        yield f"{names} those of {found.target}, of model_type {quoted(found.model_type)}{compares}"
 
 
 class _Expected(NamedTuple):

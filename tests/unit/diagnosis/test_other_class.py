@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
-from support.checkpoints import TINY, expect, stored_by
+from support.checkpoints import TINY, expect, stored, stored_by
 from support.small_snapshots import snapshot_of
 
 from auditor.audit.options import Options
@@ -103,3 +103,14 @@ def test_a_config_without_a_type_gets_a_note_if_one_type_has_the_names(name, con
     report = examine(snapshot_of(tensors, **sizes), Options(requested="saved"))
     assert (report.verdict, report.reason.value) == ("unaudited", "unknown-architecture")
     assert [note for note in report.notes if "the names are those" in note] == says
+
+
+@pytest.mark.parametrize(("more", "names"), [((), "the names are"), (("linear.weight",), "most")])
+def test_a_class_that_nobody_knows_gets_a_note_with_the_class_of_its_type(more, names):
+    tensors = [*stored_by(expect("BertModel")), *(stored(name, (4, 4)) for name in more)]
+    config = {**TINY, "model_type": "bert", "architectures": ["HF_ColBERT"]}
+    report = examine(snapshot_of(tensors, **config), Options(requested="saved"))
+    assert report.reason.value == "unknown-architecture"
+    [note] = report.notes
+    assert note.startswith(names)
+    assert note.endswith("of BertModel, of model_type 'bert'; --as BertModel compares them")
