@@ -1,7 +1,7 @@
 """The keys of a config that may be wrong: their paths as the config spells them, their values."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
@@ -220,7 +220,7 @@ def number_at(config: Mapping[str, Any], path: str) -> Any:
     return value[index] if isinstance(value, list) and index < len(value) else None
 
 
-def with_item(items: list[Any], index: int, item: Any) -> list[Any]:
+def with_item(items: Sequence[Any], index: int, item: Any) -> list[Any]:
     """Return a copy of the list with another item."""
     return [*items[:index], item, *items[index + 1 :]]
 

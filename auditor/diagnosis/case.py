@@ -6,7 +6,7 @@ Two pairs of properties of `Case` name the same tensors: `unexpected` are the na
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, wraps
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -74,14 +74,6 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     tree: Callable[..., ClassTree | None]  # tree of the snapshot's class; None without a form
     forms: Callable[..., NameForms]  # name forms (on disk, in memory) of the config's tensors
 
-    def once(self, key: str, make: Callable[[], _Kind]) -> _Kind:
-        """Return the result of `make`, which is called once for each case and key."""
-        known: dict[str, Any] = vars(self).setdefault("_once", {})
-        if key not in known:
-            known[key] = make()
-        found: _Kind = known[key]
-        return found
-
     @cached_property
     def alarms(self) -> tuple[Finding, ...]:
         """The alarming findings, except those about companion files and repeated config values.
@@ -99,11 +91,6 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         """The names of expected tensors that no file stores, in the form of the stored names."""
         names = self._named_by(Missing)
         return tuple(map(self._forms.in_memory, names)) if self._forms else names
-
-    @cached_property
-    def missing_names(self) -> frozenset[str]:
-        """The missing names as a set."""
-        return frozenset(self.missing)
 
     @cached_property
     def missing_kinds(self) -> tuple[NameKind, ...]:
@@ -297,6 +284,20 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         if self.stored and self._both_forms.has_stacks:
             found = HeldTensors(self._both_forms.separated(found.shapes, found.name_kinds))
         return found.renamed(self.on_disk)
+
+
+def once(make: Callable[[Case], _Kind]) -> Callable[[Case], _Kind]:
+    """Keep the result of a function of a case, which is called once for each case."""
+
+    @wraps(make)
+    def kept(case: Case) -> _Kind:
+        known: dict[Callable[..., Any], Any] = vars(case).setdefault("_once", {})
+        if make not in known:
+            known[make] = make(case)
+        found: _Kind = known[make]
+        return found
+
+    return kept
 
 
 AlarmKey = tuple[str, str]  # the kind of a finding, and one of the names that it lists

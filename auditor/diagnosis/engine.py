@@ -342,9 +342,8 @@ def _closing(case: Case, undoing: Undoing, tries: _Tries) -> _Closing | None:
     opened = {key for key in left - known if not (case.unnamed and key[0] == Unexpected.kind)}
     if any(kind not in _REACHED or name not in names for kind, name in opened):
         return None
-    if left and undoing.exact:
-        return None
-    if undoing.exact and any(isinstance(one, NewlyInitialized | Unused) for one in after.findings):
+    unsettled = any(isinstance(one, NewlyInitialized | Unused) for one in after.findings)
+    if undoing.exact and (left or unsettled):
         return None
     closing = _Closing(undoing, after, known - left, frozenset(opened), len(left))
     # Renaming closes two alarms of a tensor (missing, unexpected) for each one that it opens.

@@ -193,6 +193,13 @@ ORIGINAL_MODELS: Mapping[str, OriginalModel] = MappingProxyType(
 )
 
 
+def published_configs(component: str) -> Iterator[tuple[str, Values]]:
+    """Yield (name of the model, config) of each published component of diffusers' class."""
+    for name, model in ORIGINAL_MODELS.items():
+        if component == (model.target or _VAE):
+            yield name.removeprefix("the VAE of "), model.config or model.vae
+
+
 @cache
 def in_diffusers(model: str) -> tuple[ExpectedTensor, ...]:
     """Return the denoiser of a model, by diffusers' names; () for a VAE."""

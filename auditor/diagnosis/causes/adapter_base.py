@@ -224,10 +224,10 @@ def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
     instead: Replacements = {}
     for tensor in case.strange:
         names = (tensor.name.replace(old, new, 1) for old, new in _FORMS)
-        expected = [one for one in names if one in case.missing_names]
+        expected = [one for one in names if one in case.lacking_named]
         instead[tensor.name] = tuple(renamed(tensor, one) for one in expected[:1])
     renames = renames_of(instead)
-    if renames and not case.missing_names.difference(renames.values()):
+    if renames and case.lacking_named.keys() <= set(renames.values()):
         yield _uncertain(
             cause=OTHER_CLASS,
             snapshot=with_tensors(case.snapshot, instead),

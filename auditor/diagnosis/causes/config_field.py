@@ -28,7 +28,7 @@ from auditor.analytic.generated.probing import Formula, probed_formulas, tree_of
 from auditor.analytic.outline import ClassTree
 from auditor.analytic.size_keys import WIDTHS, is_width
 from auditor.checkpoint.changes import with_values
-from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.case import Case, Undoing, once
 from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.solving.candidates import KeyChange
@@ -101,15 +101,12 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
     )
 
 
+@once
 def solved_config(case: Case) -> SolvedConfig | None:
     """Return the config values that leave the fewest differences.
 
     Return None if that is the declared config, or if the files are one rank's share of the model.
     """
-    return case.once("solved-config", lambda: _solved_config(case))
-
-
-def _solved_config(case: Case) -> SolvedConfig | None:
     best = next(iter(_solutions(case)), None)
     if best is None or not best.values or _is_divided(case, best):
         return None
@@ -152,8 +149,9 @@ def _changes_of(case: Case, solution: JointSolution) -> tuple[KeyChange, ...]:
     )
 
 
+@once
 def _solutions(case: Case) -> tuple[JointSolution, ...]:
-    return case.once(CAUSE, lambda: tuple(_searched(case)))
+    return tuple(_searched(case))
 
 
 def _searched(case: Case) -> Iterator[JointSolution]:
@@ -207,6 +205,7 @@ def tree_with(case: Case, values: Mapping[str, Any]) -> ClassTree | None:
         return None
 
 
+@once
 def _formulas(case: Case) -> Mapping[tuple[str, int | None], Formula]:
     """Return the formulas of lengths by which the oracle's tensors depend on keys."""
 
@@ -215,15 +214,12 @@ def _formulas(case: Case) -> Mapping[tuple[str, int | None], Formula]:
             return case.implied(with_values(case.snapshot, written(case.config, values)))
         return None
 
-    return case.once("formulas", lambda: probed_formulas(case.config, implied))
+    return probed_formulas(case.config, implied)
 
 
+@once
 def trials_of(case: Case) -> Trials:
     """Return the object that compares the stored tensors with trees of changed configs."""
-    return case.once("trials", lambda: _trials_of(case))
-
-
-def _trials_of(case: Case) -> Trials:
     alarming = None if case.report.expected is None else _alarming(case)
     trials = Trials(case.holdings, alarming)
     with suppress(CheckpointError):

@@ -55,7 +55,9 @@ def of_classifier(case: Case) -> Iterator[Undoing]:
         return
     if any(part.isdecimal() for kind in case.missing_kinds for part in kind.parts):
         return
-    base = {name.partition(".")[0] for name in case.implied_shapes.keys() - case.missing_names}
+    base = {
+        name.partition(".")[0] for name in case.implied_shapes.keys() - case.lacking_named.keys()
+    }
     heads = {name.partition(".")[0] for name in case.missing}
     if len(base) == 1 and base.isdisjoint(heads):
         yield Undoing(

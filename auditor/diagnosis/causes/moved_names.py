@@ -12,8 +12,8 @@ To do: Rename the tensors as the class does, or save the model that is inside th
 from collections.abc import Iterator, Mapping
 
 from auditor.checkpoint.changes import with_names, with_tensors
-from auditor.diagnosis.alignment import Kinds, NameEdit, Rule, choices, renames_by_rule
-from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.alignment import Choice, Kinds, NameEdit, Rule, choices, renames_by_rule
+from auditor.diagnosis.case import Case, Undoing, once
 from auditor.diagnosis.causes import _of_adapters
 from auditor.findings import QuantizationData, StoredBuffer, Unexpected, Unused
 from auditor.messages import quoted
@@ -48,11 +48,8 @@ def of_other_modules(case: Case) -> Iterator[Undoing]:
 
 def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
     """Yield undoings that apply several rules to different names, then undoings with one rule."""
-    shapes = {name: one.shape for name, one in case.lacking_named.items()}
-    kinds = Kinds(case.unexpected_kinds, case.shapes), Kinds(case.missing_kinds, shapes)
     loose = _loose(case)
-    found = case.once(MOVED, lambda: tuple(choices(*kinds, case.base_prefix, _used(case))))
-    for chosen in found:
+    for chosen in _choices(case):
         if any(edit.is_replacement for one in chosen for edit in one.rule) is not by_replacement:
             continue
         by_rule = renames_by_rule(loose, chosen)
@@ -60,6 +57,13 @@ def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
         all_names = case.shapes.keys() | renames.keys()
         if renames and len({renames.get(name, name) for name in all_names}) == len(all_names):
             yield _undoing(case, by_rule, renames)
+
+
+@once
+def _choices(case: Case) -> tuple[tuple[Choice, ...], ...]:
+    shapes = {name: one.shape for name, one in case.lacking_named.items()}
+    kinds = Kinds(case.unexpected_kinds, case.shapes), Kinds(case.missing_kinds, shapes)
+    return tuple(choices(*kinds, case.base_prefix, _used(case)))
 
 
 def _used(case: Case) -> tuple[NameKind, ...]:

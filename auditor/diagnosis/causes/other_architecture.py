@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from auditor.analytic.config_keys import Key, changed, value_at
+from auditor.analytic.diffusion.original_models import published_configs
 from auditor.analytic.likeness import Likeness, likenesses, names_of_class
 from auditor.analytic.outline import ClassTree
 from auditor.checkpoint.changes import with_config
@@ -43,7 +44,10 @@ _KEPT = ("dtype", "torch_dtype", "quantization_config", "transformers_version")
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the model types of the catalogue that fit exactly, unless the user chose a class."""
-    if case.target is not None or not _may_be_another(case) or other_size.fits(case):
+    if case.target is not None or other_size.fits(case):
+        return
+    yield from _published(case)
+    if not _may_be_another(case):
         return
     yield from _of_parts(case)
     for fit in islice(_fitting(case), _MOST_AUDITED):
@@ -106,6 +110,24 @@ def _of_same_type(case: Case, fit: "_Fit") -> Undoing:
     return config_field.undoing_of(case, changes)
 
 
+def _published(case: Case) -> Iterator[Undoing]:
+    """Yield the configs of published models of diffusers whose component fits, in its own sizes."""
+    component, trials = str(case.config.get("_class_name", "")), Trials(case.holdings, None)
+    for name, config in published_configs(component) if component else ():
+        base = {"_class_name": component, **config}
+        values = _fitting_values(case, base, trials)
+        if values is not None:
+            yield Undoing(
+                cause=other_size.CAUSE,
+                snapshot=with_config(case.snapshot, changed(base, values)),
+                summary=f"the files hold a {component} like that of {name}, and the config is that "
+                "of another model",
+                fix="take the config.json of the model whose weights these are",
+                exact=True,
+                certain=False,
+            )
+
+
 def _of_parts(case: Case) -> Iterator[Undoing]:
     """Yield the config with another model type in a nested config, if the class then fits.
 
@@ -133,7 +155,6 @@ def _of_parts(case: Case) -> Iterator[Undoing]:
                         f"{quoted(model_type)} under {start.removesuffix('.')}",
                         fix=f"take the {path} of the model whose weights these are: model_type "
                         f"{quoted(model_type)}",
-                        evidence=(f"{likeness.alike:.0%} of the names there are of its kinds",),
                         exact=True,
                     )
                     return

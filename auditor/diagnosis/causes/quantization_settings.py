@@ -14,7 +14,7 @@ from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.quantization import KEY, SYMPTOMS, is_packed, settings_held
 from auditor.layouts.declared import SUFFIX_OF, list_of_unpacked, spelt_as
 from auditor.layouts.stored_settings import differing
-from auditor.messages import described
+from auditor.messages import shown
 from auditor.tensors import is_float
 
 CAUSE = "quantization-settings"
@@ -102,8 +102,8 @@ def _texts(path: str, was: Any, value: Any) -> tuple[str, str]:
     added = _items([one for one in after if one not in before])
     removed = _items([one for one in before if one not in after])
     if bool(added) == bool(removed):
-        held = _shown(value)
-        return f"{path} is {_shown(was)}, the files hold {held}", f"set {path} to {held}"
+        held = shown(value)
+        return f"{path} is {shown(was)}, the files hold {held}", f"set {path} to {held}"
     if added:
         return f"{path} lacks {added}, which the files hold plain", f"add {added} to {path}"
     return f"{path} lists {removed}, which the files hold packed", f"remove {removed} from {path}"
@@ -127,9 +127,3 @@ def _other_method(
 def _items(values: list[Any]) -> str:
     more = f" and {len(values) - _MOST_SHOWN} more" if len(values) > _MOST_SHOWN else ""
     return ", ".join(map(str, values[:_MOST_SHOWN])) + more
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list) and len(value) > _MOST_SHOWN:
-        return f"[{_items(value)}]"
-    return str(value) if isinstance(value, str | list | dict) else described(value)

@@ -58,8 +58,5 @@ def _by_shape(case: Case, kind: NameKind) -> str:
     layers: dict[tuple[int, ...] | None, set[int]] = {}
     for name, numbers in zip(kind.names, kind.numbers, strict=True):
         layers.setdefault(case.shapes[name], set()).add(int(numbers[0]))
-    shown = [
-        f"{shape} in layer{'s' if len(which) > 1 else ''} {runs(which)}"
-        for shape, which in layers.items()
-    ]
-    return " and ".join([*shown[:_MOST_SHOWN], *(["others"] if len(shown) > _MOST_SHOWN else [])])
+    shown = [f"{shape} in layers {runs(which)}" for shape, which in layers.items()]
+    return " and ".join(shown[:_MOST_SHOWN]) + (" ..." if len(shown) > _MOST_SHOWN else "")

@@ -7,7 +7,7 @@ from itertools import islice
 from math import log
 from typing import Any, NamedTuple
 
-from auditor.analytic.config_keys import Key, indexed, key_at, value_at, with_item
+from auditor.analytic.config_keys import Key, indexed, key_at, stated_keys, value_at, with_item
 from auditor.analytic.dim_solutions import solutions
 from auditor.analytic.dims import dim
 from auditor.analytic.expectation import Symbol
@@ -25,10 +25,6 @@ class KeyChange(NamedTuple):
 
     key: Key
     value: Any
-
-    @property
-    def field(self) -> tuple[str, Any]:
-        return self.key.path, str(self.value)
 
 
 def solved(values: Mapping[str, Any], comparison: TreeComparison) -> Iterator[KeyChange]:
@@ -62,12 +58,13 @@ def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str
         for place in places if wanted else ():
             votes.setdefault(place, Counter())[wanted] += number
     found: dict[str, tuple[Any, int]] = {}
+    known = stated_keys({path for path, _ in votes}, config)
     for (path, index), values in votes.items():
         [(value, number)] = values.most_common(1)
-        items, before = found.get(path, (value_at(config, path), 0))
+        items, before = found.get(path, (known[path].value, 0))
         if index is None:
             found[path] = value, number
-        elif isinstance(items, list) and index < len(items):
+        elif isinstance(items, list | tuple) and index < len(items):
             found[path] = with_item(items, index, value), before + number
     return {path: one for path, one in found.items() if one[0] != value_at(config, path)}
 

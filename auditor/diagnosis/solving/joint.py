@@ -396,7 +396,8 @@ class _Search:
             (KeyChange(key, 0) for key in numbers),
         )
         others = (change for change in candidates if change.value != change.key.value)
-        once = {change.field: change for change in islice(others, 3 * _MOST_CANDIDATES)}
+        some = islice(others, 3 * _MOST_CANDIDATES)
+        once = {(change.key.path, str(change.value)): change for change in some}
         for change in once.values():
             after = self._changed(now, change)
             if after is not None and (change.value != 0 or not after.remains.differ):

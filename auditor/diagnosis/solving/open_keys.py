@@ -6,7 +6,7 @@ tokens, or the width of feed-forward layers that no layer has.
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -105,10 +105,6 @@ class _Solved(NamedTuple):
         remains = self.remains(changes)
         return None if remains is None else not remains.differ
 
-    def fits_any(self, changes: Iterable[Mapping[str, Any]]) -> bool:
-        """Whether no tensor differs after some of the further changes."""
-        return any(map(self.fits, changes))
-
 
 def ids_beyond(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the token ids that fit into the declared vocabulary and not into the solved one."""
@@ -142,7 +138,7 @@ def _open_values(
         is_fraction = type(value) is float and path not in plain
         others = _other_words(solved, path) if isinstance(value, str) else ()
         near = _neighbours(solved.values, path) if path not in plain else ()
-        if is_unknown or is_fraction or solved.fits_any((*others, *near)):
+        if is_unknown or is_fraction or any(map(solved.fits, (*others, *near))):
             yield path
 
 

@@ -9,6 +9,7 @@ from support.small_snapshots import snapshot_of
 
 from auditor.analytic import Config, Role, timm_table
 from auditor.analytic.diffusion import expect_diffusers
+from auditor.analytic.diffusion.original_models import published_configs
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 
@@ -103,3 +104,16 @@ def test_a_number_of_classes_of_timm_is_named():
     tensors = stored_by(timm_table.expect_timm(held, "resnet18"))
     [found] = reported(tensors, config | {"num_classes": 10}).diagnosis
     assert found.fields == (("num_classes", 10, 11),)
+
+
+@pytest.mark.parametrize("sizes", [{}, {"block_out_channels": [32, 64, 64, 64]}])
+def test_a_denoiser_of_another_published_model_is_named_with_that_model(sizes):
+    """Stable Diffusion 1 under the config of SDXL: other blocks, heads and projections."""
+    models = dict(published_configs("UNet2DConditionModel"))
+    saved = {"_class_name": "UNet2DConditionModel", **models["Stable Diffusion 1"], **sizes}
+    declared = {"_class_name": "UNet2DConditionModel", **models["SDXL"]}
+    tensors = stored_by(expect_diffusers(Config(values=saved), "UNet2DConditionModel"))
+    [found] = reported(tensors, declared).diagnosis
+    assert found.cause == "other-size"
+    assert found.summary.startswith("the files hold a UNet2DConditionModel like that of Stable Dif")
+    assert found.explains.startswith("all ")
