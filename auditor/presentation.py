@@ -56,7 +56,7 @@ def html(outcome: Report | Unaudited) -> str:
 
 def _cause(diagnosis: Diagnosis, outcome: Report | Unaudited) -> Element:
     is_headline = diagnosis is verdict.headline_cause(outcome)
-    why = () if is_headline else (verdict.as_sentence(diagnosis.summary), element("br"))
+    why = () if is_headline else (verdict.cause_sentence(diagnosis), element("br"))
     fix = element("strong", {}, f"Fix ({diagnosis.cause}): ")
     return element("p", {}, *why, fix, diagnosis.fix)
 

@@ -46,7 +46,7 @@ def _lines(outcome: Report | Unaudited) -> Iterator[str]:
         explained = {at for cause in part.diagnosis for at in cause.findings}
         for cause in part.diagnosis:
             files_of_cause = [part.findings[at].file for at in cause.findings]
-            text = f"{verdict.as_sentence(cause.summary)} To do: {cause.fix}"
+            text = f"{verdict.cause_sentence(cause)} To do: {cause.fix}"
             yield _command(cause.severity, outcome, next(iter(files_of_cause), None), text)
         for at, finding in enumerate(part.findings):
             if finding.severity is not Severity.INFO and at not in explained:

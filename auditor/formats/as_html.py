@@ -123,7 +123,7 @@ def _cause(diagnosis: Diagnosis, outcome: Report | Unaudited) -> Element:
         "section",
         {"class": f"card {diagnosis.severity}"},
         element("h2", {}, f"What to do ({diagnosis.cause})"),
-        None if is_headline else element("p", {}, verdict.as_sentence(diagnosis.summary)),
+        None if is_headline else element("p", {}, verdict.cause_sentence(diagnosis)),
         element("p", {}, diagnosis.fix),
         element("p", {"class": "sub"}, f"This explains {diagnosis.explains}.")
         if diagnosis.explains

@@ -31,7 +31,7 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
     yield f"{escaped_markdown(verdict.account(outcome))}\n"
     for diagnosis in outcome.diagnosis:
         if diagnosis is not verdict.headline_cause(outcome):
-            yield f"> {escaped_markdown(verdict.as_sentence(diagnosis.summary))}  "
+            yield f"> {escaped_markdown(verdict.cause_sentence(diagnosis))}  "
         yield f"> **Fix** ({diagnosis.cause}): {escaped_markdown(diagnosis.fix)}\n"
     for engine, text in engine_rows(outcome):
         yield f"- **{engine}** {escaped_markdown(text)}"

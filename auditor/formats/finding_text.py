@@ -20,7 +20,7 @@ from auditor.formats.text import (
     styled,
     wrapped,
 )
-from auditor.formats.verdict import as_sentence, common_module, counts_of
+from auditor.formats.verdict import cause_sentence, common_module, counts_of
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited
 
@@ -43,7 +43,7 @@ def cause_text(cause: Diagnosis, width: int) -> Iterator[StyledLine]:
     """Yield a cause that is not the headline: its name, its sentence, and the fix."""
     label = f"{cause.severity}: {cause.cause}"
     yield styled(label, SEVERITIES[cause.severity])
-    yield from wrapped(shown(as_sentence(cause.summary)), width, 2)
+    yield from wrapped(shown(cause_sentence(cause)), width, 2)
     yield from wrapped(((f"{ARROW} ", "bold"), (shown(cause.fix), "")), width, 2)
 
 

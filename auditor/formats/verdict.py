@@ -85,10 +85,18 @@ def as_sentence(text: str) -> str:
     return f"{text[:1].upper() if is_word else text[:1]}{text[1:]}."
 
 
+def cause_sentence(cause: Diagnosis) -> str:
+    """Return the summary of a cause as a sentence; a config key at its start is not changed."""
+    keys = {key for key, *_ in cause.fields}
+    return (
+        f"{cause.summary}." if cause.summary.split(" ")[0] in keys else as_sentence(cause.summary)
+    )
+
+
 def sentence(outcome: Report | Unaudited) -> str:
     """Return the sentence that follows the verdict's word: the cause, else the worst findings."""
     if (cause := headline_cause(outcome)) is not None:
-        return as_sentence(cause.summary)
+        return cause_sentence(cause)
     alarms = [finding for part in outcome.every for finding in part.findings if _alarms(finding)]
     if isinstance(outcome, Unaudited):
         more = f"; and {counted(len(alarms), 'finding')}" if alarms else ""

@@ -194,6 +194,16 @@ def test_a_cause_and_its_fix_come_before_findings_whose_names_fold():
     assert "encoder.layer.3.{bias,weight}" in long
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"), [((("r", 4, 8),), "ERROR  r is 4, the"), ((), "ERROR  R is 4, the")]
+)
+def test_a_config_key_at_the_start_keeps_its_small_letter(fields, said):
+    report = EXAMPLES["diagnosed"]()
+    [cause] = report.diagnosis
+    cause = replace(cause, summary="r is 4, the files hold 8", fields=fields)
+    assert said in render(replace(report, diagnosis=(cause,)))
+
+
 def test_the_command_that_fixes_comes_before_what_to_do_by_hand():
     text = render(EXAMPLES["diagnosed"](), fix=("audit fix x --apply", "sets 1 value"))
     assert (
