@@ -20,6 +20,10 @@ _FLOATS = {  # a format -> bits of a number, and inputs that share a scale
     "mxfp6-pack-quantized": (6, 32),
 }
 _INSIDE = {form: form.removesuffix("-pack-quantized").upper() for form in _FLOATS}
+_NOT_UNPACKED = (
+    "compressed-tensors 0.20 no longer unpacks sparse-bitmask: transformers would load random "
+    "weights; save it dense, with disable_sparse_compression=True"
+)
 _BYTE_SCALES = group_grain(32)  # of mxfp8
 
 NEEDED: Mapping[str, tuple[str, ...]] = {  # a format -> the tensors that its weights need
@@ -101,6 +105,7 @@ def find_packed_weight(
                 ledger.fault(reason, mask)
         case "sparse-bitmask":
             shape = _masked(stored, parts["bitmask"], implied(name), ledger)
+            ledger.fault(_NOT_UNPACKED, stored)
         case _:
             shape = _bytes(stored, _FLOATS[form][0], ledger)
     dtype = stored.dtype if form.startswith("sparse") else None
