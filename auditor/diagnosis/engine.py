@@ -337,15 +337,17 @@ def _closing(case: Case, undoing: Undoing, tries: _Tries) -> _Closing | None:
     if after is None:
         return None
     known = _alarming(case.report, undoing.renames)
-    left = _alarming(after)
+    # A head that the other class ties may be stored all the same.
+    allowed = {Unexpected.kind} if case.unnamed else {Duplicate.kind} if undoing.exact else set()
+    left = frozenset(key for key in _alarming(after) if key in known or key[0] not in allowed)
     names = {name for _, name in known}
-    opened = {key for key in left - known if not (case.unnamed and key[0] == Unexpected.kind)}
+    opened = left - known
     if any(kind not in _REACHED or name not in names for kind, name in opened):
         return None
     unsettled = any(isinstance(one, NewlyInitialized | Unused) for one in after.findings)
     if undoing.exact and (left or unsettled):
         return None
-    closing = _Closing(undoing, after, known - left, frozenset(opened), len(left))
+    closing = _Closing(undoing, after, known - left, opened, len(left))
     # Renaming closes two alarms of a tensor (missing, unexpected) for each one that it opens.
     return closing if closing.closed and 2 * len(opened) <= len(closing.closed) else None
 
@@ -370,7 +372,7 @@ def _diagnoses(closings: list[_Closing], report: Report | Unaudited) -> Iterator
         renames = composed(renames, closing.undoing.renames)
         names = closing.explained
         explained = _counted(names, names + closing.left)
-        if at == 0 and len(closings) > 1:
+        if at == 0 and closing.left and len(closings) > 1:
             left = closings[-1].left
             explained += f", and with the next {'two' if len(closings) > 2 else 'one'}: "  # noqa: PLR2004
             explained += _counted(total - left, total)

@@ -53,6 +53,8 @@ def of_classifier(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint with the missing head, if the base model is stored completely."""
     if {finding.kind for finding in case.alarms} != {"missing"} or case.target is not None:
         return
+    if holds_another_head(case):
+        return
     if any(part.isdecimal() for kind in case.missing_kinds for part in kind.parts):
         return
     base = {

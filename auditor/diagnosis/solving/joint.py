@@ -252,11 +252,14 @@ class _Search:
             lost = len(one.remains.names - now.remains.names)
             return one.remains.differ, lost, self._plausibility(one)
 
+        found: list[JointSolution] = []
         for candidates in (self._by_formula, self._by_choice, self._stated, self._by_trial):
-            found = [one for one in candidates(now) if one.remains.differ < now.remains.differ]
-            if found:
-                return min(found, key=order)
-        return None
+            better = [one for one in candidates(now) if one.remains.differ < now.remains.differ]
+            is_whole = any(not one.remains.differ for one in better)
+            found = better if is_whole else found or better
+            if is_whole or (found and len(now.remains.names) > _FEW):
+                break
+        return min(found, key=order, default=None)
 
     def _singles(self, start: JointSolution) -> list[JointSolution]:
         """Return the single changes after which no tensor differs.
