@@ -20,6 +20,7 @@ from itertools import count, takewhile
 from typing import NamedTuple
 
 from auditor.name_kinds import NameKind
+from auditor.tensor_roles import role_of
 
 Shape = tuple[int, ...] | None
 Segments = tuple[str, ...]
@@ -185,13 +186,23 @@ class _Goal:
     def partners(self, parts: Segments, shape: Shape) -> list[Segments]:
         """Return the patterns of missing names that share most segments with the name `parts`."""
 
-        def likeness(other: Segments) -> tuple[int, bool, int]:
+        def likeness(other: Segments) -> tuple[int, bool, bool, int]:
             name, other_name = "".join(parts), "".join(other)
-            characters = _shared_ends(name, other_name)
-            return _shared_ends(parts, other), self.shapes[other_name] == shape, characters
+            has_role = role is not None and _part(other_name) == role
+            has_shape, characters = self.shapes[other_name] == shape, _shared_ends(name, other_name)
+            return _shared_ends(parts, other), has_shape, has_role, characters
+
+        role = _part("".join(parts))
 
         known = self.by_end[parts[-2:]] or self.by_end[parts[-1:]]
         return sorted(known, key=likeness, reverse=True)[:_MOST_PARTNERS]
+
+
+@lru_cache(maxsize=4096)
+def _part(name: str) -> str | None:
+    """Return the function of the tensor in a transformer, such as the first norm, by its name."""
+    role = role_of(name)
+    return role and role.part
 
 
 def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[Choice]:

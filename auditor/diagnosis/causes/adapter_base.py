@@ -144,10 +144,23 @@ def _of_other_modules(case: Case, of_base: Snapshot) -> Iterator[Undoing]:
     if not names or not all(map(is_own, names)):
         return
     of_modules = case.implied(of_base)
-    if of_modules and not any(f"{_in_base(name)}.weight" in of_modules for name in names):
-        what = f"{len(names):,} tensors are for modules that this one does not have, such as "
-        what += quoted(_in_base(names[0]))
-        yield _on_other_base(case, {"unexpected"}, what, "every other tensor fits this base")
+    if not of_modules or any(f"{_in_base(name)}.weight" in of_modules for name in names):
+        return
+    module, count = _in_base(names[0]), f"{len(names):,} tensors are for"
+    what = f"{count} modules that this one does not have, such as {quoted(module)}"
+    undoing = _on_other_base(case, {"unexpected"}, what, "every other tensor fits this base")
+    ends = {name.rpartition(".lora_")[2]: case.shapes[name] or (0,) for name in names}
+    lengths = (ends.get("B.weight", (0,))[0], ends.get("A.weight", (0,))[-1])
+    alike = [path.removesuffix(".weight") for path in of_modules if of_modules[path] == lengths]
+    if alike and {module} == set(map(_in_base, names)):
+        undoing = replace(
+            undoing,
+            cause="moved-names",
+            summary=f"{count} {quoted(module)}, which the base does not have; its lengths are "
+            f"those of {' or '.join(alike[:2])}",
+            fix=f"write the base's name for {module}, also in target_modules; or {undoing.fix}",
+        )
+    yield undoing
 
 
 def _on_other_base(case: Case, kinds: set[str], difference: str, evidence: str) -> Undoing:

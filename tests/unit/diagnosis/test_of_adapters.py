@@ -125,6 +125,17 @@ def test_modules_that_the_base_lacks_are_those_of_another_base(diagnosed):
     assert "'vision_tower.layers.0.q_proj'" in found.summary
 
 
+def test_one_module_with_the_lengths_of_another_one_has_another_name(diagnosed):
+    head = {
+        f"base_model.model.unembed_tokens.lora_{side}.weight": ("F32", shape)
+        for side, shape in (("A", (2, 8)), ("B", (40, 2)))
+    }
+    [found] = diagnosed(TENSORS | head).diagnosis
+    assert found.cause == "moved-names"
+    assert "2 tensors are for 'unembed_tokens', which the base does not have" in found.summary
+    assert found.summary.endswith("its lengths are those of transformer.wte")
+
+
 def test_no_module_of_the_base_is_called_modules_to_save(diagnosed):
     """The name of PEFT's wrapper in memory, around a head with one row more than the base's."""
     wrapped = {"base_model.model.lm_head.modules_to_save.weight": (41, 8)}
