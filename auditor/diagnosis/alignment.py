@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import count, takewhile
+from itertools import count, islice, takewhile
 from typing import NamedTuple
 
 from auditor.name_kinds import NameKind
@@ -32,6 +32,7 @@ _MOST_PARTNERS = 2  # kinds of missing names with which an unexpected kind is co
 _MOST_COUNTED = 24  # rules for which the renamed tensors are counted
 _MOST_RULES = 3
 _MOST_PROPOSED = 4
+_OF_ROLES = 3  # the place in a rank of the number of tensors that get another role
 _RARE = 20  # a rule has to rename more than one in this many unexpected names
 _FEW = 2  # a rule for at most this many kinds of names has to fit their shapes too
 _OTHER_SHAPE = 0.6  # score of a pair whose shapes differ; 1 if they are equal
@@ -116,7 +117,8 @@ def choices(
         together.append(best)
         kinds = tuple(kind for kind in kinds if kind.pattern not in best.met)
         ranked = _ranked(kinds, unexpected, goal)
-    proposed = (tuple(together), *with_rivals, *((one,) for one in single[:_MOST_PROPOSED]))
+    alone = (one for one in single if one.rank[_OF_ROLES] <= single[0].rank[_OF_ROLES])
+    proposed = (tuple(together), *with_rivals, *((one,) for one in islice(alone, _MOST_PROPOSED)))
     for chosen in dict.fromkeys(proposed):
         if not _takes_apart(chosen, (*unexpected.kinds, *used)):
             yield chosen
@@ -235,6 +237,7 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[Cho
                 -weight,
                 replaces,
                 -sum(count for new, count in count_by_new.items() if new in goal.shapes),
+                sum(_part(kind_by_new[new].pattern) != _part(new) for new in count_by_new),
                 not all(edit.is_slip for edit in rule),
                 len(rule),
                 sum(len(edit.old) + len(edit.new) for edit in rule),
@@ -249,7 +252,7 @@ def _rival(ranked: list[Choice], best: Choice, goal: _Goal) -> Choice | None:
     """Return a rule that renames equally many tensors, but to other expected names."""
     for other in ranked:
         names = ((_applied(one, other.rule), _applied(one, best.rule)) for one in best.met)
-        is_as_good = other.rank[:5] == best.rank[:5]
+        is_as_good = other.rank[:6] == best.rank[:6]
         if is_as_good and any(new != own and new in goal.shapes for new, own in names):
             return other
     return None

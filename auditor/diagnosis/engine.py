@@ -50,6 +50,7 @@ from auditor.findings import (
     BadQuantization,
     Duplicate,
     Mismatched,
+    Missing,
     NewlyInitialized,
     Severity,
     Unexpected,
@@ -348,6 +349,9 @@ def _closing(case: Case, undoing: Undoing, tries: _Tries) -> _Closing | None:
     if undoing.exact and (left or unsettled):
         return None
     closing = _Closing(undoing, after, known - left, opened, len(left))
+    kinds = {kind for kind, _ in closing.closed} - {Duplicate.kind}
+    if undoing.fields and kinds == {Missing.kind} and Unexpected.kind in dict(left):
+        return None  # the missing tensors are rather stored under other names
     # Renaming closes two alarms of a tensor (missing, unexpected) for each one that it opens.
     return closing if closing.closed and 2 * len(opened) <= len(closing.closed) else None
 
