@@ -305,7 +305,10 @@ def is_readable(name: str) -> bool:
 
 def what_to_do(names: Collection[str]) -> str:
     """Return what to do with weight files that cannot be audited under these names."""
-    if any(map(is_readable, names)):
+    readable = [name for name in names if is_readable(name)]
+    if len(readable) == 1 and readable[0].endswith(".safetensors"):
+        return "rename it to model.safetensors, or name it to audit it alone"
+    if readable:
         return "name one of them to audit it alone"
     for ending, advice in _CONVERSIONS.items():
         if any(name.lower().endswith(ending) for name in names):

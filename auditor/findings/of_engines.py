@@ -9,8 +9,8 @@ from auditor.findings.evidence import FindingKind, NoParameters, Severity
 class EngineRefuses(NoParameters, FindingKind, frozen=True, kw_only=True):
     """An engine that was asked for with `--for` does not load the checkpoint.
 
-    To do: Change what the reason names: `audit fix --for ENGINE` lists config keys that would help.
-    Otherwise serve the checkpoint with another engine, or convert it.
+    To do: Change what the reason names: `audit fix --for ENGINE` lists config keys that would help,
+    and packed weights can be unpacked. Otherwise serve the checkpoint with another engine.
     """
 
     engine: str

@@ -40,10 +40,8 @@ _FRAMEWORKS = (
 # Files that are left out only if the user has named other files to audit.
 _DEFAULT = r"(?:diffusion_pytorch_)?model\.safetensors"
 _TORCH = r"(?:diffusion_)?pytorch_model(?:-[0-9]{5}-of-[0-9]{5})?\.bin(?:\.index\.json)?"
-_SHARDS = (
-    r"(?:diffusion_pytorch_)?model"
-    r"(?:-[0-9]{5}-of-[0-9]{5}\.safetensors|\.safetensors\.index\.json)"
-)
+_SHARDS = r"(?:diffusion_pytorch_)?model-[0-9]{5}-of-[0-9]{5}\.safetensors"
+_OWN_INDEX = r"(?:diffusion_pytorch_)?model\.safetensors\.index\.json"
 _INDEX = "an index of other weights than the audited ones"
 _ORIGINAL = "the original format, of which the audited files were made"
 
@@ -135,6 +133,7 @@ def _kind(name: str, *, lacking: bool) -> str:
         (lacking, "a weight file that the index does not name"),
         (re.fullmatch(_TORCH, last), "by its name the same weights once more, as a torch file"),
         (re.fullmatch(_SHARDS, last), "by its name the same weights once more, in shards"),
+        (re.fullmatch(_OWN_INDEX, last), "by its name an index of the same weights"),
         (last.endswith(".index.json"), _INDEX),
         (True, "a weight file that is not part of the audited set"),
     )

@@ -170,7 +170,9 @@ class Recorder:
         for (changes, save), answer in zip(sound, answers, strict=True):
             reason = shortened(answer.get("error", ""))
             if not answer["judged"]:
-                failures.append(f"not judged here: {reason}")
+                lacks = "FileNotFoundError" in reason
+                why = "it reads a file that the save lacks" if lacks else reason
+                failures.append(f"not judged here: {why}")
                 continue
             of_names = answer["loads"] or _OF_NAMES.match(answer["error"])
             if not of_names and not self._is_refused(changes, save, fills, answer["error"]):

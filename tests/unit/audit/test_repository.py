@@ -277,7 +277,7 @@ def test_nothing_is_counted_twice_and_everything_is_reported(tmp_path: Path) -> 
         "consolidated.safetensors": "the original format",
         "original/consolidated.00.pth": "the original format",
         "model-00001-of-00002.safetensors": "in shards",
-        "model.safetensors.index.json": "in shards",
+        "model.safetensors.index.json": "an index of the same weights",
         "model.fp16.safetensors": "a variant",
         "tf_model.h5": "TensorFlow",
         "pytorch_model_fsdp_0/__0_0.distcp": "torch.distributed.checkpoint",
