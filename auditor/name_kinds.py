@@ -5,9 +5,11 @@ kind. The list of modules in `model.layers.3.mlp.up_proj.weight` is called `mode
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
+from itertools import accumulate
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -152,6 +154,29 @@ def place_in_list(kind: NameKind, depth: int) -> int | None:
 def list_before(kind: NameKind, at: int, outer: Numbers) -> str:
     """Return the name of a kind's list at number `at`, with a final dot and the `outer` numbers."""
     return f"{kind.filled(outer, kind.places[at])}."
+
+
+def absent_modules(
+    missing: Iterable[str], stored: Iterable[str], deepest: int
+) -> Mapping[str, int]:
+    """Return {outermost module without any stored tensor: its number of missing tensors}.
+
+    Return {} if a missing tensor is in no such module, or if its module is nested too deeply or is
+    a numbered layer.
+    """
+    stored_modules = {
+        ".".join(segments[:length])
+        for segments in (name.split(".") for name in stored)
+        for length in range(1, deepest + 1)
+    }
+    parts: Counter[str] = Counter()
+    for name in missing:
+        modules = accumulate(name.split(".")[:-1], "{}.{}".format)
+        part = next((one for one in modules if one not in stored_modules), "")
+        if not part or part.count(".") >= deepest or part.rpartition(".")[2].isdecimal():
+            return {}
+        parts[part] += 1
+    return parts
 
 
 def runs(values: Iterable[int]) -> str:

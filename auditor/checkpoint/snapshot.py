@@ -223,3 +223,13 @@ class Snapshot(Observation, frozen=True, kw_only=True):
     card: ModelCard | None = None  # None: not read; the Hub's listing contains it
     partial: bool = False  # a copy that may be incomplete (a folder, a cache), not the repository
     fetched: Fetched = field(default_factory=Fetched)
+
+
+def read_index(snapshot: Snapshot) -> Index | None:
+    """Return the parsed index; None if there is no readable index."""
+    if snapshot.index is None:
+        return None
+    try:
+        return snapshot.index.as_index
+    except CheckpointError:
+        return None

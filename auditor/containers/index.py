@@ -11,6 +11,7 @@ from msgspec.json import decode
 from auditor.bounded.json_text import Loaded, examined, load_object
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
+from auditor.names import folder_of
 from auditor.tensors import names_fault
 
 # Bytes. DeepSeek-V3's index with its 92,000 names has 8.9 MB, Kimi K2 Thinking's 208,000 some 25.
@@ -195,3 +196,11 @@ def _repeated_faults(subject: str, repeated: tuple[str, ...]) -> Iterator[str]:
         keys = ", ".join(quoted(key) for key in repeated[:_SHOWN])
         more = f" and {len(repeated) - _SHOWN:,} more" if len(repeated) > _SHOWN else ""
         yield f"{subject} repeats keys, and the last value of each counts: {keys}{more}"
+
+
+def indexed_files(index: Index | None) -> Mapping[str, str]:
+    """Return {tensor: path of its file in the repository}, as the index places it."""
+    if index is None:
+        return {}
+    folder = folder_of(index.file)
+    return {name: f"{folder}{shard}" for name, shard in index.weight_map.items()}

@@ -1,17 +1,15 @@
 """Stand-ins for weight files that are missing or unreadable."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from msgspec.structs import replace
 
 from auditor.checkpoint.changes import as_indexed, holding, of_files, with_tensors
-from auditor.checkpoint.snapshot import Snapshot
-from auditor.containers.index import Index
+from auditor.checkpoint.snapshot import Snapshot, read_index
+from auditor.containers.index import indexed_files
 from auditor.diagnosis.case import Case, Undoing
-from auditor.errors import CheckpointError
 from auditor.findings import Missing
 from auditor.findings.evidence import OfFile
-from auditor.names import folder_of
 from auditor.tensors import StoredTensor
 
 _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
@@ -59,21 +57,3 @@ def _dtype_of_weights(case: Case) -> str:
     stored = next((tensor.dtype for tensor in case.stored if tensor.dtype), None)
     declared = case.config.get("dtype") or case.config.get("torch_dtype")
     return stored or _DTYPES.get(declared if isinstance(declared, str) else "", "F32")
-
-
-def read_index(snapshot: Snapshot) -> Index | None:
-    """Return the parsed index; None if there is no readable index."""
-    if snapshot.index is None:
-        return None
-    try:
-        return snapshot.index.as_index
-    except CheckpointError:
-        return None
-
-
-def indexed_files(index: Index | None) -> Mapping[str, str]:
-    """Return {tensor: path of its file in the repository}, as the index places it."""
-    if index is None:
-        return {}
-    folder = folder_of(index.file)
-    return {name: f"{folder}{shard}" for name, shard in index.weight_map.items()}

@@ -9,16 +9,14 @@ without it.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate
+from collections.abc import Iterator
 
 from auditor.analytic.config_keys import value_at
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.other_class import other_classes
 from auditor.diagnosis.weight_files import with_missing
 from auditor.messages import quoted
-from auditor.name_kinds import numbered, numbers, outermost
+from auditor.name_kinds import absent_modules, numbered, numbers, outermost
 
 CAUSE = "lost-part"
 _MOST_PARTS = 3  # the most absent parts of one model
@@ -36,7 +34,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     yield from _lost_layers(case)
     yield from _lost_kinds(case)
     yield from _lost_here_and_there(case)
-    parts = _absent_parts(case.missing, _spellings(case))
+    parts = absent_modules(case.missing, _spellings(case), _DEEPEST)
     if not 0 < len(parts) <= _MOST_PARTS or not any(_is_tower(part, case) for part in parts):
         return
     names = " and ".join(f"{quoted(part)} ({count:,} tensors)" for part, count in parts.items())
@@ -158,24 +156,3 @@ def _spellings(case: Case) -> Iterator[str]:
     for name in case.holdings.shapes:
         yield f"{prefix}{name}"
         yield name.removeprefix(prefix)
-
-
-def _absent_parts(missing: Iterable[str], stored: Iterable[str]) -> Mapping[str, int]:
-    """Return {outermost module without any stored tensor: its number of missing tensors}.
-
-    Return {} if a missing tensor is in no such module, or if its module is nested too deeply or is
-    a numbered layer.
-    """
-    stored_modules = {
-        ".".join(segments[:length])
-        for segments in (name.split(".") for name in stored)
-        for length in range(1, _DEEPEST + 1)
-    }
-    parts: Counter[str] = Counter()
-    for name in missing:
-        modules = accumulate(name.split(".")[:-1], "{}.{}".format)
-        part = next((one for one in modules if one not in stored_modules), "")
-        if not part or part.count(".") >= _DEEPEST or part.rpartition(".")[2].isdecimal():
-            return {}
-        parts[part] += 1
-    return parts

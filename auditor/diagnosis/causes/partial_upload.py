@@ -11,10 +11,10 @@ from auditor.checkpoint.changes import as_indexed, of_files
 from auditor.checkpoint.filenames import GGUF_ENDING
 from auditor.checkpoint.selecting import index_name
 from auditor.checkpoint.shard_names import Split, gaps, split_of
-from auditor.checkpoint.snapshot import Snapshot
-from auditor.containers.index import Index
+from auditor.checkpoint.snapshot import Snapshot, read_index
+from auditor.containers.index import Index, indexed_files
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.weight_files import indexed_files, read_index, with_missing
+from auditor.diagnosis.weight_files import with_missing
 from auditor.findings import BadConfig, BadIndex, CopyDiffers, Finding, Missing
 from auditor.messages import listed, named
 from auditor.reconciler.contents import no_file_of

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from auditor.checkpoint.changes import of_files
+from auditor.checkpoint.snapshot import read_index
+from auditor.containers.index import indexed_files
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.weight_files import indexed_files, read_index
 from auditor.findings import BadIndex
 from auditor.messages import named
 

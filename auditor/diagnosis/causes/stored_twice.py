@@ -10,9 +10,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from auditor.checkpoint.changes import of_files
-from auditor.checkpoint.snapshot import WeightHeader
+from auditor.checkpoint.snapshot import WeightHeader, read_index
+from auditor.containers.index import indexed_files
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.weight_files import indexed_files, read_index
 from auditor.errors import CheckpointError
 from auditor.messages import listed
 
