@@ -13,6 +13,7 @@ from auditor.analytic.dims import Dim, dim
 from auditor.analytic.outline import follow
 from auditor.checkpoint.changes import with_shapes
 from auditor.diagnosis.case import Case, Undoing
+from auditor.name_kinds import outermost
 
 CAUSE = "half-resized"
 _VOCABULARY = "vocab_size"
@@ -58,4 +59,8 @@ def _rows_by_key(case: Case, names: Mapping[str, str]) -> dict[tuple[str, int], 
             for symbol in sizes[0].symbols:
                 if symbol.key.endswith(_VOCABULARY) and sizes[0] == dim(symbol):
                     rows_by_key.setdefault((symbol.key, symbol.value), {})[name] = shape[0]
+    for pair in case.mismatched:  # a tied head has no formula of its own
+        for (_, rows), found in rows_by_key.items():
+            if pair.expected.shape[:1] == (rows,) and not outermost(pair.stored.name):
+                found.setdefault(pair.stored.name, (pair.stored.shape or (0,))[0])
     return rows_by_key

@@ -329,3 +329,23 @@ def test_keys_that_explain_fewer_names_than_they_are_explain_nothing():
     report = examine(snapshot_of(tensors, **config), Options(requested="packed"))
     assert report.verdict == "findings"
     assert report.diagnosis == ()
+
+
+def test_a_head_of_other_rows_that_the_class_ties_is_half_of_a_resize():
+    config = {
+        "model_type": "t5",
+        "architectures": ["T5ForConditionalGeneration"],
+        "vocab_size": 52,
+        "hidden_size": 16,
+        "d_kv": 4,
+        "d_ff": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "tie_word_embeddings": False,
+    }
+    tensors = [*stored_by(expect("T5ForConditionalGeneration", **config))]
+    tensors = [one for one in tensors if one.name != "lm_head.weight"]
+    shot = snapshot_of([*tensors, stored("lm_head.weight", (64, 16))], **config)
+    [found] = examine(shot, Options(requested="resized")).diagnosis
+    assert found.cause == "half-resized"
+    assert "lm_head.weight has 64 rows, and shared.weight has 52 as declared" in found.summary
