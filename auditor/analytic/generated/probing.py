@@ -6,7 +6,6 @@ wrong formula gives a value that the oracle's next list of tensors refutes.
 """
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
@@ -26,7 +25,7 @@ Implied = Callable[[Mapping[str, Any]], Shapes | None]  # values of keys -> the 
 _Place = tuple[str, int | None]  # a name and an axis; the name of a list of modules and None
 
 _MOST_PROBED, _MOST_BUILT = 32, 48  # keys that are changed; models, 20 ms or more for each
-_SECONDS = 2.0  # after which no further key is changed; the oracle is another process
+_MOST_TENSORS = 50_000  # of all these models; a mixture of experts has 3,000 in four layers
 _LAYERS = 4  # depth of the models in which keys are changed
 _LATER = re.compile(rf"(?<![^.])(\d\d+|[{_LAYERS}-9])(?![^.])")  # numbers from _LAYERS on
 _STAGES = 8  # the longest list of numbers whose items are changed
@@ -71,16 +70,15 @@ def probed_formulas(config: Mapping[str, Any], implied: Implied) -> Mapping[_Pla
     numbers = dict(_numbers(config))
     depths = {path: _LAYERS for path in numbers if DEPTH.search(path) and numbers[path] > _LAYERS}
     fewer = {**depths, **dict(resized(config, depths))}
-    lengths = dict(_lengths(implied(fewer) or {}))
-    if not lengths:
-        fewer, lengths = {}, dict(_lengths(implied({}) or {}))
+    shapes = implied(fewer) or {}
+    if not shapes:
+        fewer, shapes = {}, implied({}) or {}
+    lengths = dict(_lengths(shapes))
     values = {**numbers, **{path: value for path, value in depths.items() if fewer}}
     slopes: dict[_Place, dict[str, Fraction]] = {}
-    left, until = _MOST_BUILT, time.monotonic() + _SECONDS
+    left = min(_MOST_BUILT, _MOST_TENSORS // max(1, len(shapes)))
     for path in sorted(numbers, key=lambda path: number_at(config, path) is None)[:_MOST_PROBED]:
         for probe in _probes(path, values[path])[:left]:
-            if time.monotonic() > until:
-                break
             left -= 1
             change = _change(declared, path, probe)
             lists = dict(resized(changed(config, fewer), change))

@@ -90,13 +90,13 @@ def flags(keys: Iterable[Key]) -> Iterator[KeyChange]:
 
 
 def in_proportion(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[KeyChange]:
-    """Yield each key's value multiplied by stored / expected length, and by expected / stored.
+    """Yield each key's value times stored / expected length, the inverse, twice and half of it.
 
     Keys named like sizes come first. The inverse is needed because a head's width shrinks as the
     number of heads grows.
     """
     lengths = {pair for pair in comparison.lengths if all(pair)}
-    ratios = sorted(lengths | {(stored, expected) for expected, stored in lengths})
+    ratios = [*sorted(lengths | {pair[::-1] for pair in lengths}), (1, 2), (2, 1)]
     for key in sorted(keys, key=lambda key: not _SIZE.search(key.path)):
         for expected, stored in ratios:
             if type(key.value) is float:
