@@ -25,7 +25,7 @@ Implied = Callable[[Mapping[str, Any]], Shapes | None]  # values of keys -> the 
 _Place = tuple[str, int | None]  # a name and an axis; the name of a list of modules and None
 
 _MOST_PROBED, _MOST_BUILT = 32, 48  # keys that are changed; models, 20 ms or more for each
-_MOST_TENSORS = 50_000  # of all these models; a mixture of experts has 3,000 in four layers
+_MOST_TENSORS = 100_000  # of all these models; a mixture of experts has 3,000 in four layers
 _LAYERS = 4  # depth of the models in which keys are changed
 _LATER = re.compile(rf"(?<![^.])(\d\d+|[{_LAYERS}-9])(?![^.])")  # numbers from _LAYERS on
 _STAGES = 8  # the longest list of numbers whose items are changed
