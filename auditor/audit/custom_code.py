@@ -19,6 +19,7 @@ from auditor.findings import Finding, Missing, Unexpected
 from auditor.messages import named, quoted
 from auditor.report import Report, Unaudited
 
+_AUDITED_AS = "audited as"  # in the note about the class in whose place another one was taken
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
@@ -50,7 +51,8 @@ def custom_code(
 ) -> Unaudited:
     """Return the outcome for a repository's own class: tensors are counted and not compared."""
     target = custom.rpartition(".")[2]
-    case = case.with_outcome(target=target, expected=None, kv_cache=None)
+    notes = tuple(note for note in case.outcome.notes if _AUDITED_AS not in note)
+    case = case.with_outcome(target=target, expected=None, kv_cache=None, notes=notes)
     detail = f"its class is the repository's own code ({quoted(custom)} in auto_map), which is not"
     return unaudited_outcome(case, reason, f"{detail} run; {why}")
 

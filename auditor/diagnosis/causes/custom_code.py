@@ -4,12 +4,10 @@ To do: Audit the model `--as` a class of transformers that has the same tensors;
 and load the model with `trust_remote_code=True`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from auditor.analytic import read_config
-from auditor.analytic.target import custom_class
+from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.errors import CheckpointError
 from auditor.findings import CodeNotThere, Severity
 from auditor.messages import quoted
 from auditor.report import Diagnosis, Report, Unaudited
@@ -22,12 +20,12 @@ def declared(outcome: Report | Unaudited, snapshot: Snapshot) -> Iterator[Diagno
     is_absent = any(isinstance(finding, CodeNotThere) for finding in outcome.findings)
     if isinstance(outcome, Report) or snapshot.config is None or is_absent:
         return
-    try:
-        config = read_config(snapshot.config.name, snapshot.config.content)
-        custom = custom_class(config, next(iter(config.architectures), None))
-    except CheckpointError:
-        return
-    if custom is None or outcome.target != custom.rpartition(".")[2]:
+    code = parse_or_empty(snapshot.config.content, snapshot.config.name).get("auto_map")
+    classes = (
+        [one for one in code.values() if isinstance(one, str)] if isinstance(code, Mapping) else []
+    )
+    custom = next((one for one in classes if one.rpartition(".")[2] == outcome.target), None)
+    if custom is None:
         return
     yield Diagnosis(
         cause=CAUSE,

@@ -8,6 +8,7 @@ from support.small_snapshots import snapshot_of
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import RepoFile
+from auditor.diagnosis.causes import custom_code
 
 LLAMA = {
     "model_type": "llama",
@@ -114,3 +115,17 @@ def test_a_class_that_nobody_knows_gets_a_note_with_the_class_of_its_type(more, 
     [note] = report.notes
     assert note.startswith(names)
     assert note.endswith("of BertModel, of model_type 'bert'; --as BertModel compares them")
+
+
+def test_a_class_of_custom_code_beside_the_declared_one_has_its_remedy():
+    """As jina-embeddings-v2 in sentence-transformers: AutoModel is not the declared class."""
+    tensors = stored_by(expect("BertModel"))
+    code = {"AutoModel": "code.JinaBertModel", "AutoModelForMaskedLM": "code.JinaBertForMaskedLM"}
+    config = {**TINY, "model_type": "bert", "architectures": ["JinaBertForMaskedLM"]}
+    shot = snapshot_of(tensors, **config, auto_map=code)
+    shot = replace(shot, files=(*shot.files, RepoFile(name="code.py", size=2)))
+    outcome = examine(shot, Options(requested="saved"))
+    [found] = custom_code.declared(replace(outcome, target="JinaBertModel"), shot)
+    assert "'code.JinaBertModel' in auto_map" in found.summary
+    assert "trust_remote_code=True" in found.fix
+    assert not [*custom_code.declared(replace(outcome, target="BertModel"), shot)]
