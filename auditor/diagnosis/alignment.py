@@ -200,7 +200,7 @@ class _Goal:
         return sorted(known, key=likeness, reverse=True)[:_MOST_PARTNERS]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _part(name: str) -> str | None:
     """Return the function of the tensor in a transformer, such as the first norm, by its name."""
     role = role_of(name)
