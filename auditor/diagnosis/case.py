@@ -117,9 +117,9 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def unknown(self) -> tuple[str, ...]:
-        """The unexpected names that no class of the model's family has, whatever their shapes."""
-        found = self._of(UnexpectedFinding)
-        return tuple(name for one in found if not one.known_to for name in one.names)
+        """The unexpected names that no class of the family has, and that loading reports."""
+        found = (one for one in self._of(UnexpectedFinding) if not (one.known_to or one.silent))
+        return tuple(name for one in found for name in one.names)
 
     def _of(self, kind: type[_Kind]) -> Iterator[_Kind]:
         return (one for one in self.report.findings if isinstance(one, kind))
