@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from auditor.analytic import catalogue
@@ -17,6 +18,7 @@ _LEFT_OUT = frozenset(
     {"id2label", "label2id", "pretrained_cfg", "quantization_config", "task_specific_params"}
 )
 _NOT_SHAPING = IGNORED | _LEFT_OUT
+_MOST_PARTS = 6  # nested configs of one model; published ones have up to four
 _MOST = 400  # keys of one config; published configs have up to 150
 
 
@@ -69,6 +71,13 @@ def object_at(config: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def typed_parts(config: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield (path, model type, part) of the first nested configs that state a model type."""
+    parts = ((path, part) for path, part in config.items() if isinstance(part, Mapping))
+    typed = ((path, part.get("model_type"), part) for path, part in parts)
+    yield from islice((one for one in typed if isinstance(one[1], str)), _MOST_PARTS)
+
+
 def completed(values: Mapping[str, Any]) -> CompletedConfig | None:
     """Return the config with its class's defaults; None if transformers has no class for it."""
     model_type = values.get("model_type")
@@ -92,7 +101,7 @@ def every_key(values: Mapping[str, Any], *, shaping: bool = True) -> tuple[Key, 
 def _keys(
     values: Mapping[str, Any], whole: CompletedConfig | None, within: str, *, shaping: bool
 ) -> Iterator[Key]:
-    read = _shaping(whole)
+    read = _shaping(whole) if shaping else None
 
     def is_left_out(name: str) -> bool:
         return shaping and (name in _NOT_SHAPING if read is None else name not in read)

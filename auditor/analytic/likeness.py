@@ -16,6 +16,7 @@ from auditor.errors import CheckpointError, SourceError
 from auditor.name_kinds import name_pattern
 
 _EQUAL = 0.9  # least overlap with the class that a config without a type is of
+_MOST_PATTERNS = 2_000  # patterns of names that are compared; models have a few hundred
 _ALIKE = 0.4  # least overlap of kinds of names: common kinds, divided by all kinds
 
 # The most frequent types of published models; preferred among types with equal tensors.
@@ -53,7 +54,7 @@ def likenesses(
     """Return the classes with similar names, except classes of some types or with equal names."""
     found: list[Likeness] = []
     for model_type in catalogue.model_types():
-        if model_type in left_out:
+        if model_type in left_out or len(stored) > _MOST_PATTERNS:
             continue
         prefix = catalogue.family(model_type).prefix
         have = frozenset(_bare(name, prefix) for name in stored)

@@ -11,6 +11,7 @@ from auditor.analytic.repository_loader import Loader
 from auditor.errors import CheckpointError, Reason
 from auditor.messages import meant, named, quoted
 
+AUDITED_AS = "is not known here: audited as"  # in the note about a class that was replaced
 _SHOWN = 5  # the most names that a note shows
 _TASK = re.compile(r"For[A-Z]\w*$")  # finds the task in a class name: ForCausalLM
 
@@ -228,7 +229,7 @@ def _notes(config: Config, known_class: str, chosen: TypeAndConfig, classes: Cla
     elif not classes.types(config.architectures[0]):
         declared = quoted(config.architectures[0])
         is_same = config.architectures[0].casefold() == known_class.casefold()
-        what = "is another spelling of" if is_same else "is not known here: audited as"
+        what = "is another spelling of" if is_same else AUDITED_AS
         notes.append(f"{declared} {what} {known_class}")
     if len(config.architectures) > 1:
         names = ", ".join(map(named, config.architectures[:_SHOWN]))

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from auditor.analytic import Expectation, Role
+from auditor.analytic.target import AUDITED_AS
 from auditor.audit.outcome import ModelAudit, unaudited_outcome
 from auditor.errors import Reason
 from auditor.findings import Finding, Missing, Unexpected
 from auditor.messages import named, quoted
 from auditor.report import Report, Unaudited
 
-_AUDITED_AS = "audited as"  # in the note about the class in whose place another one was taken
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
@@ -51,7 +51,7 @@ def custom_code(
 ) -> Unaudited:
     """Return the outcome for a repository's own class: tensors are counted and not compared."""
     target = custom.rpartition(".")[2]
-    notes = tuple(note for note in case.outcome.notes if _AUDITED_AS not in note)
+    notes = tuple(note for note in case.outcome.notes if AUDITED_AS not in note)
     case = case.with_outcome(target=target, expected=None, kv_cache=None, notes=notes)
     detail = f"its class is the repository's own code ({quoted(custom)} in auto_map), which is not"
     return unaudited_outcome(case, reason, f"{detail} run; {why}")

@@ -32,7 +32,7 @@ _MOST_PARTNERS = 2  # kinds of missing names with which an unexpected kind is co
 _MOST_COUNTED = 24  # rules for which the renamed tensors are counted
 _MOST_RULES = 3
 _MOST_PROPOSED = 4
-_OF_ROLES = 3  # the place in a rank of the number of tensors that get another role
+_OF_ROLES, _OF_EXTENT = 3, 6  # places in a rank: tensors that get another role, segments changed
 _RARE = 20  # a rule has to rename more than one in this many unexpected names
 _FEW = 2  # a rule for at most this many kinds of names has to fit their shapes too
 _OTHER_SHAPE = 0.6  # score of a pair whose shapes differ; 1 if they are equal
@@ -252,7 +252,7 @@ def _rival(ranked: list[Choice], best: Choice, goal: _Goal) -> Choice | None:
     """Return a rule that renames equally many tensors, but to other expected names."""
     for other in ranked:
         names = ((_applied(one, other.rule), _applied(one, best.rule)) for one in best.met)
-        is_as_good = other.rank[:6] == best.rank[:6]
+        is_as_good = other.rank[:_OF_EXTENT] == best.rank[:_OF_EXTENT]
         if is_as_good and any(new != own and new in goal.shapes for new, own in names):
             return other
     return None

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from auditor.analytic.config_keys import Key, changed, value_at
+from auditor.analytic.config_keys import Key, changed, typed_parts, value_at
 from auditor.analytic.diffusion.original_models import published_configs
 from auditor.analytic.likeness import Likeness, likenesses, names_of_class
 from auditor.analytic.outline import ClassTree
@@ -33,6 +33,7 @@ _STRANGE = 0.05  # least share of kinds of names that differ; below it, the type
 _MOST_TYPES = 8  # model types for which a config is solved
 _MOST_CLASSES = 3  # classes of one type or part for which a config is solved
 _EQUAL = 0.9  # least overlap of a part's names with those of a class
+_DEEPEST = 6  # the most segments in the name of a part's module
 _MOST_AUDITED = 4  # fitting types
 _SECONDS = 0.1  # processor time for one config of one class
 _ALL_SECONDS = 1.0  # after which no further type is tried; types that fit take up to 0.2
@@ -136,9 +137,8 @@ def _of_parts(case: Case) -> Iterator[Undoing]:
     names = [kind.parts for kind in (*case.missing_kinds, *case.unexpected_kinds)]
     shared = shared_start(min(names, default=[]), max(names, default=[]))
     trials = Trials(case.holdings, None)
-    for path, part in case.config.items():
-        declared = str(part.get("model_type", "")) if isinstance(part, Mapping) else ""
-        for length in range(len(shared), 0, -1) if declared else ():
+    for path, declared, _ in typed_parts(case.config):
+        for length in range(min(len(shared), _DEEPEST), 0, -1):
             start = ".".join([*shared[:length], ""])
             patterns = (kind.pattern for kind in case.holdings.name_kinds)
             inside = frozenset(one.removeprefix(start) for one in patterns if one.startswith(start))

@@ -3,12 +3,12 @@
 To do: Declare in `architectures` the class that was saved, or save the class that is declared.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from msgspec.structs import replace
 
-from auditor.analytic.config_keys import value_at
+from auditor.analytic.config_keys import typed_parts, value_at
 from auditor.analytic.outline import follow
 from auditor.checkpoint.changes import with_config, with_values
 from auditor.diagnosis.case import Case, Undoing
@@ -136,9 +136,8 @@ def _part_alone(case: Case) -> Iterator[Undoing]:
     if case.target is not None or not (case.missing and case.unexpected):
         return
     trials = Trials(case.unpacked, None)
-    for path, part in case.config.items():
-        model_type = part.get("model_type") if isinstance(part, Mapping) else None
-        for name in case.classes(model_type) if isinstance(model_type, str) else ():
+    for path, model_type, part in typed_parts(case.config):
+        for name in case.classes(model_type)[:_MOST]:
             snapshot = with_config(case.snapshot, {**part, "architectures": [name]})
             with suppress(CheckpointError):
                 tree = case.tree(snapshot)

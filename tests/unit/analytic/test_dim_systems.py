@@ -40,7 +40,7 @@ def _values(shape):
 
 @st.composite
 def pairs(draw):
-    """A class, and two configs of it: one with some times as many heads, each so much smaller."""
+    """Two configs of a class, one with some times as many heads, each so much smaller; as trees."""
     target = draw(st.sampled_from(sorted(_MODELS)))
     model_type, free = _MODELS[target]
     groups, size = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([8, 16]))
@@ -58,15 +58,15 @@ def pairs(draw):
         key: value // factor if key in {"head_dim", "d_kv"} else value * factor
         for key, value in one.items()
     }
-    return target, *draw(st.permutations([common | one, common | other]))
+    configs = draw(st.permutations([common | one, common | other]))
+    trees = [tree_of(target, config) for config in configs]
+    assume(None not in trees)
+    return *configs, *trees
 
 
 @given(pairs())
 def test_keys_that_differ_between_two_configs_of_the_same_shapes_are_not_determined(pair):
-    target, one, other = pair
-    trees = tree_of(target, one), tree_of(target, other)
-    assume(None not in trees)
-    (tree, shapes), (_, same) = trees
+    one, other, (tree, shapes), (_, same) = pair
     assume(shapes == same)
     found = {symbol.key for symbol in determined_sizes(HeldTensors(shapes).equations(tree), {})}
     assert not {key for key in one if one[key] != other[key]} & found
@@ -75,10 +75,7 @@ def test_keys_that_differ_between_two_configs_of_the_same_shapes_are_not_determi
 @given(pairs())
 def test_a_determined_size_is_that_of_the_config_that_wrote_the_tensors(pair):
     """Whatever the numbers of heads in the config by which they are read."""
-    target, one, other = pair
-    trees = tree_of(target, one), tree_of(target, other)
-    assume(None not in trees)
-    (_, shapes), (tree, _) = trees
+    one, _, (_, shapes), (tree, _) = pair
     found = determined_sizes(HeldTensors(shapes).equations(tree), {})
     assert all(one.get(symbol.key, value) == value for symbol, value in found.items())
     assert "vocab_size" in {symbol.key for symbol in found}

@@ -116,6 +116,23 @@ def test_a_sentence_encoder_is_what_auto_model_builds_whatever_head_it_declares(
 
 
 @pytest.mark.oracle
+def test_custom_code_of_auto_model_is_named_with_its_remedy_and_not_as_audited(tmp_path):
+    """As jina-embeddings-v2, which declares another class of its own code."""
+    folder = saved(tmp_path, "bert", "BertModel")
+    code = {"AutoModel": "code.JinaBertModel", "AutoModelForMaskedLM": "code.JinaBertForMaskedLM"}
+    change(folder, architectures=["JinaBertForMaskedLM"], auto_map=code)
+    (folder / "code.py").write_text("")
+    safetensors = pytest.importorskip("safetensors.torch")
+    tensors = safetensors.load_file(folder / "model.safetensors")
+    tensors["encoder.layer.0.mlp.gated.weight"] = tensors["pooler.dense.weight"].clone()
+    safetensors.save_file(tensors, folder / "model.safetensors")
+    report = auditor.audit(as_sentences(folder))
+    assert (report.verdict, report.reason.value) == ("unaudited", "custom-code")
+    assert [one.cause for one in report.diagnosis] == ["custom-code"]
+    assert not any("audited as" in note for note in report.notes)
+
+
+@pytest.mark.oracle
 def test_a_pooler_is_missed_only_by_who_pools_with_it(tmp_path):
     folder = saved(tmp_path, "bert", "BertModel")
     dropped(folder, "pooler")

@@ -6,6 +6,7 @@ from support.small_snapshots import snapshot_of
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
+from auditor.diagnosis.causes import other_architecture
 
 TEXT = {
     "model_type": "llama",
@@ -75,3 +76,16 @@ def test_a_tower_of_another_size_is_no_other_type():
     [found] = diagnosed(tensors, architectures=[WHOLE], **llava(CLIP))
     assert found.cause in {"config-field", "other-size"}
     assert {key for key, *_ in found.fields} == {f"vision_config.{key}" for key in WIDER}
+
+
+def test_only_the_first_parts_of_a_config_are_compared(monkeypatch):
+    """A hostile config has any number of parts, each with a type."""
+    tensors = stored_by(expect(WHOLE, **llava(SIGLIP)))
+    many = {f"part_{number}": {"model_type": "bert"} for number in range(3000)}
+    solved = []
+    solve = other_architecture.solve
+    monkeypatch.setattr(
+        other_architecture, "solve", lambda *a, **k: solved.append(1) or solve(*a, **k)
+    )
+    diagnosed(tensors, architectures=[WHOLE], **many, **llava(CLIP))
+    assert len(solved) < 100
