@@ -1,0 +1,214 @@
+"""Cases as files: what lies in a folder, and what an audit must say of it.
+
+`tests/cases/README.md` describes the keys. `cases_of` reads a file, `build` writes a case's folder,
+and `observed` returns what the expectation names, so that a test compares two dictionaries.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from support.builders import safetensors_bytes
+from support.sharding import INDEX, bytes_of, on_disk, shard_names
+from support.torch_files import torch_bytes
+
+from auditor import Report, Unaudited, audit, fix
+from auditor.analytic import Role, catalogue, read_config
+from auditor.cli.console import FailOn, exit_code
+from auditor.findings import FINDING_KINDS, Severity
+
+PLACE = Path(__file__).parent.parent / "cases"
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+
+_KEYS = {"name", "model", "config", "tensors", "weights", "files", "audit", "expect", "also"}
+_TENSOR_KEYS = {"of", "config", "drop", "keep", "rename", "shape", "dtype", "add"}
+_KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
+_ALARMS = frozenset(kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO)
+_OF_REPORT = {"exit", "verdict", "reason", "target", "causes", "closes", "fields", "mentions"}
+_OF_FIX = {"renames", "values", "allow", "after"}
+
+Table = dict[str, tuple[str, tuple[int, ...]]]  # name: (dtype, shape)
+
+
+class Case(NamedTuple):
+    """A case: its name, and its keys merged with those of the document that it varies."""
+
+    name: str
+    keys: Mapping[str, Any]
+
+
+@cache
+def models() -> Mapping[str, Mapping[str, Any]]:
+    """Return the config of each model, by its name in the cases."""
+    found: Mapping[str, Mapping[str, Any]] = yaml.safe_load((PLACE / "models.yaml").read_text())
+    return found
+
+
+def cases_of(path: Path) -> Iterator[Case]:
+    """Yield the cases of a file: each document, then its variations under `also`."""
+    for document in yaml.safe_load_all(path.read_text()):
+        checked(document, _KEYS, document["name"])
+        whole = {key: value for key, value in document.items() if key != "also"}
+        yield Case(document["name"], whole)
+        for number, change in enumerate(document.get("also", ()), 2):
+            checked(change, _KEYS - {"also"}, document["name"])
+            yield Case(change.get("name", f"{document['name']} ({number})"), {**whole, **change})
+
+
+def checked(found: Mapping[str, Any], known: set[str], where: str) -> Mapping[str, Any]:
+    """Return the mapping; raise ValueError if it has a key that nobody reads."""
+    if unknown := found.keys() - known:
+        raise ValueError(f"{where}: {', '.join(sorted(unknown))} is not a key of a case")
+    return found
+
+
+def config_of(case: Case) -> dict[str, Any] | None:
+    """Return the config that the folder declares; None if it has no config."""
+    changes = case.keys.get("config", {})
+    if changes is None:
+        return None
+    return _changed(case, changes)
+
+
+def _changed(case: Case, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config of the case's model with some keys changed, without those that are null."""
+    values = {**models()[case.keys["model"]], **changes}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def tensors_of(case: Case) -> Table:
+    """Return the tensors that the files store."""
+    keys = checked(case.keys.get("tensors", {}), _TENSOR_KEYS, case.name)
+    config = _changed(case, keys.get("config", {}))
+    target = keys.get("of", config["architectures"][0])
+    expected = catalogue.expect(read_config(CONFIG, json.dumps(config).encode()), target)
+    table: Table = {
+        tensor.name: ("F32", tensor.shape)
+        for tensor in expected.tensors
+        if tensor.role is Role.PARAMETER and _is_kept(tensor.name, keys)
+    }
+    for pattern, shape in keys.get("shape", {}).items():
+        names = [name for name in table if re.search(pattern, name)]
+        table |= {name: (table[name][0], tuple(shape)) for name in names}
+    for pattern, dtype in keys.get("dtype", {}).items():
+        table |= {name: (dtype, one[1]) for name, one in table.items() if re.search(pattern, name)}
+    for pattern, new in keys.get("rename", {}).items():
+        table = {re.sub(pattern, new, name): one for name, one in table.items()}
+    for name, (dtype, *shape) in keys.get("add", {}).items():
+        table[name] = (dtype, tuple(shape))
+    return table
+
+
+def _is_kept(name: str, keys: Mapping[str, Any]) -> bool:
+    is_dropped = "drop" in keys and re.search(keys["drop"], name)
+    return not is_dropped and bool(re.search(keys.get("keep", ""), name))
+
+
+def build(case: Case, folder: Path) -> Path:
+    """Write the folder of a case."""
+    folder.mkdir()
+    config = config_of(case)
+    if config is not None:
+        (folder / CONFIG).write_text(json.dumps({"dtype": "float32", **config}, indent=2))
+    weights = case.keys.get("weights", WEIGHTS)
+    if weights is not None:
+        table = tensors_of(case)
+        shards = {weights: table} if isinstance(weights, str) else _sharded(table, weights, folder)
+        for name, part in shards.items():
+            write = torch_bytes if name.endswith(".bin") else safetensors_bytes
+            (folder / name).write_bytes(write(part))
+    for name, content in case.keys.get("files", {}).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder
+
+
+def _sharded(table: Table, shards: Mapping[str, Any], folder: Path) -> dict[str, Table]:
+    """Split a table into `count` shards and write their index; leave out the `lost` ones."""
+    names = shard_names(shards["count"])
+    ordered = sorted(table)
+    length = -(-len(ordered) // len(names))
+    parts = {
+        name: {one: table[one] for one in ordered[at * length : (at + 1) * length]}
+        for at, name in enumerate(names)
+    }
+    if shards.get("index", True):
+        weight_map = {one: name for name, part in parts.items() for one in part}
+        index = {"metadata": {"total_size": bytes_of(table)}, "weight_map": weight_map}
+        (folder / INDEX).write_text(json.dumps(index))
+    lost = {names[number - 1] for number in shards.get("lost", ())}
+    return {name: part for name, part in parts.items() if name not in lost}
+
+
+def audited(case: Case, folder: Path) -> Report | Unaudited:
+    """Audit the folder through the public API."""
+    return audit(str(folder), **case.keys.get("audit", {}))
+
+
+def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str, Any]:
+    """Return what the audit says about each key of the case's expectation.
+
+    Alarms that the expectation does not name are added if it names one, or if it expects none.
+    """
+    expected = checked(case.keys["expect"], _OF_REPORT | {"fix"} | _KINDS, case.name)
+    found = {key: _answer(key, outcome) for key in expected if key in _OF_REPORT - {"mentions"}}
+    counts = dict.fromkeys((key for key in expected if key in _KINDS), 0)
+    names_alarms = bool(_ALARMS & expected.keys()) or expected.get("exit") == 0
+    for finding in outcome.findings:
+        if finding.kind in counts or (names_alarms and finding.kind in _ALARMS):
+            counts[finding.kind] = counts.get(finding.kind, 0) + max(len(finding.names), 1)
+    if "mentions" in expected:
+        said = " ".join(f"{one.summary} {one.fix}" for one in outcome.diagnosis)
+        found["mentions"] = [word for word in expected["mentions"] if word in said]
+    if "fix" in expected:
+        found["fix"] = _fixed(expected["fix"], folder)
+    if isinstance(outcome, Report) and outcome.residual:
+        found["residual"] = outcome.residual
+    return {**found, **counts}
+
+
+def _answer(key: str, outcome: Report | Unaudited) -> Any:
+    match key:
+        case "exit":
+            return exit_code(outcome, FailOn.WARNING)
+        case "verdict":
+            return outcome.verdict
+        case "reason":
+            return outcome.reason and outcome.reason.value
+        case "target":
+            return outcome.target
+        case "causes":
+            return [one.cause for one in outcome.diagnosis]
+        case "closes":
+            explained = {at for one in outcome.diagnosis for at in one.findings}
+            return sum(len(outcome.findings[at].names) for at in explained)
+        case _:
+            return {key: after for one in outcome.diagnosis for key, _, after in one.fields}
+
+
+def _fixed(expected: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return what `fix` changes in a copy of the folder, and the exit code of its audit."""
+    copy = folder.with_name(f"{folder.name}-fixed")
+    shutil.copytree(folder, copy)
+    fix(copy, apply=True, allow=expected.get("allow", ()))
+    before, after = _values(folder / CONFIG), _values(copy / CONFIG)
+    found = {
+        "renames": len(on_disk(copy).keys() - on_disk(folder).keys()),
+        "values": {key: after[key] for key in after if after[key] != before.get(key)},
+        "allow": expected.get("allow"),
+        "after": exit_code(audit(str(copy)), FailOn.WARNING),
+    }
+    return {key: found[key] for key in checked(expected, _OF_FIX, "fix")}
+
+
+def _values(path: Path) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return values
