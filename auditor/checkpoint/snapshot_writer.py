@@ -3,7 +3,6 @@
 import gzip
 import json
 from contextlib import suppress
-from hashlib import sha256
 
 from msgspec.structs import asdict
 
@@ -34,25 +33,6 @@ def dump_own(snapshot: Snapshot) -> bytes:
 def dump_shared(snapshot: Snapshot) -> bytes:
     """Return the bytes of the part that `dump_own` omits; `load_own_and_shared` joins both."""
     return json.dumps(_shared_part(snapshot), sort_keys=True).encode()
-
-
-def fingerprint(snapshot: Snapshot) -> bytes | None:
-    """Return a key; two snapshots have equal keys if and only if their `dump_shared` are equal.
-
-    Return None if only the dumps can be compared. The key of a usual checkpoint takes 15 us for a
-    header of 22 kB; the text and its digest take 50.
-    """
-    parts = (snapshot.index, snapshot.packing, snapshot.settings, snapshot.manifest, snapshot.base)
-    if any(parts) or snapshot.torch_copies or snapshot.pickles or snapshot.components:
-        return None
-    if any(head.parts for head in snapshot.headers):
-        return None
-    heads = [(head.name, head.size, len(head.prefix)) for head in snapshot.headers]
-    fields = (snapshot.origin, snapshot.partial, snapshot.unopened, heads)
-    digest = sha256(f"{fields!r}\n".encode())
-    for head in snapshot.headers:
-        digest.update(head.prefix)
-    return digest.digest()
 
 
 def _own_part(snapshot: Snapshot) -> dict[str, object]:

@@ -15,13 +15,8 @@ from auditor.version import VERSION
 _PACKAGE = Path(__file__).parent.parent
 
 # An outcome depends on these modules and on all that they import: they read and examine a
-# checkpoint, write the outcome, and reuse it for models with identical headers. The command line,
-# the rest of the sweep and its reports change no outcome.
-_PIPELINE = (
-    "auditor.audit.pipeline",
-    "auditor.formats.as_json",
-    "auditor.sweep.workers.outcome_key",
-)
+# checkpoint, and write the outcome. The command line, the sweep and its reports change no outcome.
+_PIPELINE = ("auditor.audit.pipeline", "auditor.formats.as_json")
 _DATA = "data"  # a folder of the package
 
 _IMPORT = re.compile(r"^[ \t]*from (auditor[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)

@@ -27,7 +27,7 @@ from auditor.sweep.store.reading import SelectedModel
 from auditor.sweep.workers.allowance import PAGE_BOUNDS, Allowance, Bounds
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import unaudited_model
-from auditor.sweep.workers.same_headers import recorded
+from auditor.sweep.workers.stored_outcome import recorded
 
 Page = tuple[SelectedModel, ...]  # about a thousand models, in the order of the Hub's list
 

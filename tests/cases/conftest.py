@@ -39,10 +39,10 @@ class CaseItem(pytest.Item):
             shutil.rmtree(place)
         expected = self.case.keys["expect"]
         if found != expected:
-            raise Difference(expected, found)
+            raise DifferenceError(expected, found)
 
     def repr_failure(self, excinfo, style=None):
-        if isinstance(excinfo.value, Difference):
+        if isinstance(excinfo.value, DifferenceError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
@@ -50,7 +50,7 @@ class CaseItem(pytest.Item):
         return self.path, 0, f"{self.path.name}: {self.name}"
 
 
-class Difference(AssertionError):
+class DifferenceError(AssertionError):
     """The keys of an expectation that came out differently."""
 
     def __init__(self, expected: dict, found: dict) -> None:

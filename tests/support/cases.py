@@ -9,7 +9,6 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from functools import cache
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -176,22 +175,17 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
 
 
 def _answer(key: str, outcome: Report | Unaudited) -> Any:
-    match key:
-        case "exit":
-            return exit_code(outcome, FailOn.WARNING)
-        case "verdict":
-            return outcome.verdict
-        case "reason":
-            return outcome.reason and outcome.reason.value
-        case "target":
-            return outcome.target
-        case "causes":
-            return [one.cause for one in outcome.diagnosis]
-        case "closes":
-            explained = {at for one in outcome.diagnosis for at in one.findings}
-            return sum(len(outcome.findings[at].names) for at in explained)
-        case _:
-            return {key: after for one in outcome.diagnosis for key, _, after in one.fields}
+    if key == "exit":
+        return exit_code(outcome, FailOn.WARNING)
+    if key == "causes":
+        return [one.cause for one in outcome.diagnosis]
+    if key == "closes":
+        explained = {at for one in outcome.diagnosis for at in one.findings}
+        return sum(len(outcome.findings[at].names) for at in explained)
+    if key == "fields":
+        return {key: after for one in outcome.diagnosis for key, _, after in one.fields}
+    value = getattr(outcome, key)
+    return value.value if key == "reason" and value else value
 
 
 def _fixed(expected: Mapping[str, Any], folder: Path) -> dict[str, Any]:

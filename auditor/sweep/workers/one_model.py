@@ -10,12 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
-from auditor.audit.pipeline import unread
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine, unread
 from auditor.checkpoint.hub_listing import Listing, listing_of
 from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, with_companions
 from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
-from auditor.checkpoint.snapshot_writer import dump_own, dump_shared, fingerprint
+from auditor.checkpoint.snapshot_writer import dump_own, dump_shared
 from auditor.downloader import hub, local_folder
 from auditor.downloader.fetching import ignore_message, with_base_model
 from auditor.downloader.model_argument import HubModel
@@ -35,7 +36,7 @@ from auditor.sweep.store.schema import (
 )
 from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds, ByteGate
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.same_headers import Recent, RememberedOutcome, audited, recorded
+from auditor.sweep.workers.stored_outcome import recorded
 
 T = TypeVar("T")
 
@@ -65,7 +66,6 @@ class Auditor:
         self._budget = budget
         self._shards = ThreadPoolExecutor(policy.shards)
         self._reads = ThreadPoolExecutor(policy.at_once)
-        self._outcomes, self._packed = Recent[RememberedOutcome](), Recent[Shared]()
         self._large, self._examining = ByteGate(0), ByteGate(LARGE)
         self._turn = Lock()
 
@@ -110,25 +110,13 @@ class Auditor:
         (self._large if size > LARGE else self._examining).enter(allowance, size)
         is_locked = self._turn.acquire(timeout=_TURN)  # False: the previous examination takes long
         try:
-            shared = self._shared(snapshot)
-            record = audited(snapshot, self._outcomes, self._policy.engines)
-            own = None if stored else compress_text(dump_own(snapshot))
+            options = Options(requested=snapshot.model, engines=self._policy.engines)
+            record = recorded(examine(snapshot, options))
+            packed_snapshot = None if stored else _packed(snapshot)
         finally:
             if is_locked:
                 self._turn.release()
-        packed_snapshot = StoredObject(own, shared) if own else None
         return Done(waiting.model, waiting.commit_sha, record, packed_snapshot)
-
-    def _shared(self, snapshot: Snapshot) -> Shared:
-        """Return the part of a snapshot that other models may share, packed only once."""
-        key = fingerprint(snapshot)
-        shared = self._packed.get(key) if key else None
-        if shared is None:
-            text = dump_shared(snapshot)
-            shared = Shared(digest_of(text), compress_text(text))
-            if key:
-                self._packed.put(key, shared, len(shared.content))
-        return shared
 
     def _fetched(self, waiting: Waiting, allowance: Allowance) -> Snapshot:
         model = HubModel(id=waiting.model, revision=waiting.commit_sha)
@@ -152,6 +140,14 @@ class Auditor:
             return hub.read_from_listing(base, listing, session, select_config, pool=self._reads)
 
         return with_base_model(snapshot, local_folder.read, config_of)
+
+
+def _packed(snapshot: Snapshot) -> StoredObject:
+    """Return a snapshot in its stored form, with the part that other models may share."""
+    text = dump_shared(snapshot)
+    return StoredObject(
+        compress_text(dump_own(snapshot)), Shared(digest_of(text), compress_text(text))
+    )
 
 
 def _size(snapshot: Snapshot) -> int:

@@ -23,7 +23,7 @@ from auditor.checkpoint.snapshot import (
     WeightHeader,
 )
 from auditor.checkpoint.snapshot_reader import is_snapshot, load, load_own_and_shared
-from auditor.checkpoint.snapshot_writer import dump, dump_own, dump_shared, fingerprint
+from auditor.checkpoint.snapshot_writer import dump, dump_own, dump_shared
 from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_MANIFEST
 from auditor.downloader import headers
@@ -114,24 +114,6 @@ def test_snapshots_that_differ_by_name_commit_config_and_files_share_the_rest(sn
     assert dump_shared(other) == dump_shared(snapshot)
     again = load_own_and_shared(dump_own(other), dump_shared(snapshot), "x.json")
     assert again == load(dump(other), "x.json")
-
-
-@given(SNAPSHOTS, SNAPSHOTS)
-def test_a_fingerprint_is_the_same_where_what_is_shared_is_and_nowhere_else(one, other):
-    for each in (other, replace(other, model=one.model, **shared_of(one))):
-        prints = fingerprint(one), fingerprint(each)
-        if None not in prints:
-            assert (prints[0] == prints[1]) == (dump_shared(one) == dump_shared(each))
-
-
-@given(SNAPSHOTS)
-def test_a_usual_checkpoint_has_a_fingerprint_that_any_change_of_a_header_changes(snapshot):
-    usual = replace(snapshot, index=None, manifest=None, components=())
-    assert fingerprint(usual) is not None
-    for at, head in enumerate(usual.headers):
-        other = replace(head, prefix=head.prefix + b" ")
-        heads = (*usual.headers[:at], other, *usual.headers[at + 1 :])
-        assert fingerprint(replace(usual, headers=heads)) != fingerprint(usual)
 
 
 @given(

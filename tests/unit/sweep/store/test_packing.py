@@ -8,8 +8,7 @@ from contextlib import closing, contextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measure_store import Made, head_of, snapshot
-from support.checkpoints import TINY, config_bytes
+from support.checkpoints import config_bytes
 from support.nightly_stores import VERSIONS, plain, recorded
 from support.sweep_models import healthy
 from support.sweep_stores import contents
@@ -18,7 +17,7 @@ from auditor.errors import StoreError
 from auditor.sweep import outcome_digest, runner
 from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.selection import ModelSelection
-from auditor.sweep.store.ledger import StoreWriter, Waiting
+from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import SelectedModel
 from auditor.sweep.store.schema import (
     Shared,
@@ -28,7 +27,6 @@ from auditor.sweep.store.schema import (
     digest_of,
     merged_object,
 )
-from auditor.sweep.workers.same_headers import Recent
 
 OURS = ModelSelection(author="sweep")
 JSON = st.recursive(
@@ -102,61 +100,6 @@ def test_what_could_not_be_audited_shares_nothing(at_hub, settings):
     rows = {row["model"]: row for row in contents(settings(OURS).output.store)["outcomes"]}
     assert rows["sweep/odd"]["verdict"] == "unaudited"
     assert rows["sweep/odd"]["shared"] is None
-
-
-@pytest.fixture
-def packed(monkeypatch):
-    """The lengths of the texts that are packed from here on."""
-    lengths = []
-
-    def counted(text):
-        lengths.append(len(text))
-        return compress_text(text)
-
-    for module in ("same_headers", "one_model"):
-        monkeypatch.setattr(f"auditor.sweep.workers.{module}.compress_text", counted)
-    return lengths
-
-
-def test_of_a_model_that_is_like_a_former_one_its_own_small_part_is_packed_and_no_more(packed):
-    config = {**TINY, "architectures": ["BertModel"], "dtype": "float32", "num_hidden_layers": 12}
-    auditor, head = Made(), head_of(config)
-    done = []
-    for name in ("o/base", "o/tuned"):
-        auditor.made[name] = snapshot(name, config, head)
-        packed.clear()
-        waiting = Waiting(name, "a" * 40, None, None)
-        done.append(auditor.audit(waiting, auditor.allowance()))
-    assert len(packed) == 2
-    assert sum(packed) < 2_000 < head.length
-    base, tuned = done
-    assert base.snapshot.shared == tuned.snapshot.shared
-    assert base.recorded.stored_outcome.shared == tuned.recorded.stored_outcome.shared
-
-
-# --- what is remembered -------------------------------------------------------------------------
-
-
-@given(sizes=st.lists(st.integers(0, 60), max_size=30))
-def test_a_memory_holds_the_last_values_that_fit_and_none_that_is_too_large(sizes):
-    recent = Recent[int](100, 50)
-    for number, size in enumerate(sizes):
-        recent.put(bytes([number]), number, size)
-    held = [number for number in range(len(sizes)) if recent.get(bytes([number])) == number]
-    fitting = [number for number, size in enumerate(sizes) if size <= 50]
-    assert held == fitting[len(fitting) - len(held) :]
-    assert sum(sizes[number] for number in held) <= 100
-    if len(held) < len(fitting):
-        assert sum(sizes[number] for number in fitting[-len(held) - 1 :]) > 100
-
-
-def test_a_value_that_was_used_stays_longer():
-    recent = Recent[str](2, 1)
-    recent.put(b"a", "a", 1)
-    recent.put(b"b", "b", 1)
-    assert recent.get(b"a") == "a"
-    recent.put(b"c", "c", 1)
-    assert [recent.get(digest) for digest in (b"a", b"b", b"c")] == ["a", None, "c"]
 
 
 # --- by hand ------------------------------------------------------------------------------------

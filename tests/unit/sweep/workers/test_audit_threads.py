@@ -169,17 +169,17 @@ def test_where_many_are_under_way_an_outcome_waits_for_others(monkeypatch):
 def test_an_examination_that_takes_too_long_does_not_hold_up_the_others(monkeypatch):
     freed, entered = threading.Event(), threading.Event()
 
-    def audited(snapshot, _remembered, _engines):
+    def examined(snapshot, _options):
         if snapshot.model == "long":
             entered.set()
             freed.wait()
-        return one_model.recorded(one_model.unaudited_model("m", "", Reason.GATED, ""))
+        return one_model.unaudited_model("m", "", Reason.GATED, "")
 
     def fetched(_self, waiting, _allowance):
         return Snapshot(model=waiting.model, commit=None, source=Source.HUB, origin="", files=())
 
     monkeypatch.setattr(one_model, "_TURN", 0.01)
-    monkeypatch.setattr(one_model, "audited", audited)
+    monkeypatch.setattr(one_model, "examine", examined)
     monkeypatch.setattr(one_model.Auditor, "_fetched", fetched)
     with closing(AuditThreads(Policy(), None, Budget())) as threads:
         crew = Crew(threads)
