@@ -31,7 +31,7 @@ help: ## print the targets
 audit: $(VENV)/.run ## audit MODEL (bert-base-chinese): the table here, reports/latest/*.csv there
 	@$(BIN)/audit $(MODEL) --source auto --format csv -o reports/latest $(ARGS)
 
-test: $(VENV)/.test ## install what the tests need and run tests/unit, tests/laws and tests/end_to_end
+test: $(VENV)/.test ## install what the tests need and run tests/unit, tests/cases, tests/laws and tests/end_to_end
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 test-tools: $(VENV)/.test | $(VENV)/browser ## run tests/tools: the programs of tools/ and the tests' own Hub; each night
@@ -41,8 +41,8 @@ laws: $(VENV)/.test ## run tests/laws, and what make test draws from, with 400 e
 	@$(BIN)/python -m pytest $(WORKERS) --hypothesis-profile thorough tests/laws \
 	  $$(grep -rlE --include='*.py' "import.*(each_night|one_in|IS_THOROUGH|given)" tests/unit tests/end_to_end) $(ARGS)
 
-quick: $(VENV)/.test ## tests/unit and tests/laws in a minute: nothing slow, no torch, 5 examples a law
-	@$(BIN)/python -m pytest $(WORKERS) --quick tests/unit tests/laws $(ARGS)
+quick: $(VENV)/.test ## tests/unit, tests/cases and tests/laws in a minute: nothing slow, no torch, 5 examples a law
+	@$(BIN)/python -m pytest $(WORKERS) --quick tests/unit tests/cases tests/laws $(ARGS)
 
 oracle: $(VENV)/.test ## closed forms against EXAMPLES (20) random configs, and all the oracle builds
 	@ORACLE_EXAMPLES=$(EXAMPLES) ORACLE_PAIRS=all $(BIN)/python -m pytest $(WORKERS) \

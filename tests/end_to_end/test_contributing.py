@@ -17,6 +17,7 @@ TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), r
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"```python (test_\w+\.py)\n(.*?)```", re.DOTALL)
+CASE = re.compile(r"```yaml (\w+/[\w-]+\.yaml)\n(.*?)```", re.DOTALL)
 STRATEGY = re.compile(r"```python strategies/(\w+\.py)\n(.*?)```", re.DOTALL)
 
 
@@ -47,7 +48,7 @@ def test_every_make_target_that_a_document_names_is_in_the_makefile(document):
 
 def test_the_tests_to_paste_run_as_they_are(tmp_path):
     blocks = BLOCK.findall(CONTRIBUTING.read_text())
-    assert len(blocks) == 4  # a layout, a format, a finding, a cause
+    assert len(blocks) == 3  # a layout, a format, a finding
     for name, text in blocks:
         (tmp_path / name).write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT / "pyproject.toml")]
@@ -64,3 +65,8 @@ def test_the_tests_to_paste_run_as_they_are(tmp_path):
 def test_the_strategy_to_paste_is_the_one_of_its_type():
     [(name, text)] = STRATEGY.findall(CONTRIBUTING.read_text())
     assert (ROOT / "tests" / "support" / "strategies" / name).read_text() == text
+
+
+def test_the_case_to_paste_is_the_first_of_its_file():
+    [(name, text)] = CASE.findall(CONTRIBUTING.read_text())
+    assert (ROOT / "tests" / "cases" / name).read_text().startswith(text)
