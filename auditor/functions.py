@@ -12,13 +12,12 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader.fetching import fetch
-from auditor.errors import FixError, Reason, SourceError, UsageError
-from auditor.fixing.carrying_out import finish_interrupted, is_interrupted
+from auditor.errors import Reason, SourceError, UsageError
 from auditor.fixing.of_folder import fix_folder, plan_for_folder
 from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan
 from auditor.formats.memory import COMMON_DTYPES, TO_LAYERS, Use, as_object, checked_dtype
-from auditor.messages import log_line, quoted
+from auditor.messages import log_line
 from auditor.writing import write_atomically
 
 
@@ -62,34 +61,33 @@ def fix(  # noqa: PLR0913 - one keyword for each choice a caller has
     folder: str | PathLike[str],
     *,
     apply: bool = False,
-    in_place: bool = False,
+    to: str | PathLike[str] | None = None,
+    link: bool = False,
     target: str | None = None,
     allow: Collection[str] = (),
     engines: Sequence[str] = (),
     say: Callable[[str], None] = log_line,
 ) -> Plan:
-    """Plan the repair of a folder's names, config and index; carry it out if `apply` is true.
+    """Plan the repair of a folder's names, config and index; write it if `apply` is true.
+
+    The fixed folder is a complete copy, FOLDER.fixed or `to`; with `link`, unchanged files are hard
+    links. The folder itself stays as it is.
 
     The plan has the outcomes `before` and `after` it, the `causes` that it removes, the causes that
     are `left` and the `changes` of files. `allow` are changes that need permission, as for
     `audit fix --allow`; config keys that `engines` read are added, as for `--for`. Raise UsageError
-    if it is not a folder, SourceError if it cannot be read, FixError if the plan cannot be carried
-    out; then the files are unchanged.
+    if it is not a folder, SourceError if it cannot be read, FixError if the fixed folder cannot be
+    written; then nothing is left of it.
     """
     if target is not None:
         require_known_class(target)
-    place = Path(folder)
-    if is_interrupted(place):
-        if not apply:
-            raise FixError(f"a fix of {quoted(str(place))} was interrupted; apply=True finishes it")
-        finish_interrupted(place)
     try:
         allowed = [Allow(name) for name in allow]
     except ValueError:
         raise UsageError(f"allow is {[*allow]}, expected some of {', '.join(Allow)}") from None
     planned = plan_for_folder(fspath(folder), target, allowed, say, tuple(engines))
     if apply and planned.plan.changes:
-        fix_folder(planned, in_place=in_place, say=say)
+        fix_folder(planned, None if to is None else Path(to), link=link, say=say)
     return planned.plan
 
 

@@ -29,7 +29,6 @@ from auditor.cli.console import (
 )
 from auditor.cli.printing import Shown, counted_depth, print_outcome
 from auditor.errors import SourceError, UsageError
-from auditor.fixing.carrying_out import is_interrupted
 from auditor.formats.registry import TERMINAL
 from auditor.messages import listed, quoted
 from auditor.publishing.hub_writing import hub_api, require_repository
@@ -110,7 +109,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
             private=private,
             token=token,
         )
-        _require_complete(folder)
+        _require_folder(folder)
         if not dry_run:
             hub_api(token)  # without a token it ends here
         tell = talk(quiet=quiet)
@@ -138,12 +137,9 @@ def push(  # noqa: PLR0913 - one parameter for each option
     raise typer.Exit(FINDINGS if lost else code)
 
 
-def _require_complete(folder: Path) -> None:
+def _require_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise UsageError(f"{quoted(str(folder))} is not a folder on this machine")
-    if is_interrupted(folder):
-        detail = "run it again, with --apply or --undo"
-        fail(FINDINGS, f"an audit fix of {quoted(str(folder))} was interrupted: {detail}")
 
 
 def _look(

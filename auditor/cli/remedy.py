@@ -25,7 +25,7 @@ def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, s
 
     with suppress(FixError, SourceError, UsageError, OSError):
         planned = plan_for_folder(folder, target, (), keep_quiet)
-        if planned.plan.changes and planned.refused is None:
+        if planned.plan.changes:
             options = f" --as {shlex.quote(target)}" if target else ""
             return f"audit fix {shlex.quote(folder)}{options} --apply", effect_of(planned.plan)
     return None

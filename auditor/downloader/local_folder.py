@@ -41,10 +41,6 @@ from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.tensors import Span
 
-# The folder and the journal of `audit fix`, which are not part of the model.
-FIX_FOLDER = ".audit-fix"
-FIX_JOURNAL = "journal.json"
-
 # Files of one folder: a training run leaves a few thousand, and a home folder has more.
 _MOST_FILES = 100_000
 
@@ -89,7 +85,7 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
         model=model or str(folder),
         commit=commit,
         source=Source.CACHE if model else Source.FOLDER,
-        origin=f"read from {place}, {quoted(str(folder))}{_interrupted(folder)}",
+        origin=f"read from {place}, {quoted(str(folder))}",
         files=files,
         folder=folder,
         partial=True,
@@ -100,13 +96,6 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
     for name in chain(snapshot.unopened, *(part.unopened for part in snapshot.components)):
         _require_file(folder / name)
     return snapshot
-
-
-def _interrupted(folder: Path) -> str:
-    """Return a clause about an interrupted `audit fix`; "" if the folder has no fix journal."""
-    if not os.path.lexists(folder / FIX_FOLDER / FIX_JOURNAL):
-        return ""
-    return ", in which an audit fix was interrupted: run it again, with --apply or --undo"
 
 
 def _file(path: Path) -> Snapshot:

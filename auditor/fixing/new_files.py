@@ -1,9 +1,6 @@
 """Make new headers and indexes: with other tensor names, or an index rebuilt from the headers.
 
-The header of a safetensors file keeps its length if the new names fit, and then the data stays at
-its offset. A longer header grows by whole blocks of 4,096 bytes, so that a file system that shares
-blocks between files (btrfs, XFS) can still share the data's blocks, which must be aligned equally
-in both files.
+A header is padded with spaces to a multiple of eight bytes, as the safetensors library does.
 """
 
 import json
@@ -27,7 +24,6 @@ _OTHER_FORMAT = (
     "{} is not a safetensors file, and its names lie among its weights: load it, call "
     "save_pretrained, and fix what that writes"
 )
-BLOCK = 4096  # bytes; of ext4, XFS and btrfs
 
 
 def renamed_header(head: WeightHeader, renames: Mapping[str, str]) -> WeightHeader:
@@ -45,10 +41,8 @@ def renamed_header(head: WeightHeader, renames: Mapping[str, str]) -> WeightHead
     if len({renames.get(name, name) for name in names}) < len(names):
         raise ValueError(f"two tensors of {named(head.name)} would have one name")
     text = head.prefix[LENGTH_BYTES : LENGTH_BYTES + header.header_length]
-    body = renamed_keys(text, renames).rstrip()
-    length = header.header_length
-    if len(body) > length:
-        length += -(-(len(body) - length) // BLOCK) * BLOCK
+    body = renamed_keys(text, renames)
+    length = -(-len(body) // 8) * 8
     if length > MAX_HEADER:
         raise ValueError(f"the header of {named(head.name)} would pass {MAX_HEADER:,} bytes")
     prefix = length.to_bytes(LENGTH_BYTES, "little") + body.ljust(length)

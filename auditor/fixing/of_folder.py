@@ -1,4 +1,4 @@
-"""Fix one folder: read it, plan, check that files may be replaced, write them, read again."""
+"""Fix one folder: read it, plan, and write a new folder that is read again."""
 
 import re
 from collections.abc import Callable, Collection
@@ -12,14 +12,15 @@ from auditor.audit.options import Options
 from auditor.audit.repository import only_model
 from auditor.checkpoint.filenames import FileSelection
 from auditor.checkpoint.selecting import with_companions
-from auditor.checkpoint.snapshot import FileState, Snapshot
+from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import MAX_SHARDS
+from auditor.containers.manifest import ManifestEntry
 from auditor.downloader import local_folder
 from auditor.downloader.fetching import fetch
+from auditor.downloader.local_folder import is_in_cache
 from auditor.errors import FixError, UsageError
-from auditor.fixing.carrying_out import carry_out, is_interrupted
 from auditor.fixing.end_tokens import generation_file
-from auditor.fixing.local_files import require_replaceable, states_in
+from auditor.fixing.new_folder import write_folder
 from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan, plan_fix
 from auditor.messages import quoted
@@ -29,12 +30,11 @@ _SHARD = re.compile(r"(?P<stem>[^/]+)-\d{5}-of-(?P<count>\d{5})\.safetensors", r
 
 
 class FolderPlan(Struct, frozen=True, kw_only=True):
-    """A plan for a folder, with the states of the files when the folder was read."""
+    """A plan for a folder, with the names of the folder's files."""
 
     folder: Path
     plan: Plan
-    seen: dict[str, FileState]
-    refused: str | None  # why the files must not be replaced, else None
+    files: tuple[str, ...]
 
 
 def plan_for_folder(
@@ -56,15 +56,9 @@ def plan_for_folder(
         raise UsageError(
             f"audit fix takes a folder on this machine, and {quoted(requested)} is not a folder"
         )
-    seen = states_in(folder)  # before the first read, so that every later change is noticed
     snapshot = _read(requested, say)
-    entry = None
-    if snapshot.manifest or snapshot.components:
-        only = only_model(snapshot)
-        if only is None:
-            detail = "holds several models: audit fix takes the folder of one of them"
-            raise FixError(f"{quoted(requested)} {detail}")
-        snapshot, entry = only.snapshot, only.entry
+    files = tuple(file.name for file in snapshot.files)
+    snapshot, entry = _only(snapshot)
     options = Options(requested=requested, target=target)
     planned = partial(plan_fix, options=options, entry=entry, allowed=allowed)
     plan = planned(snapshot)
@@ -75,7 +69,18 @@ def plan_for_folder(
         from auditor.fixing.for_engines import with_engine_keys  # noqa: PLC0415 - few fixes ask
 
         plan = with_engine_keys(plan, snapshot, replace(options, engines=engines), entry)
-    return FolderPlan(folder=folder, plan=plan, seen=seen, refused=_refused(folder, plan, seen))
+    return FolderPlan(folder=folder, plan=plan, files=files)
+
+
+def _only(snapshot: Snapshot) -> tuple[Snapshot, ManifestEntry | None]:
+    """Return the folder's only model and its entry in a manifest; raise FixError for several."""
+    if not (snapshot.manifest or snapshot.components):
+        return snapshot, None
+    only = only_model(snapshot)
+    if only is None:
+        detail = "holds several models: audit fix takes the folder of one of them"
+        raise FixError(f"{quoted(snapshot.model)} {detail}")
+    return only.snapshot, only.entry
 
 
 def _read(requested: str, say: Say) -> Snapshot:
@@ -116,42 +121,44 @@ def _with_shards(requested: str, snapshot: Snapshot, others: tuple[str, ...]) ->
     )
 
 
-def _refused(folder: Path, plan: Plan, seen: dict[str, FileState]) -> str | None:
-    try:
-        if plan.changes:
-            existed_by_name = {change.file: change.before is not None for change in plan.changes}
-            require_replaceable(folder, existed_by_name, seen)
-    except FixError as why:
-        return str(why)
-    return None
+def fix_folder(
+    folder_plan: FolderPlan, to: Path | None = None, *, link: bool = False, say: Say
+) -> Path:
+    """Write the fixed folder, and return its path: `to`, or FOLDER.fixed.
 
-
-def fix_folder(folder_plan: FolderPlan, *, in_place: bool, say: Say) -> tuple[str, ...]:
-    """Carry out the plan, read the folder again, and return the names of the kept old files.
-
-    Raise FixError if the plan is refused or fails; the old files still exist then.
+    With `link`, unchanged files are hard links. Raise FixError if the folder cannot be written;
+    then nothing is left of it.
     """
-    if folder_plan.refused is not None:
-        raise FixError(folder_plan.refused)
+    folder = folder_plan.folder
+    if folder.name in {"", ".."}:
+        folder = folder.resolve()
+    place = folder.with_name(f"{folder.name}.fixed") if to is None else to
+    if is_in_cache(place):
+        raise FixError("the Hugging Face cache has no other folders: name one by --to")
+    if place.resolve().is_relative_to(folder.resolve()):
+        raise FixError(f"{quoted(str(place))} is in the folder itself: name another by --to")
+    plan = folder_plan.plan
     try:
-        kept_names = carry_out(
-            folder_plan.folder, folder_plan.plan.changes, folder_plan.seen, in_place=in_place
+        write_folder(
+            folder,
+            folder_plan.files,
+            {change.file: change for change in plan.changes},
+            place,
+            link=link,
+            check=partial(_require_as_planned, plan, say),
         )
     except OSError as error:
-        is_begun = is_interrupted(folder_plan.folder)
-        state = (
-            "begun, and the next --apply ends it" if is_begun else "the old files are as they were"
-        )
         raise FixError(
-            f"cannot write in {quoted(str(folder_plan.folder))}: {error.strerror or error}; {state}"
+            f"{quoted(str(place))} cannot be written: {error.strerror or error}; "
+            "nothing is left of it"
         ) from None
-    _require_as_planned(folder_plan.plan.planned, _read(folder_plan.plan.before.requested, say))
-    return kept_names
+    return place
 
 
-def _require_as_planned(planned: Snapshot, written: Snapshot) -> None:
+def _require_as_planned(plan: Plan, say: Say, written: Path) -> None:
     """Raise FixError unless the written folder has the content that was planned and audited."""
-    if _contents(written) != _contents(planned):
+    observed, _ = _only(_read(str(written), say))
+    if _contents(observed) != _contents(plan.planned):
         raise FixError("the files are not as they were planned: somebody else writes to the folder")
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from auditor.findings import Finding, Severity
@@ -16,7 +17,6 @@ _EXAMPLES = 3  # names shown of one file
 _SHOWN = 8  # values shown of one file, and remaining findings
 _DETAILED = 2  # weight files whose names are shown
 _FILES = 12
-_LARGE = 1 << 30  # bytes of copied files
 _MAP = "weight_map"
 
 
@@ -83,12 +83,6 @@ def _files(changes: tuple[FileChange, ...]) -> Iterator[str]:
             yield from (f"      {line}" for line in _details(change))
     if len(changes) > _FILES:
         yield f"  and {len(changes) - _FILES:,} more files"
-    space = sum(change.size for change in changes if change.renames)
-    if space >= _LARGE:
-        yield (
-            f"  The new weight files are copies, which take {space:,} bytes unless the file system "
-            "shares blocks; --in-place needs no space."
-        )
 
 
 def _verdict(plan: Plan) -> Iterator[str]:
@@ -119,10 +113,8 @@ def _alarms(outcome: Report | Unaudited) -> list[Finding]:
 
 def _what(change: FileChange) -> str:
     if change.renames:
-        is_longer = len(change.before or b"") != len(change.after)
-        header = "a longer header" if is_longer else "a header of the same length"
         names = counted(len(change.renames), "name")
-        return f"{names} in {header}; {change.size:,} bytes, whose data is unchanged"
+        return f"{names} in the header; {change.size:,} bytes, whose data is unchanged"
     if change.before is None:
         return f"a new file, {len(change.after):,} bytes"
     return counted(len(change.edits), "value")
@@ -162,13 +154,13 @@ def _value(value: Any) -> str:
     return described(value).removeprefix("the string ")
 
 
-def plan_as_json(plan: Plan, old_files: tuple[str, ...] | None) -> dict[str, Any]:
-    """Return the plan as a JSON object; `old_files` are the kept old files, None if not applied."""
+def plan_as_json(plan: Plan, written: Path | None) -> dict[str, Any]:
+    """Return the plan as a JSON object; `written` is the fixed folder, None if not applied."""
     after = plan.after
     return {
         "model": plan.before.requested,
-        "applied": old_files is not None,
-        "kept": list(old_files or ()),
+        "applied": written is not None,
+        "written": None if written is None else str(written),
         "causes": [
             {
                 "cause": cause.undoing.cause,

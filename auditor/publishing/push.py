@@ -10,7 +10,6 @@ from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import FileState, RepoFile
 from auditor.downloader.hub import read_listing
 from auditor.downloader.local_file import open_regular_file, state_of
-from auditor.downloader.local_folder import FIX_FOLDER
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import PublishError, SourceError
 from auditor.messages import listed, quoted
@@ -21,8 +20,8 @@ from auditor.values.verifying import ListedFiles, compare_digests
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd
 
-# Patterns of names: what `audit fix` keeps, and a folder that huggingface_hub refuses.
-_LEFT_OUT = (f"{FIX_FOLDER}*", f"*/{FIX_FOLDER}*", "*.orig", ".cache/*", "*/.cache/*")
+# Patterns of names: old files that programs keep, and a folder that huggingface_hub refuses.
+_LEFT_OUT = ("*.orig", ".cache/*", "*/.cache/*")
 _IN_MEMORY = 10_000_000  # bytes; the Hub stores larger files in LFS
 
 

@@ -25,7 +25,7 @@ def refused(folder, *options, **environment):
     done = run("fix", str(folder), "--apply", *options, env={**os.environ, **environment})
     assert done.returncode == 3, done.stdout + done.stderr
     assert contents_of(folder) == before
-    assert not (folder / ".audit-fix").exists()
+    assert not [path for path in folder.parent.iterdir() if ".fixed" in path.name]
     [line] = done.stderr.splitlines()
     return line
 
@@ -36,14 +36,14 @@ def test_the_plan_alone_changes_nothing_and_exits_with_1(folder):
     assert (done.returncode, contents_of(folder)) == (1, before)
     assert "wrapper-prefix" in done.stdout
     assert "num_hidden_layers: 1 -> 2" in done.stdout
-    assert done.stderr == "audit: dry run: nothing changed; --apply writes it\n"
+    assert done.stderr == "audit: dry run: nothing was written; --apply writes it\n"
 
 
 def test_the_plan_is_to_be_had_as_json(folder):
     done = run("fix", str(folder), "--format", "json")
     said = json.loads(done.stdout)
     assert [one["cause"] for one in said["causes"]] == ["wrapper-prefix", "config-field"]
-    assert (said["applied"], said["kept"], said["after"]["verdict"]) == (False, [], "clean")
+    assert (said["applied"], said["written"], said["after"]["verdict"]) == (False, None, "clean")
     files = {one["file"]: one for one in said["files"]}
     assert files["config.json"]["values"] == [
         {"path": ["num_hidden_layers"], "before": 1, "after": 2}
@@ -51,25 +51,49 @@ def test_the_plan_is_to_be_had_as_json(folder):
     assert all(old == f"module.{new}" for old, new in files[SHARD]["renames"])
 
 
-def test_a_hard_link_is_another_s_file_too(folder, tmp_path):
-    os.link(folder / SHARD, tmp_path / "mine.safetensors")
-    assert "2 hard links" in refused(folder)
-
-
-def test_a_symbolic_link_is_left_alone(folder, tmp_path):
+def test_links_are_copied_as_files_and_the_files_behind_them_stay(folder, tmp_path):
     (folder / SHARD).rename(tmp_path / "blob")
     (folder / SHARD).symlink_to(tmp_path / "blob")
-    assert "is a link" in refused(folder)
+    os.link(folder / "config.json", tmp_path / "other.json")
+    before = (tmp_path / "blob").read_bytes(), (tmp_path / "other.json").read_bytes()
+    assert run("fix", str(folder), "--apply").returncode == 0
+    assert ((tmp_path / "blob").read_bytes(), (tmp_path / "other.json").read_bytes()) == before
+    assert not (tmp_path / "model.fixed" / SHARD).is_symlink()
 
 
-def test_the_cache_is_left_alone(folder, tmp_path):
+def test_a_folder_of_the_cache_is_fixed_outside_of_it(folder, tmp_path):
     hub = tmp_path / "home" / "hub"
     snapshot = hub / "models--o--n" / "snapshots" / ("a" * 40)
     snapshot.parent.mkdir(parents=True)
     shutil.move(folder, snapshot)
-    assert "Hugging Face cache" in refused(snapshot, HF_HOME=str(tmp_path / "home"))
-    (tmp_path / "way-in").symlink_to(snapshot)
-    assert "Hugging Face cache" in refused(tmp_path / "way-in", HF_HOME=str(tmp_path / "home"))
+    assert "--to" in refused(snapshot, HF_HOME=str(tmp_path / "home"))
+    env = {**os.environ, "HF_HOME": str(tmp_path / "home")}
+    done = run("fix", str(snapshot), "--apply", "--to", str(tmp_path / "new"), env=env)
+    assert done.returncode == 0, done.stderr
+    assert run(str(tmp_path / "new"), "--quiet").returncode == 0
+
+
+def test_what_exists_is_not_replaced(folder, tmp_path):
+    for name in ("model.fixed", "model.fixed.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "precious").write_text("mine")
+        before = contents_of(folder)
+        done = run("fix", str(folder), "--apply")
+        assert (done.returncode, contents_of(folder)) == (3, before)
+        assert f"{name}' exists: remove it" in done.stderr
+        assert contents_of(tmp_path / name) == {"precious": b"mine"}
+        shutil.rmtree(tmp_path / name)
+    assert "is in the folder itself" in refused(folder, "--to", str(folder / "new"))
+
+
+def test_with_link_unchanged_files_take_no_space(folder, tmp_path):
+    (folder / "sub").mkdir()
+    (folder / "sub" / "notes.md").write_text("notes")
+    assert run("fix", str(folder), "--apply", "--link").returncode == 0
+    fixed = tmp_path / "model.fixed"
+    assert (fixed / "sub" / "notes.md").samefile(folder / "sub" / "notes.md")
+    assert not (fixed / "config.json").samefile(folder / "config.json")
+    assert run("fix", str(folder), "--link").returncode == 2
 
 
 def test_what_is_no_folder_is_a_matter_of_usage(folder):
@@ -95,15 +119,12 @@ def test_a_torch_file_is_not_rewritten(tmp_path):
     assert "pytorch_model.bin is not a safetensors file" in done.stdout
 
 
-def test_a_full_disk_leaves_the_old_files(folder, tmp_path):
+def test_a_full_disk_leaves_nothing_of_the_new_folder(folder, tmp_path):
     with mounted(tmp_path / "small", "64k") as place:
         small = shutil.copytree(folder, place / "model")
         (place / "rest").write_bytes(b"")
         fill(place / "rest")
-        assert "--in-place writes the headers alone" in refused(small)
-        line = refused(small, "--in-place")
-        assert "No space left on device" in line
-        assert "the old files are as they were" in line
+        assert "No space left on device; nothing is left of it" in refused(small)
 
 
 def fill(path: Path) -> None:
@@ -148,67 +169,6 @@ def test_names_from_the_checkpoint_are_escaped(folder):
         assert "\u202e" not in done.stdout + done.stderr
 
 
-# --- a journal that is not ours, or no longer true -----------------------------------------------
-
-
-def journal(folder, **changes):
-    entry = {
-        "file": "config.json",
-        "staged": "0",
-        "how": "replace",
-        "before": {"inode": 1, "size": 2, "modified": 3, "links": 1, "is_regular": True},
-        "kept": "config.json.orig",
-    }
-    work = folder / ".audit-fix"
-    work.mkdir()
-    (work / "0").write_text("{}")
-    (work / "journal.json").write_text(
-        json.dumps({"version": 2, "is_undo": False, "entries": [entry | changes]})
-    )
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"file": "../config.json"},
-        {"file": "/etc/passwd"},
-        {"kept": "../x"},
-        {"staged": "../../x"},
-        {"how": "anything"},
-        {"how": "header", "kept": None},
-        {"before": {"inode": 1}},
-        {"file": 5},
-        {"more": 1},
-    ],
-    ids=str,
-)
-def test_an_untrusted_journal_is_not_followed(folder, changes):
-    journal(folder, **changes)
-    before = contents_of(folder)
-    done = run("fix", str(folder), "--apply")
-    assert (done.returncode, contents_of(folder)) == (3, before)
-    assert "was not written by this version of audit fix" in done.stderr
-    assert (folder / ".audit-fix" / "journal.json").exists()
-
-
-def test_a_journal_of_other_files_is_dropped(folder):
-    journal(folder)
-    before = contents_of(folder)
-    done = run("fix", str(folder), "--apply")
-    assert (done.returncode, contents_of(folder)) == (3, before)
-    assert "has changed since it was audited" in done.stderr
-    assert run("fix", str(folder), "--apply").returncode == 0
-
-
-def test_the_audit_reports_an_interrupted_fix_until_it_is_finished(folder):
-    journal(folder)
-    said = json.loads(run(str(folder), "--format", "json").stdout)
-    assert "in which an audit fix was interrupted" in said["origin"]
-    done = run("fix", str(folder))
-    assert done.returncode == 1
-    assert "was interrupted" in done.stderr
-
-
 # --- two at once --------------------------------------------------------------------------------
 
 
@@ -216,8 +176,7 @@ def test_two_at_once_do_not_meet(folder):
     both = [started("fix", str(folder), "--apply", env=os.environ) for _ in range(2)]
     ends = [process.communicate() for process in both]
     assert {process.returncode for process in both} <= {0, 3}, ends
-    assert run("fix", str(folder), "--apply").returncode == 0
-    assert run(str(folder), "--quiet").returncode == 0
+    assert run(f"{folder}.fixed", "--quiet").returncode == 0
 
 
 # --- several models, or one with what belongs to it ----------------------------------------------
@@ -240,7 +199,7 @@ def test_the_model_of_a_sentence_transformer_is_mended_in_its_folder(folder):
     modules(folder, ("", "Transformer"), ("1_Pooling", "Pooling"))
     done = run("fix", str(folder), "--apply")
     assert done.returncode == 0, done.stderr
-    assert run(str(folder), "--quiet").returncode == 0
+    assert run(f"{folder}.fixed", "--quiet").returncode == 0
 
 
 def test_of_several_models_each_is_mended_by_itself(folder):

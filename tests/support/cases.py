@@ -6,7 +6,6 @@ and `observed` returns what the expectation names, so that a test compares two d
 
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -31,7 +30,7 @@ _TENSOR_KEYS = {"of", "config", "drop", "keep", "rename", "shape", "dtype", "add
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
 _ALARMS = frozenset(kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO)
 _OF_REPORT = {"exit", "verdict", "reason", "target", "causes", "closes", "fields", "mentions"}
-_OF_FIX = {"renames", "values", "allow", "after"}
+_OF_FIX = {"renames", "values", "allow", "after", "nothing"}
 
 Table = dict[str, tuple[str, tuple[int, ...]]]  # name: (dtype, shape)
 
@@ -189,18 +188,19 @@ def _answer(key: str, outcome: Report | Unaudited) -> Any:
 
 
 def _fixed(expected: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return what `fix` changes in a copy of the folder, and the exit code of its audit."""
-    copy = folder.with_name(f"{folder.name}-fixed")
-    shutil.copytree(folder, copy)
-    fix(copy, apply=True, allow=expected.get("allow", ()))
-    before, after = _values(folder / CONFIG), _values(copy / CONFIG)
+    """Return what `fix` writes differently, and the exit code of the fixed folder's audit."""
+    fixed = folder.with_name(f"{folder.name}.fixed")
+    fix(folder, apply=True, allow=expected.get("allow", ()))
+    if not fixed.exists():
+        return {"nothing": True}
+    before, after = _values(folder / CONFIG), _values(fixed / CONFIG)
     found = {
-        "renames": len(on_disk(copy).keys() - on_disk(folder).keys()),
+        "renames": len(on_disk(fixed).keys() - on_disk(folder).keys()),
         "values": {key: after[key] for key in after if after[key] != before.get(key)},
         "allow": expected.get("allow"),
-        "after": exit_code(audit(str(copy)), FailOn.WARNING),
+        "after": exit_code(audit(str(fixed)), FailOn.WARNING),
     }
-    return {key: found[key] for key in checked(expected, _OF_FIX, "fix")}
+    return {key: found[key] for key in checked(expected, _OF_FIX, "fix") if key in found}
 
 
 def _values(path: Path) -> dict[str, Any]:

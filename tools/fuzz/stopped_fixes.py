@@ -1,9 +1,8 @@
 """A fix is done or not: `PYTHONPATH=tests python tools/fuzz/stopped_fixes.py [--shards N]`.
 
-`audit fix --apply`, and the `--undo` of it, is stopped before each of its system calls that write,
-and in the middle of those that write bytes, by kill -9, Ctrl-C and SIGTERM: each file is the old
-one or the new one, complete, and the next run makes of them what an undisturbed run makes. Prints
-how many points there were; exits with 1 if the law is broken.
+`audit fix --apply` is stopped before each of its system calls that write, and in the middle of
+those that write bytes, by kill -9, Ctrl-C and SIGTERM: the folder is as it was, and the fixed
+folder is complete or absent. Prints how many points there were; exits with 1 if the law is broken.
 """
 
 import argparse

@@ -39,9 +39,9 @@ def test_the_generation_config_gets_each_end_token(folder):
     )
     assert kinds(folder) == ["eos-disagrees"]
     plan = plan_for_folder(str(folder), None, (), print)
-    fix_folder(plan, in_place=False, say=print)
-    assert kinds(folder) == []
-    written = json.loads((folder / "generation_config.json").read_text())
+    fixed = fix_folder(plan, say=print)
+    assert kinds(fixed) == []
+    written = json.loads((fixed / "generation_config.json").read_text())
     assert written == {"eos_token_id": [2, 3], "bos_token_id": 0}
 
 
