@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from auditor.bounded.json_text import lfs_pointer_size
+from auditor.checkpoint.skipped import SkippedEntry
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.index import Index, parse_index
 from auditor.containers.safetensors import Header, parse_header
@@ -33,19 +34,6 @@ class Source(StrEnum):
     BUNDLED = "bundled"
 
 
-class RepoFile(Observation, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file of the repository, as its listing describes it."""
-
-    _aside = ("sha256", "blob_id")
-
-    name: str  # path inside the repo, "/" between folders
-    size: Size | None  # bytes; None: not in the listing
-    # Digests in hex: sha256 for a file in LFS, the git blob id (SHA-1) for others; None if the
-    # listing lacks them. Listings are compared without the digests.
-    sha256: Sha256 | None = None
-    blob_id: Sha1 | None = None
-
-
 class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The state of a local file, which stays equal while the file is neither replaced nor changed.
 
@@ -67,6 +55,20 @@ class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def has_same_content(self, other: "FileState") -> bool:
         """Return whether size and modification time are equal, as they are for a copy."""
         return (self.size, self.modified) == (other.size, other.modified)
+
+
+class RepoFile(Observation, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file of the repository, as its listing describes it."""
+
+    _aside = ("sha256", "blob_id", "state")
+
+    name: str  # path inside the repo, "/" between folders
+    size: Size | None  # bytes; None: not in the listing
+    # Digests in hex: sha256 for a file in LFS, the git blob id (SHA-1) for others; None if the
+    # listing lacks them. Listings are compared without the digests.
+    sha256: Sha256 | None = None
+    blob_id: Sha1 | None = None
+    state: FileState | None = None  # state of a local file when it was listed
 
 
 class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
@@ -204,6 +206,7 @@ class Snapshot(Observation, frozen=True, kw_only=True):
     source: Source
     origin: str  # one sentence about where these bytes come from
     files: tuple[RepoFile, ...]  # sorted by name; every file of the repo, weights or not
+    skipped: tuple[SkippedEntry, ...] = ()  # sorted by name; a folder's entries that are no files
     config: TextFile | None = None
     index: TextFile | None = None
     packing: TextFile | None = None  # declares the packing of the weights: quantize_config.json

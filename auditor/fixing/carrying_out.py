@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from auditor.checkpoint.snapshot import FileState
-from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
+from auditor.downloader.folder_listing import FIX_FOLDER, FIX_JOURNAL
 from auditor.errors import FixError
 from auditor.fixing.journal import (
     RECORD,

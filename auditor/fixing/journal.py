@@ -20,8 +20,8 @@ from msgspec.json import decode
 
 from auditor.checkpoint.snapshot import FileState
 from auditor.containers.index import shard_fault
+from auditor.downloader.folder_listing import FIX_FOLDER, FIX_JOURNAL
 from auditor.downloader.local_file import read_all
-from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
 from auditor.errors import FixError, SourceError
 from auditor.fixing.local_files import (
     MAX_START,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
+from auditor.downloader.folder_listing import FIX_FOLDER, FIX_JOURNAL
 from auditor.errors import FixError
 from auditor.messages import quoted
 
