@@ -6,6 +6,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from auditor.checkpoint.skipped import SkippedEntry, SkipReason
 from auditor.checkpoint.snapshot import (
     BaseModel,
     Component,
@@ -50,6 +51,7 @@ CHANGES: dict[Struct, dict[str, tuple[object, bool]]] = {
         "source": (Source.CACHE, True),
         "origin": ("read elsewhere", True),
         "files": ((FILE, replace(FILE, name="tf_model.h5")), True),
+        "skipped": ((SkippedEntry("sub", SkipReason.OUTSIDE),), True),
         "config": (OTHER_TEXT, True),
         "index": (TEXT, True),
         "packing": (TEXT, True),
@@ -74,6 +76,7 @@ CHANGES: dict[Struct, dict[str, tuple[object, bool]]] = {
         "size": (10, True),
         "sha256": ("a" * 64, False),
         "blob_id": ("a" * 40, False),
+        "state": (FileState(inode=1, size=2, modified=3), False),
     },
     HEADER: {
         "name": ("other.safetensors", True),
