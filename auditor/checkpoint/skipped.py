@@ -1,29 +1,30 @@
 """The entries of a folder that are no files of the model, and the sentences that name them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from msgspec import Struct
 
-from auditor.messages import listed
+from auditor.messages import quoted
 
 
 class SkipReason(StrEnum):
     """The reason why an entry of a folder is not listed as a file of the model."""
 
-    GIT = "git"
-    FIX = "fix"
-    PACKAGES = "packages"
-    ENVIRONMENT = "environment"
-    DOWNLOAD = "download"
     OUTSIDE = "outside"
     FOLDER_LINK = "folder-link"
     BROKEN_LINK = "broken-link"
     NO_ACCESS = "no-access"
     NOT_UTF8 = "not-utf-8"
     SPECIAL = "special"
+    GIT = "git"
+    FIX = "fix"
+    PACKAGES = "packages"
+    ENVIRONMENT = "environment"
+    DOWNLOAD = "download"
 
 
+_MOST_NAMES = 5  # entries of one reason that have lines of their own
 _CLAUSES = {
     SkipReason.GIT: "not looked into, git's own folder",
     SkipReason.FIX: "not looked into, the folder in which audit fix works",
@@ -47,8 +48,17 @@ class SkippedEntry(Struct, frozen=True, order=True, forbid_unknown_fields=True):
 
 
 def skipped_lines(entries: Iterable[SkippedEntry]) -> tuple[str, ...]:
-    """Return a line for each reason, with the first names of the entries skipped for it."""
+    """Return a line for each of the first entries of a reason, and a line for the others."""
     names: dict[SkipReason, list[str]] = {}
     for entry in entries:
-        names.setdefault(entry.reason, []).append(entry.name)
-    return tuple(f"{listed(names[reason])}: {_CLAUSES[reason]}" for reason in sorted(names))
+        names.setdefault(entry.reason, []).append(quoted(entry.name))
+    subjects = [
+        (reason, subject) for reason in SkipReason for subject in _subjects(names.get(reason, []))
+    ]
+    return tuple(f"{subject}: {_CLAUSES[reason]}" for reason, subject in subjects)
+
+
+def _subjects(names: list[str]) -> Iterator[str]:
+    yield from names[:_MOST_NAMES]
+    if more := names[_MOST_NAMES:]:
+        yield f"{len(more):,} more, {more[0]} among them"

@@ -8,7 +8,7 @@ a link included, is another file.
 import os
 import re
 import stat
-from itertools import islice
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,31 +59,33 @@ def list_folder(folder: Path) -> FolderListing:
     root = os.path.realpath(folder)
     files: list[RepoFile] = []
     skipped: dict[str, SkipReason] = {}
-    folders, count = [""], 0
+    folders, counter = [""], count(1)
     while folders:
         prefix = folders.pop()
         path = f"{folder}/{prefix}"
+        has_programs = os.path.lexists(path + _ENVIRONMENT)
+        listed_before, inner = len(files), []
         with os.scandir(path) as scan:
-            entries = list(islice(scan, MAX_ENTRIES + 1 - count))
-        count += len(entries)
-        if count > MAX_ENTRIES:
-            detail = f"{quoted(str(folder))} has more than {MAX_ENTRIES:,} files and folders"
-            raise SourceError(Reason.TOO_LARGE, f"{detail}: it is not a model's folder")
+            for entry in scan:
+                if next(counter) > MAX_ENTRIES:
+                    detail = f"has more than {MAX_ENTRIES:,} files and folders"
+                    detail = f"{quoted(str(folder))} {detail}: it is not a model's folder"
+                    raise SourceError(Reason.TOO_LARGE, detail)
+                name = prefix + entry.name
+                found = _looked_at(entry, root, has_programs=has_programs)
+                if found is None:
+                    inner.append(f"{name}/")
+                elif isinstance(found, SkipReason):
+                    skipped[os.fsencode(name).decode(errors="backslashreplace")] = found
+                elif found.size <= _LARGEST_NOTE and (note := _NOTES.fullmatch(name)):
+                    skipped[note["folder"]] = SkipReason.DOWNLOAD
+                else:
+                    files.append(RepoFile(name=name, size=found.size, state=found))
         if prefix and (reason := _moved(path, root, prefix)):
+            del files[listed_before:]  # read through a link that was put there meanwhile
             skipped[prefix[:-1]] = reason
-            continue
-        has_programs = any(entry.name == _ENVIRONMENT for entry in entries)
-        for entry in entries:
-            name = prefix + entry.name
-            found = _looked_at(entry, root, has_programs=has_programs)
-            if found is None:
-                folders.append(f"{name}/")
-            elif isinstance(found, SkipReason):
-                skipped[os.fsencode(name).decode(errors="backslashreplace")] = found
-            elif found.size <= _LARGEST_NOTE and (note := _NOTES.fullmatch(name)):
-                skipped[note["folder"]] = SkipReason.DOWNLOAD
-            else:
-                files.append(RepoFile(name=name, size=found.size, state=found))
+        else:
+            folders += inner
     return FolderListing(
         tuple(sorted(files, key=lambda file: file.name)),
         tuple(sorted(SkippedEntry(name, reason) for name, reason in skipped.items())),
