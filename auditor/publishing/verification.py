@@ -162,7 +162,7 @@ def _of_model(stated: _Predicate, observed: _Predicate) -> Verification:
     notes: list[str] = []
     for what in ("model", "commit", "source"):
         names = getattr(stated, what), getattr(observed, what)
-        shown = [quoted(name) if name else "not named" for name in names]
+        shown = [quoted(name) if name else "none" for name in names]
         line = f"the {what} is {shown[1]}, as stated {shown[0]}"
         if names[0] != names[1]:
             (notes if None in names or what == "source" else differences).append(line)
