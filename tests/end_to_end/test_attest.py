@@ -272,7 +272,7 @@ GAINS = (Path.touch, os.mkfifo, by_link, by_link_out, by_link_to_a_folder, by_br
             "__pycache__/x",
             "venv/bin/x",
         ),
-        *(".cache/x.json", ".cache/huggingface/x.pkl", os.fsdecode(b"\xff")),
+        *("venv/bin/x", ".cache/x.json", ".cache/huggingface/x.pkl", os.fsdecode(b"\xff")),
     ],
 )
 def test_whatever_a_folder_has_gained_is_a_difference(name, gain, folder, tmp_path):
@@ -343,7 +343,9 @@ CHANGES = (by_another_file, in_place, by_its_copy_through_a_link)
 CASES = [*product(("examine", "read_digests"), model_files(), CHANGES)]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[2].__name__}, {case[1]}")
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: f"{case[0]}, {case[1]}, {case[2].__name__}"
+)
 def test_a_statement_has_the_digests_of_what_was_audited(
     case, folder, tmp_path, monkeypatch, capsys
 ):
