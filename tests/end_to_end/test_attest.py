@@ -343,9 +343,7 @@ CHANGES = (by_another_file, in_place, by_its_copy_through_a_link)
 CASES = [*product(("examine", "read_digests"), model_files(), CHANGES)]
 
 
-@pytest.mark.parametrize(
-    "case", CASES, ids=lambda case: f"{case[0]}, {case[1]}, {case[2].__name__}"
-)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_statement_has_the_digests_of_what_was_audited(
     case, folder, tmp_path, monkeypatch, capsys
 ):
