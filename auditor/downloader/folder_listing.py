@@ -5,6 +5,7 @@ folder holds. A file is read only in the state in which it was listed: whatever 
 a link included, is another file.
 """
 
+import errno
 import os
 import re
 import stat
@@ -24,6 +25,9 @@ FIX_JOURNAL = "journal.json"
 
 # Files and folders in one folder: a training run leaves a few thousand, a home folder has more.
 MAX_ENTRIES = 100_000
+
+_DEEPEST = 64  # levels of folders
+_MOST_STEPS = 256  # names in the path to which a link leads, with those of further links
 
 _SKIPPED_FOLDERS = {
     ".git": SkipReason.GIT,
@@ -62,15 +66,15 @@ def list_folder(folder: Path) -> FolderListing:
     folders, counter = [""], count(1)
     while folders:
         prefix = folders.pop()
+        if prefix.count("/") > _DEEPEST:
+            raise _not_a_model(folder, f"folders more than {_DEEPEST} deep")
         path = f"{folder}/{prefix}"
         has_programs = os.path.lexists(path + _ENVIRONMENT)
         listed_before, inner = len(files), []
         with os.scandir(path) as scan:
             for entry in scan:
                 if next(counter) > MAX_ENTRIES:
-                    detail = f"has more than {MAX_ENTRIES:,} files and folders"
-                    detail = f"{quoted(str(folder))} {detail}: it is not a model's folder"
-                    raise SourceError(Reason.TOO_LARGE, detail)
+                    raise _not_a_model(folder, f"more than {MAX_ENTRIES:,} files and folders")
                 name = prefix + entry.name
                 found = _looked_at(entry, root, has_programs=has_programs)
                 if found is None:
@@ -90,6 +94,11 @@ def list_folder(folder: Path) -> FolderListing:
         tuple(sorted(files, key=lambda file: file.name)),
         tuple(sorted(SkippedEntry(name, reason) for name, reason in skipped.items())),
     )
+
+
+def _not_a_model(folder: Path, content: str) -> SourceError:
+    detail = f"{quoted(str(folder))} has {content}: it is not a model's folder"
+    return SourceError(Reason.TOO_LARGE, detail)
 
 
 def _looked_at(
@@ -112,7 +121,7 @@ def state_within(path: str, root: str, *, is_link: bool) -> FileState | SkipReas
     """
     try:
         if is_link:
-            path = os.path.realpath(path)
+            path = _target(path)
             if not (_is_inside(path, root) or _BLOB.fullmatch(path)):
                 return SkipReason.OUTSIDE
         status = os.lstat(path)
@@ -125,6 +134,33 @@ def state_within(path: str, root: str, *, is_link: bool) -> FileState | SkipReas
     if stat.S_ISLNK(status.st_mode):  # a circle of links
         return SkipReason.BROKEN_LINK
     return SkipReason.FOLDER_LINK if stat.S_ISDIR(status.st_mode) else SkipReason.SPECIAL
+
+
+def _target(path: str) -> str:
+    """Return the path to which a link leads, without links, as os.path.realpath does.
+
+    Raise OSError if the path has more than `_MOST_STEPS` names: links may be chained so that
+    following them takes minutes.
+    """
+    if os.name == "nt":
+        return os.path.realpath(path)
+    place, names = "/", os.path.join(os.getcwd(), path).split("/")[::-1]  # noqa: PTH109, PTH118 - text
+    for _ in range(_MOST_STEPS):
+        if not names:
+            return place
+        name = names.pop()
+        if name == "..":
+            place = os.path.dirname(place)  # noqa: PTH120 - text
+        elif name not in {"", "."}:
+            entry = f"{place.rstrip('/')}/{name}"
+            try:
+                link = os.readlink(entry)  # noqa: PTH115 - text
+            except OSError:  # no link
+                place = entry
+            else:
+                place = "/" if link.startswith("/") else place
+                names += link.split("/")[::-1]
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
 
 def _moved(path: str, root: str, prefix: str) -> SkipReason | None:

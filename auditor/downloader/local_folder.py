@@ -257,6 +257,9 @@ def _in_cache(path: Path) -> Path:
     if not (path.absolute().name.startswith("models--") and snapshots.is_dir()):
         return path
     main = path / "refs" / "main"
+    for place in (main.parent, main, snapshots, *snapshots.iterdir()):
+        if place.is_symlink():  # a cache has none, and another folder is not the model's
+            raise unreadable_file(place, "is a link, expected what huggingface_hub writes")
     if main.is_file():
         commit = read_all(main, _LONGEST_REF).decode(errors="replace").strip()
         if not _COMMIT.fullmatch(commit) or not (snapshots / commit).is_dir():

@@ -20,7 +20,7 @@ from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader import folder_listing, local_folder
 from auditor.downloader.fetching import fetch
-from auditor.downloader.folder_listing import list_folder
+from auditor.downloader.folder_listing import list_folder, state_within
 from auditor.errors import Reason, SourceError
 
 SECRET = b'{"secret": "hf_abcdefgh"}'
@@ -188,6 +188,69 @@ def test_what_a_download_and_git_keep_changes_no_verdict(tmp_path):
         "'.git'",
         "'.cache/huggingface'",
     ]
+
+
+PLACES = st.sampled_from(("a", "b", "d/a", "d/b", "d/e/a"))
+TEXTS = st.lists(st.sampled_from(("a", "b", "d", "e", ".", "..", "")), min_size=1, max_size=6)
+
+
+@examples(300)
+@given(links=st.dictionaries(PLACES, st.tuples(TEXTS, st.booleans()), min_size=1))
+def test_a_link_leads_where_python_says(tmp_path_factory, links):
+    folder = tmp_path_factory.mktemp("x").resolve()
+    (folder / "d" / "e").mkdir(parents=True)
+    for place, (names, is_absolute) in links.items():
+        text = "/".join(names)
+        (folder / place).symlink_to(f"{folder}/{text}" if is_absolute else text or ".")
+    for place in links:
+        path = folder / place
+        try:
+            path.stat()
+        except OSError:  # a broken link, or a circle
+            assert isinstance(state_within(str(path), str(folder), is_link=True), SkipReason)
+        else:
+            assert folder_listing._target(str(path)) == os.path.realpath(path)  # noqa: SLF001
+
+
+def test_links_in_a_long_chain_and_deep_folders_are_not_followed(tmp_path):
+    folder = model(tmp_path / "model")
+    for at in range(600):
+        (folder / f"{at}.bin").symlink_to(f"{at + 1}.bin")
+    (folder / "600.bin").write_bytes(PICKLE)
+    skipped = {entry.reason for entry in list_folder(folder).skipped}
+    assert skipped == {SkipReason.BROKEN_LINK}
+    (folder / "/".join("d" * 70)).mkdir(parents=True)
+    with pytest.raises(SourceError, match="folders more than 64 deep") as raised:
+        list_folder(folder)
+    assert raised.value.reason is Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize("name", ["refs", "refs/main", "snapshots", f"snapshots/{'a' * 40}"])
+def test_a_cache_with_links_to_other_folders_is_not_read(tmp_path, name):
+    cached = tmp_path / "models--org--name"
+    model(cached / "snapshots" / ("a" * 40))
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("a" * 40)
+    assert audit(str(cached)).verdict == "clean"
+    (cached / name).rename(tmp_path / "secret")
+    (cached / name).symlink_to(tmp_path / "secret")
+    outcome = audit(str(cached))
+    assert (outcome.verdict, outcome.reason) == ("unaudited", Reason.UNREADABLE)
+    assert "is a link, expected what huggingface_hub writes" in outcome.detail
+
+
+def test_an_adapter_has_no_other_programs_config_read(tmp_path):
+    adapter, other = tmp_path / "adapter", tmp_path / ".docker"
+    other.mkdir()
+    adapter.mkdir()
+    settings = f'{{"peft_type": "LORA", "base_model_name_or_path": "{other}"}}'
+    (adapter / "adapter_config.json").write_text(settings)
+    (adapter / "adapter_model.safetensors").write_bytes(safetensors_bytes({"a": ("F32", (1,))}))
+    (other / CONFIG).write_bytes(SECRET)
+    base = fetch(str(adapter)).base
+    assert (base.config, base.reason) == (None, Reason.NO_CONFIG)
+    (other / CONFIG).write_bytes(config_bytes(architectures=["BertModel"]))
+    assert fetch(str(adapter)).base.config is not None
 
 
 # --- replaced while the folder is read ------------------------------------------------------------
