@@ -37,13 +37,14 @@ _SKIPPED_FOLDERS = {
 }
 _ENVIRONMENT = "pyvenv.cfg"  # beside the folder of a virtual environment's programs
 _PROGRAMS = {"bin", "Scripts"}
-# What huggingface_hub keeps about a download: texts of a hundred bytes, and empty locks.
+# What huggingface_hub keeps about a download: texts of a hundred bytes, empty locks, listings.
 _NOTES = re.compile(
     r"(?P<folder>(?:.+/)?\.cache/huggingface)/"
-    r"(?:\.gitignore(?:\.lock)?|CACHEDIR\.TAG|(?:download|upload)/.+\.(?:metadata|lock))",
+    r"(?:\.gitignore(?:\.lock)?|CACHEDIR\.TAG|(?:download|upload)/.+\.(?:metadata|lock)"
+    r"|(?P<listing>trees/[0-9a-f]{40}\.json))",
     re.DOTALL,
 )
-_LARGEST_NOTE = 4096
+_LARGEST_NOTE, _LARGEST_LISTING = 4096, 16 * 1024 * 1024  # bytes
 _BLOB = re.compile(r"(?:.*[/\\])?models--[^/\\]+[/\\]blobs[/\\][^/\\]+", re.DOTALL)
 
 
@@ -81,8 +82,8 @@ def list_folder(folder: Path) -> FolderListing:
                     inner.append(f"{name}/")
                 elif isinstance(found, SkipReason):
                     skipped[os.fsencode(name).decode(errors="backslashreplace")] = found
-                elif found.size <= _LARGEST_NOTE and (note := _NOTES.fullmatch(name)):
-                    skipped[note["folder"]] = SkipReason.DOWNLOAD
+                elif note_folder := _note_folder(name, found.size):
+                    skipped[note_folder] = SkipReason.DOWNLOAD
                 else:
                     files.append(RepoFile(name=name, size=found.size, state=found))
         if prefix and (reason := _moved(path, root, prefix)):
@@ -112,6 +113,14 @@ def _looked_at(
     if has_programs and entry.name in _PROGRAMS:
         return SkipReason.ENVIRONMENT
     return _SKIPPED_FOLDERS.get(entry.name)
+
+
+def _note_folder(name: str, size: int) -> str | None:
+    """Return the folder of huggingface_hub's notes if the file is one of them, else None."""
+    note = _NOTES.fullmatch(name)
+    if note is None or size > (_LARGEST_LISTING if note["listing"] else _LARGEST_NOTE):
+        return None
+    return note["folder"]
 
 
 def state_within(path: str, root: str, *, is_link: bool) -> FileState | SkipReason:
