@@ -189,12 +189,6 @@ class ListedFile(io.BufferedIOBase):
     def tell(self) -> int:
         return self._at
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
 
 def read_all(path: Path, limit: int, expected: FileState | None = None) -> bytes:
     """Return the complete file.

@@ -26,7 +26,7 @@ from support.sharding import INDEX, shard_names
 from auditor.audit.options import Options
 from auditor.cli import main
 from auditor.downloader.fetching import fetch
-from auditor.downloader.local_folder import FIX_FOLDER
+from auditor.downloader.folder_listing import FIX_FOLDER
 from auditor.fixing.journal import RECORD
 from auditor.fixing.plan import plan_fix
 from auditor.formats import terminal
