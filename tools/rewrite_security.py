@@ -11,10 +11,10 @@ from auditor.checkpoint import snapshot_reader
 from auditor.containers import index, manifest, torch_archive
 from auditor.downloader import (
     assemble,
+    folder_listing,
     headers,
     http,
     hub,
-    local_folder,
     model_list,
     model_list_page,
     retry,
@@ -61,7 +61,7 @@ BOUNDS = (
     ("a snapshot file, without gzip", mib(snapshot_reader.MAX_SNAPSHOT)),
     ("its JSON values", f"{snapshot_reader.MAX_VALUES:,}"),
     ("texts and copies of weights in it, unpacked", mib(snapshot_reader.MAX_OTHERS)),
-    ("files of a folder", f"{local_folder._MOST_FILES:,}"),
+    ("files and folders of a folder", f"{folder_listing.MAX_ENTRIES:,}"),
     ("the Hub's listing of one model", mib(hub.MAX_LISTING)),
     ("a page of its list of models", mib(model_list.MAX_PAGE)),
     ("pages of that list", f"{model_list.MAX_PAGES:,}"),

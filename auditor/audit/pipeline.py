@@ -29,6 +29,7 @@ from auditor.checkpoint.selecting import (
     with_companions,
     with_torch_copies,
 )
+from auditor.checkpoint.skipped import skipped_lines
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.findings.ignore import Ignore
@@ -280,6 +281,9 @@ def diff(  # noqa: PLR0913 - one keyword for each choice a caller has
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:
     """Audit a snapshot; the outcome depends only on it and, with the oracle, on transformers."""
     outcome = _examine(snapshot, options)
+    if snapshot.skipped:
+        lines = (*outcome.unchecked, *skipped_lines(snapshot.skipped))
+        outcome = replace(outcome, unchecked=lines)
     if not options.engines:
         return outcome
     from auditor.audit.engine_verdicts import with_engines  # noqa: PLC0415 - few audits ask

@@ -5,9 +5,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from auditor.bounded.json_text import lfs_pointer_size
+from auditor.checkpoint.skipped import SkippedEntry
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.index import Index, parse_index
 from auditor.containers.safetensors import Header, parse_header
@@ -33,10 +35,24 @@ class Source(StrEnum):
     BUNDLED = "bundled"
 
 
+class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The state of a local file, equal while the file is neither replaced nor changed."""
+
+    inode: int
+    size: int  # bytes
+    modified: int  # nanoseconds
+    device: int
+    changed: int  # nanoseconds; programs cannot set it, unlike `modified`
+
+    def is_same(self, other: "FileState") -> bool:
+        """Return whether the content is the same; a new hard link alters `changed`."""
+        return replace(self, changed=other.changed) == other
+
+
 class RepoFile(Observation, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file of the repository, as its listing describes it."""
 
-    _aside = ("sha256", "blob_id")
+    _aside = ("sha256", "blob_id", "state")
 
     name: str  # path inside the repo, "/" between folders
     size: Size | None  # bytes; None: not in the listing
@@ -44,29 +60,7 @@ class RepoFile(Observation, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # listing lacks them. Listings are compared without the digests.
     sha256: Sha256 | None = None
     blob_id: Sha1 | None = None
-
-
-class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The state of a local file, which stays equal while the file is neither replaced nor changed.
-
-    The journal of `audit fix` omits the last two fields, because a second hard link changes them.
-    """
-
-    inode: int
-    size: int  # bytes
-    modified: int  # nanoseconds
-    links: int = 1
-    is_regular: bool = True  # a regular file, not a link or a device
-    device: int | UnsetType = UNSET
-    changed: int | UnsetType = UNSET  # nanoseconds; programs cannot set it, unlike `modified`
-
-    def is_same(self, other: "FileState | None") -> bool:
-        """Return whether the file is unchanged and not replaced; it may have another name."""
-        return other is not None and self.has_same_content(other) and self.inode == other.inode
-
-    def has_same_content(self, other: "FileState") -> bool:
-        """Return whether size and modification time are equal, as they are for a copy."""
-        return (self.size, self.modified) == (other.size, other.modified)
+    state: FileState | None = None  # state of a local file when it was listed
 
 
 class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
@@ -204,6 +198,7 @@ class Snapshot(Observation, frozen=True, kw_only=True):
     source: Source
     origin: str  # one sentence about where these bytes come from
     files: tuple[RepoFile, ...]  # sorted by name; every file of the repo, weights or not
+    skipped: tuple[SkippedEntry, ...] = ()  # sorted by name; a folder's entries that are no files
     config: TextFile | None = None
     index: TextFile | None = None
     packing: TextFile | None = None  # declares the packing of the weights: quantize_config.json

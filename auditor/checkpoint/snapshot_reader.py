@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from auditor.bounded.deflated import GZIP, BoundedTotal, gunzip, inflate, require
 from auditor.bounded.json_text import Loaded, converted, load_object
 from auditor.checkpoint.selecting import name_fault
+from auditor.checkpoint.skipped import SkippedEntry
 from auditor.checkpoint.snapshot import (
     BaseModel,
     Component,
@@ -121,6 +122,7 @@ class SnapshotDocument(_Closed):
     components: list[ComponentEntry] = []
     companions: list[BytesEntry] | None = None
     published: list[PublishedText] = []
+    skipped: list[SkippedEntry] = []
 
 
 def is_snapshot(content: bytes) -> bool:
@@ -179,6 +181,7 @@ class _Reader:
         # Two names that are not UTF-8 in a folder may be equal here.
         _require_sorted("files", [_name(file.name) for file in document.files], unique=False)
         _require_sorted("published", [one.name for one in document.published])
+        _require_sorted("skipped", [_name(one.name) for one in document.skipped])
         _require_sorted("components", [one.name for one in document.components])
         companions = None
         if document.companions is not None:
@@ -190,6 +193,7 @@ class _Reader:
             source=Source.SNAPSHOT,
             origin=document.origin,
             files=tuple(document.files),
+            skipped=tuple(document.skipped),
             config=self._text(document.config, "config"),
             index=self._text(document.index, "index"),
             headers=self._heads(document.heads),

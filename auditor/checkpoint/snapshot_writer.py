@@ -4,6 +4,7 @@ import gzip
 import json
 from contextlib import suppress
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from auditor.bounded.deflated import deflate
@@ -39,6 +40,7 @@ def _own_part(snapshot: Snapshot) -> dict[str, object]:
     companions: dict[str, object] = {}
     if snapshot.companions is not None:
         companions["companions"] = [_companion(one) for one in snapshot.companions]
+    skipped = {"skipped": to_builtins(snapshot.skipped)} if snapshot.skipped else {}
     published: dict[str, object] = {}
     if snapshot.published:
         published["published"] = [
@@ -51,6 +53,7 @@ def _own_part(snapshot: Snapshot) -> dict[str, object]:
         "commit": snapshot.commit,
         "config": _text(snapshot.config),
         "files": [_file_entry(file) for file in snapshot.files],
+        **skipped,
         **companions,
         **published,
     }

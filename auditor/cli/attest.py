@@ -1,11 +1,15 @@
 """The `audit attest` command: a statement of an audit, for somebody who verifies it later."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from auditor.audit.expected import require_known_class
+from auditor.checkpoint.skipped import skipped_lines
+from auditor.checkpoint.snapshot import Snapshot
 from auditor.cli.console import (
     UNAUDITED,
     FailOn,
@@ -34,6 +38,7 @@ from auditor.publishing.signature import (
     sign_with_key,
 )
 from auditor.publishing.statement import attest as attest_model
+from auditor.publishing.statement import require_own_files
 from auditor.publishing.verification import read_statement
 from auditor.report import Unaudited
 
@@ -84,6 +89,7 @@ def attest(  # noqa: PLR0913 - one parameter for each option
                 source=source.value,
                 token=token,
                 without=output,
+                accept=partial(_require_own_files, model, tell),
                 say=tell,
             )
             if key is not None:
@@ -107,6 +113,13 @@ def attest(  # noqa: PLR0913 - one parameter for each option
         if isinstance(outcome, Unaudited):
             say(f"{model}: {outcome.reason}: {outcome.detail}")
     raise typer.Exit(exit_code(outcome, FailOn.WARNING))
+
+
+def _require_own_files(model: str, tell: Callable[[str], None], snapshot: Snapshot) -> None:
+    """Print what is not stated of a folder; raise PublishError if a link leads out of it."""
+    require_own_files(model, snapshot.skipped)
+    for line in skipped_lines(snapshot.skipped):
+        tell(f"not stated: {line}")
 
 
 def _password() -> str:

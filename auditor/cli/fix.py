@@ -1,11 +1,13 @@
 """The `audit fix` command."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from auditor.audit.expected import require_known_class
+from auditor.checkpoint.skipped import skipped_lines
 from auditor.cli.console import (
     FINDINGS,
     UNAUDITED,
@@ -22,7 +24,7 @@ from auditor.cli.console import (
     talk,
 )
 from auditor.errors import SourceError, UsageError
-from auditor.fixing.of_folder import fix_folder, plan_for_folder
+from auditor.fixing.of_folder import FolderPlan, fix_folder, plan_for_folder
 from auditor.fixing.permissions import Allow
 from auditor.formats import fix_plan
 from auditor.formats.json_values import json_text
@@ -94,14 +96,22 @@ def fix(  # noqa: PLR0913 - one parameter for each option
         plan = folder_plan.plan
         if form is TextFormat.TERMINAL and not quiet:
             put(fix_plan.render(plan))
-        place = None
-        if plan.changes and apply:
-            place = fix_folder(folder_plan, to, link=link, say=tell)
-            say(f"wrote {quoted(str(place))}; {quoted(folder)} is as it was")
-        elif plan.changes:
+        place = _written(folder_plan, to, link=link, tell=tell) if plan.changes and apply else None
+        if plan.changes and not apply:
             say("dry run: nothing was written; --apply writes it")
         if form is TextFormat.JSON and not quiet:
             put(json_text(fix_plan.plan_as_json(plan, place), indent=2) + "\n")
     if plan.changes and not apply:
         raise typer.Exit(FINDINGS)
     raise typer.Exit(exit_code(plan.after, FailOn.WARNING))
+
+
+def _written(
+    folder_plan: FolderPlan, to: Path | None, *, link: bool, tell: Callable[[str], None]
+) -> Path:
+    """Write the fixed folder, say so, and name what is not copied."""
+    place = fix_folder(folder_plan, to, link=link, say=tell)
+    say(f"wrote {quoted(str(place))}; {quoted(str(folder_plan.folder))} is as it was")
+    for line in skipped_lines(folder_plan.skipped):
+        tell(f"not copied: {line}")
+    return place

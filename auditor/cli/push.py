@@ -1,6 +1,5 @@
 """The `audit push` command."""
 
-import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -23,14 +22,13 @@ from auditor.cli.console import (
     exit_code,
     fail,
     guarded,
-    is_terminal,
     say,
     talk,
 )
 from auditor.cli.printing import Shown, counted_depth, print_outcome
 from auditor.errors import SourceError, UsageError
 from auditor.formats.registry import TERMINAL
-from auditor.messages import listed, quoted
+from auditor.messages import quoted
 from auditor.publishing.hub_writing import hub_api, require_repository
 from auditor.publishing.push import (
     FolderFiles,
@@ -120,15 +118,15 @@ def push(  # noqa: PLR0913 - one parameter for each option
         print_outcome(outcome, TERMINAL, shown)
         if code != CLEAN:
             fail(code, "nothing was sent")
-        require_unchanged(folder, files)
-        if files.left_out:
-            tell(f"left out: {listed(files.left_out)}")
-        amount = f"{len(files.states):,} files, {files.size:,} bytes, to {to.repository}"
+        require_unchanged(folder, files, outcome.files)
+        for line in files.left_out:
+            tell(f"not sent: {line}")
+        amount = f"{len(files.files):,} files, {files.size:,} bytes, to {to.repository}"
         if dry_run:
             tell(f"dry run: nothing was sent; a push sends {amount}")
             raise typer.Exit(CLEAN)
         tell(f"sending {amount}")
-        pushed = _sent(folder, files, to, quiet=quiet)
+        pushed = _sent(folder, files, to, tell)
         tell(f"{'committed' if pushed.is_new else 'no file differs, no new commit'}: {pushed.url}")
         lost = _lost(folder, files, to, pushed, tell)
         outcome, code = look(f"{to.repository}@{pushed.revision}")
@@ -156,16 +154,15 @@ def _look(
     return outcome, CLEAN if fail_on is FailOn.NEVER else exit_code(outcome, fail_on)
 
 
-def _sent(folder: Path, files: FolderFiles, to: PushTarget, *, quiet: bool) -> Pushed:
-    """Send the files; huggingface_hub draws progress bars on a terminal."""
+def _sent(folder: Path, files: FolderFiles, to: PushTarget, tell: Callable[[str], None]) -> Pushed:
+    """Send the files, with our progress line of bytes and no bar of huggingface_hub."""
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - 0.1 s
 
-    if quiet or not is_terminal(sys.stderr):
-        disable_progress_bars()
+    disable_progress_bars()
     with warnings.catch_warnings(record=True) as noted:
-        pushed = send(folder, files, to)
-    for one in noted if not quiet else ():
-        say(" ".join(str(one.message).split()))
+        pushed = send(folder, files, to, tell)
+    for one in noted:
+        tell(" ".join(str(one.message).split()))
     return pushed
 
 
@@ -185,6 +182,6 @@ def _lost(
         say(line)
     if not lost:
         tell(
-            f"the Hub lists all {len(files.states):,} files with the sizes and hashes of the folder"
+            f"the Hub lists all {len(files.files):,} files with the sizes and hashes of the folder"
         )
     return bool(lost)

@@ -103,7 +103,9 @@ def verify(  # noqa: PLR0913 - one parameter for each option
         else:
             code = CLEAN
         if code == CLEAN and not quiet:
-            say(f"verified: {len(stated.predicate.files):,} files and the audit are as stated")
+            about = quoted(stated.model) if stated.model else "a folder"
+            count = len(stated.predicate.files)
+            say(f"verified: {count:,} files and the audit are as stated, of {about}")
     raise typer.Exit(code)
 
 
@@ -162,7 +164,9 @@ def _compared(  # noqa: PLR0913 - the options of the command
             say=talk(quiet=quiet),
         )
         observed = read_statement(attested.statement)
-        return compare(stated, observed, attested.folder, is_checked=is_checked)
+        return compare(
+            stated, observed, attested.snapshot, is_checked=is_checked, is_named=model is not None
+        )
     except SourceError as error:
         fail(UNAUDITED, f"not checked: {requested}: {error.reason}: {error}")
     except SignatureError as error:

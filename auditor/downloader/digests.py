@@ -1,9 +1,7 @@
 """The sha256 of local files, which are read completely, and the front matter of README.md."""
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from threading import Event, Lock
 from typing import TypeVar
@@ -54,28 +52,22 @@ def read_completely(
 
 
 def read_digests(
-    folder: Path, files: Sequence[RepoFile], snapshot: Snapshot, say: Callable[[str], None]
+    folder: Path, files: Sequence[RepoFile], say: Callable[[str], None]
 ) -> dict[str, str]:
-    """Return the sha256 of each file, which is read; a file whose name is not UTF-8 has none.
+    """Return the sha256 of each file, which is read.
 
-    Raise SourceError if a file cannot be read, or has changed since its header was read.
+    Raise SourceError if a file cannot be read, or has changed since it was listed.
     """
-    states = dict(_states(snapshot))
-    names = [file.name for file in files if os.path.lexists(folder / file.name)]
     size = sum(file.size or 0 for file in files)
     if size > _SMALL:
-        say(f"reading {size:,} bytes for the sha256 of {len(names):,} files")
-    reads = [partial(_digest, folder / name, states.get(name)) for name in names]
-    return dict(zip(names, read_completely(reads, size, say), strict=True))
+        say(f"reading {size:,} bytes for the sha256 of {len(files):,} files")
+    reads = [partial(_digest, folder / file.name, file.state) for file in files]
+    digests = read_completely(reads, size, say)
+    return {file.name: digest for file, digest in zip(files, digests, strict=True)}
 
 
 def _digest(path: Path, state: FileState | None, count: Callable[[int], None]) -> str:
     return file_sha256(path, count, state)
-
-
-def _states(snapshot: Snapshot) -> Iterator[tuple[str, FileState | None]]:
-    headers = (component.headers for component in snapshot.components)
-    yield from ((header.name, header.state) for header in chain(snapshot.headers, *headers))
 
 
 def with_materials(snapshot: Snapshot, say: Callable[[str], None]) -> Snapshot:
@@ -86,12 +78,12 @@ def with_materials(snapshot: Snapshot, say: Callable[[str], None]) -> Snapshot:
     folder = snapshot.folder
     if folder is None or snapshot.source not in LOCAL:
         return snapshot
-    digests = read_digests(folder, snapshot.files, snapshot, say)
-    files = tuple(replace(file, sha256=digests.get(file.name)) for file in snapshot.files)
-    card = _card(folder / _CARD) if _CARD in digests else None
+    digests = read_digests(folder, snapshot.files, say)
+    files = tuple(replace(file, sha256=digests[file.name]) for file in snapshot.files)
+    card = next((_card(folder / _CARD, file.state) for file in files if file.name == _CARD), None)
     return replace(snapshot, files=files, card=card)
 
 
-def _card(path: Path) -> ModelCard:
-    with open_regular_file(path) as file:
+def _card(path: Path, state: FileState | None) -> ModelCard:
+    with open_regular_file(path, state) as file:
         return model_card(front_matter(file.read(Span(0, MAX_FRONT_MATTER)).data))

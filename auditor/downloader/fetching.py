@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.bounded.json_text import converted, parse_object
+from auditor.bounded.json_text import converted, parse_object, parse_or_empty
 from auditor.checkpoint.filenames import CONFIG, Chooser
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
@@ -137,6 +137,11 @@ def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> S
     raise SourceError(why.reason, detail) from why
 
 
+# Keys of which a config in a folder has one: an adapter may name any folder, and must not have
+# another program's config.json copied into a snapshot.
+_OF_A_MODEL = frozenset(("model_type", "architectures"))
+
+
 class _AdapterConfig(Struct):
     base_model_name_or_path: str | None = None
     revision: str | None = None
@@ -176,7 +181,13 @@ def with_base_model(
 
 
 def _base(base: Snapshot) -> BaseModel:
+    detail = None
     if base.config is None or base.config.name != CONFIG:
         detail = f"{base.model} has no {CONFIG}: it is not a complete model"
+    elif base.source is Source.FOLDER and _OF_A_MODEL.isdisjoint(
+        parse_or_empty(base.config.content, CONFIG)
+    ):
+        detail = f"the {CONFIG} of {base.model} has no {' or '.join(sorted(_OF_A_MODEL))}"
+    if detail:
         return BaseModel(model=base.model, reason=Reason.NO_CONFIG, detail=detail)
     return BaseModel(model=base.model, commit=base.commit, origin=base.origin, config=base.config)

@@ -8,6 +8,7 @@ so that counting it a second time runs at a third of the speed.
 """
 
 import errno
+import io
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 _CHANGED = "changed while it was read; try again"
-_REPLACED = "was replaced or changed since its header was read; run it again"
+_REPLACED = "was replaced or changed since it was listed; run it again"
 
 BLOCK = 256 * 1024
 
@@ -133,8 +134,6 @@ def state_of(status: os.stat_result) -> FileState:
         inode=status.st_ino,
         size=status.st_size,
         modified=status.st_mtime_ns,
-        links=status.st_nlink,
-        is_regular=stat.S_ISREG(status.st_mode),
         device=status.st_dev,
         changed=status.st_ctime_ns,
     )
@@ -161,9 +160,40 @@ def open_regular_file(path: Path, expected: FileState | None = None) -> Iterator
         raise unreadable_file(path, f"cannot be read: {error.strerror or error}") from None
 
 
-def read_all(path: Path, limit: int) -> bytes:
-    """Return the complete file; raise SourceError if it has more than `limit` bytes."""
-    with open_regular_file(path) as file:
+class ListedFile(io.BufferedIOBase):
+    """A file as a stream; each read fails unless the file is still in the state of its listing."""
+
+    def __init__(self, path: Path, state: FileState, count: Callable[[int], object] = int) -> None:
+        """Call `count` with the number of bytes of each read."""
+        self._path = path
+        self._state = state
+        self._count = count
+        self._at = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return the next bytes; raise SourceError if the file was replaced or changed."""
+        length = self._state.size if size is None or size < 0 else size
+        with open_regular_file(self._path, self._state) as file:
+            data = file.read(Span(self._at, self._at + length)).data
+        self._at += len(data)
+        self._count(len(data))
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._state.size}[whence]
+        self._at = max(start + offset, 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+
+def read_all(path: Path, limit: int, expected: FileState | None = None) -> bytes:
+    """Return the complete file.
+
+    Raise SourceError if it has more than `limit` bytes, or a state that is not `expected`.
+    """
+    with open_regular_file(path, expected) as file:
         if file.size > limit:
             detail = f"{quoted(str(path))} has {file.size:,} bytes, expected at most {limit:,}"
             raise SourceError(Reason.TOO_LARGE, detail)

@@ -3,10 +3,10 @@
 import os
 import re
 import stat
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
-from typing import Never
 
 from msgspec.structs import replace
 
@@ -27,24 +27,27 @@ from auditor.checkpoint.selecting import (
     what_to_do,
     with_torch_copies,
 )
+from auditor.checkpoint.skipped import SkipReason, skipped_lines
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import MAX_SNAPSHOT, is_snapshot, load
 from auditor.companions.companion_files import CompanionBounds
 from auditor.containers.manifest import MANIFESTS
 from auditor.containers.weight_formats import parser
 from auditor.downloader.assemble import assemble
+from auditor.downloader.folder_listing import (
+    FolderListing,
+    is_utf8,
+    list_folder,
+    state_within,
+)
 from auditor.downloader.headers import FIRST_READ, read_header
-from auditor.downloader.local_file import open_regular_file, read_all, unreadable_file
+from auditor.downloader.local_file import open_regular_file, read_all, state_of, unreadable_file
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import AT_HAND, do_nothing, threads
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.tensors import Span
 
-# Files of one folder: a training run leaves a few thousand, and a home folder has more.
-_MOST_FILES = 100_000
-
-_FOREIGN = {"node_modules", "__pycache__", "site-packages"}
 _SHARD = re.compile(r"-(\d+)-of-0*(\d+)\.\w+$", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _IN_CACHE = re.compile(rf"(?:.*/)?models--([^/]+)/snapshots/({_COMMIT.pattern})", re.DOTALL)
@@ -70,16 +73,48 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _folder(folder: Path, choose: Chooser) -> Snapshot:
-    files = _listing(folder)
-    names, where = {file.name for file in files}, f"the folder {quoted(str(folder))}"
+def _folder(folder: Path, choose: Chooser, *required: str) -> Snapshot:
+    listing = list_folder(folder)
+    skipped = {entry.name: entry.reason for entry in listing.skipped}
+    needed = _needed_links(folder, listing, choose)
+    for name in (CONFIG, WEIGHTS, INDEX, *required, *needed):
+        _require_file(folder, name, skipped)
+    try:
+        snapshot = _read_folder(folder, listing, choose)
+    except SourceError as error:
+        if error.reason not in _INCOMPLETE or not skipped:
+            raise
+        lines = "; ".join(skipped_lines(listing.skipped))
+        raise SourceError(error.reason, f"{error}; not looked at: {lines}") from None
+    for name in chain(snapshot.unopened, *(part.unopened for part in snapshot.components)):
+        _require_file(folder, name, skipped)
+    return snapshot
+
+
+def _needed_links(folder: Path, listing: FolderListing, choose: Chooser) -> Iterator[str]:
+    """Yield the links out of the folder that would be read if they were files of the model."""
+    links = {entry.name for entry in listing.skipped if entry.reason is SkipReason.OUTSIDE}
+    if not links:
+        return
+    try:
+        selection = choose({*links, *(file.name for file in listing.files)}, str(folder))
+    except SourceError:
+        return
+    for one in (selection, selection.otherwise, *(part.selection for part in selection.parts)):
+        if isinstance(one, FileSelection):
+            yield from links & {one.config, one.index, one.weights, *one.shards}
+
+
+def _read_folder(folder: Path, listing: FolderListing, choose: Chooser) -> Snapshot:
+    files, names = listing.files, {file.name for file in listing.files}
+    where = f"the folder {quoted(str(folder))}"
     model, commit = _cached_as(folder)
     try:
         selection = with_torch_copies(names, where, choose)  # a disk reads copies fast
     except SourceError as error:
         if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names or model:
             raise
-        return _file(folder / CONFIG)
+        return _config_alone(folder / CONFIG, listing)
     place = "the Hugging Face cache" if model else "the folder"
     snapshot = Snapshot(
         model=model or str(folder),
@@ -87,38 +122,43 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
         source=Source.CACHE if model else Source.FOLDER,
         origin=f"read from {place}, {quoted(str(folder))}",
         files=files,
+        skipped=listing.skipped,
         folder=folder,
         partial=True,
     )
     count = sum(is_weights(file.name) for file in files)
     with threads(0 if count <= AT_HAND else AT_HAND, do_nothing) as scheduler:
-        snapshot = assemble(snapshot, _Files(folder), selection, scheduler)
-    for name in chain(snapshot.unopened, *(part.unopened for part in snapshot.components)):
-        _require_file(folder / name)
-    return snapshot
+        return assemble(snapshot, _Files(folder), selection, scheduler)
 
 
 def _file(path: Path) -> Snapshot:
+    if not is_utf8(path.name):
+        raise unreadable_file(path, "has a name that is not UTF-8; rename it")
     name = path.name.lower()
     if path.name in MANIFESTS:
         return _folder(path.parent, select)
     if name.endswith(".safetensors") or parser(name) is not None:
         return _weight_file(path)
     if name.endswith(".index.json"):
-        _require_file(path)
         indexed = FileSelection(config=_neighbour(path, CONFIG), index=path.name)
-        return _folder(path.parent, lambda _names, _where: indexed)
+        return _folder(path.parent, lambda _names, _where: indexed, path.name)
     if is_weights(name):
         detail = f"{quoted(str(path))} has a format that is not supported; {what_to_do((name,))}"
         raise SourceError(Reason.NO_SAFETENSORS, detail)
-    content = read_all(path, MAX_SNAPSHOT)
+    return _config_alone(path, _named_files(path, None))
+
+
+def _config_alone(path: Path, listing: FolderListing) -> Snapshot:
+    """Return the snapshot in a snapshot file, or that of a config without weights."""
+    state = next(file.state for file in listing.files if file.name == path.name)
+    content = read_all(path, MAX_SNAPSHOT, state)
     if is_snapshot(content):
         return load(content, str(path))
-    if not name.endswith(".json"):
+    if not path.name.lower().endswith(".json"):
         kinds = "(.safetensors, .bin, .pt, .pth, .ckpt, .gguf)"
         detail = f"is not a config (.json), weights {kinds}, an index or a snapshot"
         raise UsageError(f"{quoted(str(path))} {detail}")
-    return _single_file(path, FileSelection(config=path.name))
+    return _single_file(path, FileSelection(config=path.name), listing)
 
 
 def _weight_file(path: Path) -> Snapshot:
@@ -129,7 +169,8 @@ def _weight_file(path: Path) -> Snapshot:
         detail = f"is one shard of {shard[2][:20]}: give the folder that holds them all"
         raise UsageError(f"{quoted(str(path))} {detail}")
     config = _neighbour(path, config_of(path.name))
-    return _single_file(path, FileSelection(config=config, weights=path.name))
+    selection = FileSelection(config=config, weights=path.name)
+    return _single_file(path, selection, _named_files(path, config))
 
 
 def _neighbour(path: Path, name: str) -> str | None:
@@ -137,15 +178,29 @@ def _neighbour(path: Path, name: str) -> str | None:
     return name if os.path.lexists(path.parent / name) else None
 
 
-def _single_file(path: Path, selection: FileSelection) -> Snapshot:
+def _named_files(path: Path, config: str | None) -> FolderListing:
+    """List a file that the user names, whatever it links to, and the config next to it."""
+    states = {path.name: state_of(path.stat())}
+    if config is not None and config != path.name:
+        beside, root = path.parent / config, os.path.realpath(path.parent)
+        state = state_within(str(beside), root, is_link=beside.is_symlink())
+        if isinstance(state, SkipReason):
+            _require_file(path.parent, config, {config: state})
+        else:
+            states[config] = state
+    files = (RepoFile(name=name, size=state.size, state=state) for name, state in states.items())
+    return FolderListing(tuple(sorted(files, key=lambda file: file.name)), ())
+
+
+def _single_file(path: Path, selection: FileSelection, listing: FolderListing) -> Snapshot:
     """Return the snapshot of one weight file, with the config if the selection has one."""
-    names = sorted(name for name in (selection.config, selection.weights) if name)
     snapshot = Snapshot(
         model=str(path),
         commit=None,
         source=Source.FILE,
         origin=f"read from the file {quoted(str(path))}",
-        files=tuple(_entry(path.parent, path.parent / name) for name in names),
+        files=listing.files,
+        skipped=listing.skipped,
         folder=path.parent,
     )
     with threads(0, do_nothing) as scheduler:
@@ -153,7 +208,7 @@ def _single_file(path: Path, selection: FileSelection) -> Snapshot:
 
 
 class _Files:
-    """The files of one folder."""
+    """The files of one folder, each read only in the state in which it was listed."""
 
     bounds: CompanionBounds | None = None
     patient = False
@@ -162,67 +217,26 @@ class _Files:
         self._folder = folder
 
     def text(self, file: RepoFile, limit: int) -> TextFile:
-        return TextFile(name=file.name, content=read_all(self._folder / file.name, limit))
+        content = read_all(self._folder / file.name, limit, file.state)
+        return TextFile(name=file.name, content=content)
 
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
-        with open_regular_file(self._folder / file.name) as part:
+        with open_regular_file(self._folder / file.name, file.state) as part:
             head = read_header(file.name, part.size, lambda span, _: part.read(span), first)
             return replace(head, state=part.state)
 
     def part(self, file: RepoFile, span: Span) -> bytes:
-        with open_regular_file(self._folder / file.name) as part:
+        with open_regular_file(self._folder / file.name, file.state) as part:
             return part.read(span).data
 
 
-def _listing(folder: Path) -> tuple[RepoFile, ...]:
-    """List every regular file below the folder, and links to files, sorted by name."""
-    for name in (CONFIG, WEIGHTS, INDEX):
-        _require_file(folder / name)
-    files: list[RepoFile] = []
-    for path, folders, names in os.walk(folder, onerror=_raise):
-        folders[:] = [name for name in folders if not _is_foreign(path, name)]
-        paths = (Path(path, name) for name in names)
-        files.extend(_entry(folder, path) for path in paths if _is_file(path))
-        if len(files) > _MOST_FILES:
-            detail = f"{quoted(str(folder))} has more than {_MOST_FILES:,} files"
-            raise SourceError(Reason.TOO_LARGE, f"{detail}: it is not a model's folder")
-    return tuple(sorted(files, key=lambda file: file.name))
-
-
-def _is_foreign(path: str, name: str) -> bool:
-    """Whether a folder does not belong to a model: it is hidden, or made by Python or node."""
-    if name.startswith(".") or name in _FOREIGN:
-        return True
-    return os.path.lexists(os.path.join(path, name, "pyvenv.cfg"))  # noqa: PTH118 - os.path is faster, and this runs for each folder
-
-
-def _is_file(path: Path) -> bool:
-    """Whether the path, or the target of its link, is a regular file.
-
-    Raise PermissionError if it is named like a model's file and its folder may not be searched.
-    """
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except PermissionError:
-        if is_weights(path.name) or path.name.endswith(".json"):
-            raise
-        return False
-    except OSError:  # a broken or circular link
-        return False
-
-
-def _entry(folder: Path, path: Path) -> RepoFile:
-    name = path.relative_to(folder).as_posix()
-    # A name that is not UTF-8 cannot be printed; such a file is never opened.
-    return RepoFile(name=os.fsencode(name).decode(errors="replace"), size=path.stat().st_size)
-
-
-def _raise(error: OSError) -> Never:
-    raise error
-
-
-def _require_file(path: Path) -> None:
-    """Raise SourceError if the path exists and is not a readable regular file."""
+def _require_file(folder: Path, name: str, skipped: Mapping[str, SkipReason]) -> None:
+    """Raise SourceError if the name exists and is not a readable regular file of the folder."""
+    path = folder / name
+    if skipped.get(name) is SkipReason.OUTSIDE:
+        detail = "is a link out of the folder, expected a file in it"
+        advice = "copy the file (cp -L), or name the folder that holds it"
+        raise unreadable_file(path, f"{detail}; {advice}")
     if os.path.lexists(path):
         with open_regular_file(path):
             pass
@@ -234,6 +248,9 @@ def _in_cache(path: Path) -> Path:
     if not (path.absolute().name.startswith("models--") and snapshots.is_dir()):
         return path
     main = path / "refs" / "main"
+    for place in (main.parent, main, snapshots, *snapshots.iterdir()):
+        if place.is_symlink():  # a cache has none, and another folder is not the model's
+            raise unreadable_file(place, "is a link, expected what huggingface_hub writes")
     if main.is_file():
         commit = read_all(main, _LONGEST_REF).decode(errors="replace").strip()
         if not _COMMIT.fullmatch(commit) or not (snapshots / commit).is_dir():

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from auditor.checkpoint.snapshot import FileState, RepoFile
 from auditor.downloader.local_file import state_of
 from auditor.errors import FixError
 from auditor.fixing.plan import FileChange
@@ -24,7 +25,7 @@ _PARTIAL = ".partial"
 
 def write_folder(  # noqa: PLR0913 - a source, a target and how to write it
     folder: Path,
-    names: Sequence[str],
+    files: Sequence[RepoFile],
     changes: Mapping[str, FileChange],
     place: Path,
     *,
@@ -43,10 +44,11 @@ def write_folder(  # noqa: PLR0913 - a source, a target and how to write it
             raise FixError(f"{quoted(str(path))} exists: remove it, or name another folder by --to")
     partial.mkdir(parents=True)
     try:
-        for name in dict.fromkeys((*names, *changes)):
+        states = dict.fromkeys(changes) | {file.name: file.state for file in files}
+        for name, state in states.items():
             target = partial / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            _write(folder / name, changes.get(name), target, link=link)
+            _write(folder / name, state, changes.get(name), target, link=link)
         shutil.copymode(folder, partial)
         check(partial)
         _sync(partial)
@@ -57,31 +59,40 @@ def write_folder(  # noqa: PLR0913 - a source, a target and how to write it
     _sync(place.parent)
 
 
-def _write(source: Path, change: FileChange | None, target: Path, *, link: bool) -> None:
-    """Write the new version of one file, or a copy or a hard link if nothing changes."""
+def _write(
+    source: Path, listed: FileState | None, change: FileChange | None, target: Path, *, link: bool
+) -> None:
+    """Write the new version of one file, or a copy or a hard link if nothing changes.
+
+    Raise FixError if the file is not in the state in which it was listed.
+    """
+    if change is not None and change.before is None:
+        target.write_bytes(change.after)
+        _sync(target)
+        return
     if change is None and link:
         os.link(source.resolve(), target)
-        return
-    if change is not None and not change.renames:
-        target.write_bytes(change.after)
-        if change.before is not None:
-            shutil.copymode(source, target)
-        _sync(target)
+        _require_listed(source, target.stat(), listed)
         return
     before, after = (b"", b"") if change is None else (change.before or b"", change.after)
     with source.open("rb") as old, target.open("xb", buffering=0) as new:
-        state = state_of(os.fstat(old.fileno()))
+        _require_listed(source, os.fstat(old.fileno()), listed)
         if old.read(len(before)) != before:
             raise _changed(source)
         new.write(after)
-        _copy(old.fileno(), new.fileno(), len(before), len(after), state.size - len(before))
+        size = os.fstat(old.fileno()).st_size
+        _copy(old.fileno(), new.fileno(), len(before), len(after), size - len(before))
         os.fsync(new.fileno())
-        if state_of(os.fstat(old.fileno())) != state:
-            raise _changed(source)
+        _require_listed(source, os.fstat(old.fileno()), listed)
     if change is None:
         shutil.copystat(source, target)
     else:
         shutil.copymode(source, target)
+
+
+def _require_listed(path: Path, status: os.stat_result, listed: FileState | None) -> None:
+    if listed is None or not listed.is_same(state_of(status)):
+        raise _changed(path)
 
 
 def _changed(path: Path) -> FixError:

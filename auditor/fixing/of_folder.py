@@ -12,7 +12,8 @@ from auditor.audit.options import Options
 from auditor.audit.repository import only_model
 from auditor.checkpoint.filenames import FileSelection
 from auditor.checkpoint.selecting import with_companions
-from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.skipped import SkippedEntry
+from auditor.checkpoint.snapshot import RepoFile, Snapshot
 from auditor.containers.index import MAX_SHARDS
 from auditor.containers.manifest import ManifestEntry
 from auditor.downloader import local_folder
@@ -30,11 +31,12 @@ _SHARD = re.compile(r"(?P<stem>[^/]+)-\d{5}-of-(?P<count>\d{5})\.safetensors", r
 
 
 class FolderPlan(Struct, frozen=True, kw_only=True):
-    """A plan for a folder, with the names of the folder's files."""
+    """A plan for a folder, with the listing of the folder's files."""
 
     folder: Path
     plan: Plan
-    files: tuple[str, ...]
+    files: tuple[RepoFile, ...]
+    skipped: tuple[SkippedEntry, ...]  # entries that are not copied
 
 
 def plan_for_folder(
@@ -57,7 +59,7 @@ def plan_for_folder(
             f"audit fix takes a folder on this machine, and {quoted(requested)} is not a folder"
         )
     snapshot = _read(requested, say)
-    files = tuple(file.name for file in snapshot.files)
+    files, skipped = snapshot.files, snapshot.skipped
     snapshot, entry = _only(snapshot)
     options = Options(requested=requested, target=target)
     planned = partial(plan_fix, options=options, entry=entry, allowed=allowed)
@@ -69,7 +71,7 @@ def plan_for_folder(
         from auditor.fixing.for_engines import with_engine_keys  # noqa: PLC0415 - few fixes ask
 
         plan = with_engine_keys(plan, snapshot, replace(options, engines=engines), entry)
-    return FolderPlan(folder=folder, plan=plan, files=files)
+    return FolderPlan(folder=folder, plan=plan, files=files, skipped=skipped)
 
 
 def _only(snapshot: Snapshot) -> tuple[Snapshot, ManifestEntry | None]:

@@ -63,7 +63,11 @@ def hub_errors(repository: str, doubt: str = "") -> Iterator[None]:
         said = _BY_STATUS.get(status, f"the Hub answered {status}")
         unknown = doubt if status >= _SERVER_ERROR else ""
         raise PublishError(f"{repository}: {said} ({_in_a_line(error)}){unknown}") from None
+    except SourceError as error:
+        raise PublishError(f"nothing is committed: {error}") from None
     except (HTTPError, OSError, ValueError, RuntimeError, KeyError) as error:
+        if isinstance(error.__cause__, SourceError):
+            raise PublishError(f"nothing is committed: {error.__cause__}") from None
         causes = dict.fromkeys(map(_in_a_line, filter(None, (error, error.__cause__))))
         kind = "no answer of the Hub" if isinstance(error, HTTPError) else type(error).__name__
         raise PublishError(f"{repository}: {kind}: {': '.join(causes)}{doubt}") from None

@@ -1,39 +1,35 @@
 """`audit push`: send a folder as one commit, and compare the commit with the folder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from threading import Lock
+from typing import BinaryIO, NamedTuple, cast
 
 from msgspec import Struct
 
-from auditor.checkpoint.selecting import is_weights
-from auditor.checkpoint.snapshot import FileState, RepoFile
+from auditor.checkpoint.skipped import SkipReason, skipped_lines
+from auditor.checkpoint.snapshot import RepoFile
+from auditor.downloader.folder_listing import list_folder
 from auditor.downloader.hub import read_listing
-from auditor.downloader.local_file import open_regular_file, state_of
+from auditor.downloader.local_file import ListedFile
 from auditor.downloader.model_argument import HubModel
+from auditor.downloader.waits import ReadingProgress, Talk, numbers_read
 from auditor.errors import PublishError, SourceError
-from auditor.messages import listed, quoted
+from auditor.messages import listed, log_line, quoted
 from auditor.publishing.hub_writing import hub_api, hub_errors
-from auditor.tensors import Span
+from auditor.publishing.statement import require_own_files
 from auditor.values.verifying import ListedFiles, compare_digests
-
-if TYPE_CHECKING:
-    from huggingface_hub import CommitOperationAdd
-
-# Patterns of names: old files that programs keep, and a folder that huggingface_hub refuses.
-_LEFT_OUT = ("*.orig", ".cache/*", "*/.cache/*")
-_IN_MEMORY = 10_000_000  # bytes; the Hub stores larger files in LFS
 
 
 class FolderFiles(Struct, frozen=True, kw_only=True):
-    """The files that a push sends, with their states, and the names of those that it leaves out."""
+    """The files that a push sends, with their states, and sentences about what it leaves out."""
 
-    states: dict[str, FileState]
+    files: tuple[RepoFile, ...]
     left_out: tuple[str, ...]
 
     @property
     def size(self) -> int:
-        return sum(state.size for state in self.states.values())
+        return sum(file.size or 0 for file in self.files)
 
 
 class PushTarget(Struct, frozen=True, kw_only=True):
@@ -56,35 +52,46 @@ class Pushed(NamedTuple):
 
 
 def files_of(folder: Path) -> FolderFiles:
-    """List the files of a folder as huggingface_hub does, which leaves out `.git`.
+    """List the files of a folder that an audit lists, without those that the Hub refuses.
 
-    Raise PublishError if a file has a name that the Hub cannot have.
+    Raise PublishError if the folder cannot be read, if a link leads out of it, or if a file has a
+    name that the Hub cannot have.
     """
-    from huggingface_hub.utils._paths import (  # noqa: PLC0415 - 0.1 s
-        DEFAULT_IGNORE_PATTERNS,
-        filter_repo_objects,
-    )
-
     try:
-        found = sorted(path for path in folder.glob("**/*") if path.is_file())
-        states = {path.relative_to(folder).as_posix(): state_of(path.stat()) for path in found}
+        listing = list_folder(folder)
+    except SourceError as error:
+        raise PublishError(str(error)) from None
     except OSError as error:
         raise PublishError(f"{quoted(str(folder))} cannot be read: {error.strerror}") from None
-    patterns = [*DEFAULT_IGNORE_PATTERNS, *_LEFT_OUT]
-    sent = {*filter_repo_objects(states, ignore_patterns=patterns)}
-    if wrong := [name for name in sent if not name.isprintable()]:
+    require_own_files(str(folder), listing.skipped)
+    kept_back = [file.name for file in listing.files if _is_kept_back(file.name)]
+    sent = tuple(file for file in listing.files if not _is_kept_back(file.name))
+    wrong = [file.name for file in sent if not file.name.isprintable()]
+    wrong += [one.name for one in listing.skipped if one.reason is SkipReason.NOT_UTF8]
+    if wrong:
         raise PublishError(f"the Hub has no files of these names: {listed(sorted(wrong))}")
-    return FolderFiles(
-        states={name: state for name, state in states.items() if name in sent},
-        left_out=tuple(name for name in states if name not in sent),
-    )
+    reason = "an old file, or a folder that the Hub refuses"
+    kept_lines = (f"{listed(kept_back)}: {reason}",) if kept_back else ()
+    return FolderFiles(files=sent, left_out=(*kept_lines, *skipped_lines(listing.skipped)))
 
 
-def require_unchanged(folder: Path, files: FolderFiles) -> None:
-    """Raise PublishError if a file was added, removed or changed since the files were listed."""
-    now = files_of(folder).states
+def _is_kept_back(name: str) -> bool:
+    """Whether a file is the old version of another, or is in a folder that the Hub refuses."""
+    return name.endswith(".orig") or not {".git", ".cache"}.isdisjoint(name.split("/"))
+
+
+def require_unchanged(folder: Path, files: FolderFiles, audited: Sequence[RepoFile] = ()) -> None:
+    """Raise PublishError if a file was added, removed or changed since the files were listed.
+
+    `audited` are the files as an audit has listed them meanwhile; () if there was none.
+    """
+    states = {file.name: file.state for file in files.files}
+    now = {file.name: file.state for file in files_of(folder).files}
+    in_audit = {file.name: file.state for file in audited} or now
     changed = [
-        name for name in sorted({*now, *files.states}) if now.get(name) != files.states.get(name)
+        name
+        for name in sorted({*now, *states})
+        if not now.get(name) == states.get(name) == in_audit.get(name)
     ]
     if changed:
         raise PublishError(
@@ -93,20 +100,35 @@ def require_unchanged(folder: Path, files: FolderFiles) -> None:
         )
 
 
-def push(folder: Path, files: FolderFiles, to: PushTarget) -> Pushed:
+def push(
+    folder: Path, files: FolderFiles, to: PushTarget, say: Callable[[str], None] = log_line
+) -> Pushed:
     """Send the files as one commit; files of the repository that the folder lacks stay there.
 
     Until the commit, the Hub shows nothing of them. Raise PublishError if the Hub refuses, or if
     the folder has changed since `files` were listed.
+
+    huggingface_hub reads each file through a stream that fails once the file is not the listed one,
+    so that no other bytes are hashed or sent. Xet reads the files itself, so it is switched off.
     """
-    api = hub_api(to.token)
+    from huggingface_hub import CommitOperationAdd, constants  # noqa: PLC0415 - 0.1 s
+
+    constants.HF_HUB_DISABLE_XET = True
+    api, count = hub_api(to.token), _progress(2 * files.size, say)  # each is hashed, then sent
     with hub_errors(to.repository):
         if to.revision is None:
             api.create_repo(to.repository, private=to.private or None, exist_ok=True)
         info = api.repo_info(to.repository, revision=to.revision)
         if to.private and not info.private:
             raise PublishError(f"{to.repository} is public, expected a private repository")
-        operations = [_operation(folder, name, state) for name, state in files.states.items()]
+        operations = [
+            CommitOperationAdd(
+                path_in_repo=file.name,
+                path_or_fileobj=cast("BinaryIO", ListedFile(folder / file.name, file.state, count)),
+            )
+            for file in files.files
+            if file.state
+        ]
         api.preupload_lfs_files(
             to.repository, operations, revision=to.revision, create_pr=to.create_pr
         )
@@ -124,19 +146,18 @@ def push(folder: Path, files: FolderFiles, to: PushTarget) -> Pushed:
     return Pushed(made.oid, made.pr_revision or made.oid, url, is_new=made.oid != info.sha)
 
 
-def _operation(folder: Path, name: str, state: FileState) -> "CommitOperationAdd":
-    """Return the addition of a file; a small one is read now, so that no other bytes are sent."""
-    from huggingface_hub import CommitOperationAdd  # noqa: PLC0415 - 0.1 s
+def _progress(total: int, say: Callable[[str], None]) -> Callable[[int], None]:
+    """Return a function that counts bytes for a progress line; several threads call it."""
+    progress = ReadingProgress(Talk.of(say).progress, numbers_read)
+    lock, done = Lock(), 0
 
-    path = folder / name
-    if is_weights(name) or state.size > _IN_MEMORY:
-        return CommitOperationAdd(path_in_repo=name, path_or_fileobj=path)
-    try:
-        with open_regular_file(path, state) as file:
-            content = file.read(Span(0, state.size)).data
-    except SourceError as error:
-        raise PublishError(f"nothing is committed: {error}") from None
-    return CommitOperationAdd(path_in_repo=name, path_or_fileobj=content)
+    def count(read: int) -> None:
+        nonlocal done
+        with lock:
+            done = min(done + read, total)
+            progress(done, total)
+
+    return count
 
 
 def lost_files(
@@ -151,8 +172,7 @@ def lost_files(
     if listing.commit != pushed.commit:
         raise PublishError(f"{to.repository} is at {listing.commit}, expected {pushed.commit}")
     on_hub = ListedFiles({file.name: file for file in listing.files}, "the Hub")
-    sent = [RepoFile(name=name, size=state.size) for name, state in files.states.items()]
-    compared = compare_digests(sent, folder, on_hub, files.states, say)
+    compared = compare_digests(files.files, folder, on_hub, say)
     absent = [name for name in compared.unknown if name not in on_hub.files]
     unhashed = [name for name in compared.unknown if name in on_hub.files]
     return (

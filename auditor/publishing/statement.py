@@ -5,22 +5,26 @@ this machine and no measure of the network. `statement.schema.json` describes th
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from auditor.audit.guard import outcome_of
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.selecting import with_companions
-from auditor.checkpoint.snapshot import RepoFile, Snapshot
+from auditor.checkpoint.skipped import SkippedEntry, SkipReason
+from auditor.checkpoint.snapshot import RepoFile, Snapshot, TextFile
 from auditor.downloader.digests import LOCAL, read_digests
 from auditor.downloader.fetching import fetch
-from auditor.errors import Reason, UsageError
+from auditor.errors import PublishError, Reason, SourceError, UsageError
 from auditor.formats.as_json import as_object
 from auditor.formats.json_values import json_text
-from auditor.messages import quoted
+from auditor.messages import listed, quoted
 from auditor.report import Report, Unaudited
 from auditor.version import VERSION
 
@@ -38,11 +42,11 @@ MAX_STATEMENT = 256 * 1024 * 1024  # bytes of a statement that is read
 
 
 class Attested(NamedTuple):
-    """A statement, and the audit that it states."""
+    """A statement, the audit that it states, and what was audited."""
 
     statement: bytes
     outcome: Report | Unaudited
-    folder: Path | None  # the folder of the files, if they are on this machine
+    snapshot: Snapshot
 
 
 def attest(  # noqa: PLR0913 - one keyword for each choice a caller has
@@ -52,14 +56,17 @@ def attest(  # noqa: PLR0913 - one keyword for each choice a caller has
     source: str = "hub",
     token: str | None = None,
     without: Path | None = None,
+    accept: Callable[[Snapshot], None] = lambda _snapshot: None,
     say: Callable[[str], None],
 ) -> Attested:
     """Audit a model and state the result; `without` is a file that is not part of the model.
 
+    `accept` is called before any digest is read, and raises an error for what must not be stated.
     Local files are read completely for their sha256; other digests are those of the listing. Raise
     SourceError if the model cannot be read, UsageError if no file has a known sha256.
     """
     snapshot = fetch(model, source=source, token=token, say=say, choose=with_companions)
+    accept(snapshot)
     folder = snapshot.folder if snapshot.source in LOCAL else None
     files = tuple(
         file
@@ -67,16 +74,27 @@ def attest(  # noqa: PLR0913 - one keyword for each choice a caller has
         if folder is None or without is None or not _is_same(folder / file.name, without)
     )
     options = Options(requested=model, target=target)
+    alone = replace(snapshot, skipped=())  # the statement names the skipped entries itself
     outcome = outcome_of(
-        lambda: examine(snapshot, options),
+        lambda: examine(alone, options),
         lambda detail: Unaudited(requested=model, reason=Reason.CRASHED, detail=detail),
     )
     if folder is None:
         digests = {file.name: file.sha256 for file in files if file.sha256}
     else:
-        digests = read_digests(folder, files, snapshot, say)
+        digests = read_digests(folder, files, say)
     statement = _statement(snapshot, files, digests, outcome, target)
-    return Attested(canonical(statement), outcome, folder)
+    return Attested(canonical(statement), outcome, snapshot)
+
+
+def require_own_files(requested: str, skipped: Iterable[SkippedEntry]) -> None:
+    """Raise PublishError if a link leads out of the folder: its target is no file of the model."""
+    links = [entry.name for entry in skipped if entry.reason is SkipReason.OUTSIDE]
+    if links:
+        raise PublishError(
+            f"{quoted(requested)} has links out of the folder, expected files of the model: "
+            f"{listed(links)}; remove them, or copy the files into the folder (cp -L)"
+        )
 
 
 def canonical(value: Mapping[str, Any]) -> bytes:
@@ -85,7 +103,9 @@ def canonical(value: Mapping[str, Any]) -> bytes:
 
 
 def _is_same(path: Path, other: Path) -> bool:
-    return os.path.realpath(path) == os.path.realpath(other)
+    """Whether two paths are one entry of one folder; a link to a file is another entry."""
+    places = [(os.path.realpath(one.parent), one.name) for one in (path, other)]
+    return places[0] == places[1]
 
 
 def _statement(
@@ -95,10 +115,17 @@ def _statement(
     outcome: Report | Unaudited,
     target: str | None,
 ) -> dict[str, Any]:
-    contents = dict(_contents(snapshot))
+    texts = {text.name: text.content for text in _texts(snapshot)}
+    companions = ((file.name, file.content) for file in snapshot.companions or ())
+    contents = {name: content for name, content in companions if content is not None} | texts
     headers = {header.name for part in _models(snapshot) for header in part.headers}
     headers |= {one.name for one in (*snapshot.torch_copies, *snapshot.pickles)}
     entries = [_file(file, digests.get(file.name), contents, headers) for file in files]
+    partly = [one for one in entries if one["read"] == "part" and one["name"] in texts]
+    changed = [one["name"] for one in partly if one["sha256"] or one["gitBlob"]]
+    if changed:
+        detail = f"{listed(changed)}: the digest is not that of the bytes that the audit read"
+        raise SourceError(Reason.UNREADABLE, f"{detail}; run it again")
     subject = [
         {"name": entry["name"], "digest": {"sha256": entry["sha256"]}}
         for entry in entries
@@ -120,6 +147,7 @@ def _statement(
             "source": "local" if snapshot.source in LOCAL else "listing",
             "asClass": target,
             "files": entries,
+            "skipped": to_builtins(snapshot.skipped),
             "audit": _audit(as_object(outcome)),
         },
     }
@@ -130,16 +158,12 @@ def _models(snapshot: Snapshot) -> tuple[Any, ...]:
     return (snapshot, *snapshot.components)
 
 
-def _contents(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the content of each text that was read."""
+def _texts(snapshot: Snapshot) -> Iterator[TextFile]:
+    """Yield each text that was read completely and is kept byte for byte."""
     texts = [snapshot.packing, snapshot.manifest]
-    texts += [
-        text for part in _models(snapshot) for text in (part.config, part.index, part.settings)
-    ]
-    yield from ((text.name, text.content) for text in texts if text)
-    for file in snapshot.companions or ():
-        if file.content is not None:
-            yield file.name, file.content
+    for part in _models(snapshot):
+        texts += [part.config, part.index, part.settings]
+    return filter(None, texts)
 
 
 def _file(

@@ -1,7 +1,6 @@
 """Compare a statement with the model that it is about, which is audited again."""
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, ValidationError, convert
@@ -10,7 +9,8 @@ from msgspec.structs import astuple, replace
 from auditor.bounded.json_text import MAX_VALUES, load_object
 from auditor.checkpoint.hub_listing import id_fault
 from auditor.checkpoint.selecting import name_fault
-from auditor.checkpoint.snapshot import Sha1, Sha256, Size
+from auditor.checkpoint.skipped import SkippedEntry, SkipReason, skipped_lines
+from auditor.checkpoint.snapshot import Sha1, Sha256, Size, Snapshot
 from auditor.downloader.local_file import git_blob_id
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
@@ -47,6 +47,7 @@ class _Predicate(Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     asClass: str | None  # noqa: N815 - written as in-toto writes keys
     files: tuple[_File, ...]
+    skipped: tuple[SkippedEntry, ...]
     audit: dict[str, Any]
 
 
@@ -113,25 +114,36 @@ def _parsed(content: bytes) -> dict[str, Any]:
 
 
 def compare(
-    stated: Statement, observed: Statement, folder: Path | None, *, is_checked: bool
+    stated: Statement, observed: Statement, snapshot: Snapshot, *, is_checked: bool, is_named: bool
 ) -> Verification:
-    """Compare a statement with one that was made now, of files in `folder` or of the Hub.
+    """Compare a statement with one that was made now, of the snapshot.
 
     `is_checked` is whether a signature was verified, which proves the model's name, its commit and
-    the version. Raise SourceError if a file cannot be read.
+    the version; `is_named` is whether the user named the model: else it is the stated one, under
+    whatever name the Hub has it now. Raise SourceError if a file cannot be read.
     """
     ours, theirs = observed.predicate, stated.predicate
-    notes: tuple[str, ...] = ()
+    notes: list[str] = []
     if is_checked and ours.auditor != theirs.auditor:
-        notes = (f"hf-audit {theirs.auditor.get('version', '')} made it, this is {VERSION}",)
+        notes.append(f"hf-audit {theirs.auditor.get('version', '')} made it, this is {VERSION}")
     elif ours.auditor != theirs.auditor:
         return Verification(differences=(f"the version is {VERSION}, as stated {theirs.auditor}",))
-    differences, unknown = _of_files(theirs.files, ours.files, folder)
+    if not is_named and ours.model != theirs.model and ours.commit == theirs.commit:
+        notes.append(f"{quoted(str(theirs.model))} is named {quoted(str(ours.model))} now")
+        ours = replace(ours, model=theirs.model)
+    compared = (
+        _of_model(theirs, ours),
+        _of_files(theirs.files, ours.files, snapshot),
+        _of_skipped(theirs, ours),
+    )
+    differences = [line for one in compared for line in one.differences]
+    unknown = [line for one in compared for line in one.unknown]
+    notes += [line for one in compared for line in one.notes]
     is_same_place = (ours.source, ours.model) == (theirs.source, theirs.model)
     left_out = set() if is_same_place else _OF_SOURCE
     differences += _of_audit(theirs.audit, ours.audit, left_out)
     if is_same_place and not differences:
-        same_version = replace(theirs, auditor=ours.auditor)
+        same_version = replace(theirs, auditor=ours.auditor, skipped=ours.skipped)
         differences += [
             f"{field} is {quoted(str(value))}, as stated {quoted(str(stated_value))}"
             for field, value, stated_value in zip(
@@ -141,15 +153,30 @@ def compare(
         ]
     elif not is_checked:
         unknown.append("the model and the commit, because the statement is not signed")
-    return Verification(differences=tuple(differences), unknown=tuple(unknown), notes=notes)
+    return Verification(differences=tuple(differences), unknown=tuple(unknown), notes=tuple(notes))
+
+
+def _of_model(stated: _Predicate, observed: _Predicate) -> Verification:
+    """Compare the model and the commit; name them, and the sources, if one side has none."""
+    differences: list[str] = []
+    notes: list[str] = []
+    for what in ("model", "commit", "source"):
+        names = getattr(stated, what), getattr(observed, what)
+        shown = [quoted(name) if name else "none" for name in names]
+        line = f"the {what} is {shown[1]}, as stated {shown[0]}"
+        if names[0] != names[1]:
+            (notes if None in names or what == "source" else differences).append(line)
+    return Verification(differences=tuple(differences), notes=tuple(notes))
 
 
 def _of_files(
-    stated: Sequence[_File], observed: Sequence[_File], folder: Path | None
-) -> tuple[list[str], list[str]]:
+    stated: Sequence[_File], observed: Sequence[_File], snapshot: Snapshot
+) -> Verification:
     """Return a sentence for each file that differs, and for each that cannot be compared."""
     differences, unknown = [], []
     by_name = {file.name: file for file in observed}
+    states = {file.name: file.state for file in snapshot.files}
+    folder = snapshot.folder
     for file in stated:
         other = by_name.pop(file.name, None)
         if other is None:
@@ -160,13 +187,36 @@ def _of_files(
             if file.sha256 != other.sha256:
                 differences.append(f"{quoted(file.name)} has another sha256 than stated")
         elif file.gitBlob and (other.gitBlob or folder):
-            blob_id = git_blob_id(folder / file.name) if folder else other.gitBlob
+            blob_id = other.gitBlob
+            if folder:
+                blob_id = git_blob_id(folder / file.name, expected=states[file.name])
             if file.gitBlob != blob_id:
                 differences.append(f"{quoted(file.name)} has another git blob id than stated")
         else:
             unknown.append(f"the bytes of {quoted(file.name)}: no digest of the file is known")
     differences += [f"{quoted(name)} is not in the statement" for name in by_name]
-    return differences, unknown
+    return Verification(differences=tuple(differences), unknown=tuple(unknown))
+
+
+def _of_skipped(stated: _Predicate, observed: _Predicate) -> Verification:
+    """Name the entries of a folder that are no files; those that it gained are differences.
+
+    Notes about a download belong to no model. A clone of a commit has git's own folder, in which
+    anything may be.
+    """
+    gained, unknown, known = [], [], []
+    for entry in observed.skipped:
+        if entry.reason is SkipReason.DOWNLOAD or entry in stated.skipped:
+            known.append(entry)
+        elif entry.reason is SkipReason.GIT and stated.source != observed.source:
+            unknown.append(entry)
+        else:
+            gained.append(entry)
+    return Verification(
+        differences=tuple(f"not in the statement, {line}" for line in skipped_lines(gained)),
+        unknown=skipped_lines(unknown),
+        notes=skipped_lines(known),
+    )
 
 
 def _of_audit(

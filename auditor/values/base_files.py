@@ -3,14 +3,14 @@
 The digests come from the Hub's listings, or are computed from local files.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, is_weights, select_config
-from auditor.checkpoint.snapshot import Fetched, FileState, RepoFile, Snapshot
+from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import file_sha256
 from auditor.downloader.model_argument import HubModel, parse_model
@@ -141,20 +141,19 @@ class BaseReader:
 def _compared(snapshot: Snapshot, base: ListedModel) -> SharedFiles:
     audited = {head.name for head in snapshot.headers}
     files = [file for file in snapshot.files if file.name in audited]
-    states = {head.name: head.state for head in snapshot.headers}
     return files_of_base(
         files,
         base.files,
-        digest=digests(snapshot.folder, states),
-        digest_of_base=digests(base.folder, {}),
+        digest=digests(snapshot.folder),
+        digest_of_base=digests(base.folder),
     )
 
 
-def digests(folder: Path | None, states: Mapping[str, FileState | None]) -> Digest:
+def digests(folder: Path | None) -> Digest:
     """Return a function that returns a file's listed digest, or computes it from the local file.
 
-    Each local file is read once. The function raises SourceError if the file's state is not the one
-    in `states`.
+    Each local file is read once. The function raises SourceError if the file was replaced or
+    changed since it was listed.
     """
     digest_by_path: dict[str, str] = {}
 
@@ -162,8 +161,7 @@ def digests(folder: Path | None, states: Mapping[str, FileState | None]) -> Dige
         if file.sha256 is not None or folder is None:
             return file.sha256
         if file.name not in digest_by_path:
-            path, state = folder / file.name, states.get(file.name)
-            digest_by_path[file.name] = file_sha256(path, expected=state)
+            digest_by_path[file.name] = file_sha256(folder / file.name, expected=file.state)
         return digest_by_path[file.name]
 
     return digest

@@ -138,7 +138,7 @@ def _names(head: WeightHeader) -> frozenset[str] | None:
 
 
 def _digest_by_file(snapshot: Snapshot, other: Snapshot) -> dict[str, str | None]:
-    digest = digests(snapshot.folder, {head.name: head.state for head in snapshot.headers})
+    digest = digests(snapshot.folder)
     read = {head.name for head in snapshot.headers}
     sizes = {file.size for file in other.files}
     return {

@@ -4,14 +4,13 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import select_config
-from auditor.checkpoint.snapshot import Fetched, FileState, RepoFile, Snapshot, Source
+from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source
 from auditor.downloader.digests import read_completely
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import file_sha256, git_blob_id, read_all
@@ -60,12 +59,7 @@ class Verifier:
             )
         try:
             listed_files = self._listing(snapshot, snapshot.folder)
-            components = (component.headers for component in snapshot.components)
-            heads = chain(snapshot.headers, *components)
-            states = {head.name: head.state for head in heads}
-            verified = compare_digests(
-                snapshot.files, snapshot.folder, listed_files, states, self._say
-            )
+            verified = compare_digests(snapshot.files, snapshot.folder, listed_files, self._say)
         except SourceError as error:
             return outcome.as_unaudited(error.reason, str(error))
         outcome = replace(outcome, fetched=outcome.fetched.plus(listed_files.fetched))
@@ -116,19 +110,17 @@ def compare_digests(
     files: Sequence[RepoFile],
     folder: Path,
     listed_files: ListedFiles,
-    states: Mapping[str, FileState | None],
     say: Callable[[str], None],
 ) -> Verified:
     """Compare files with a listing in several threads; the main thread handles Ctrl-C.
 
-    Raise SourceError if a file does not have its state of `states`, as when it has changed since
-    its header was read.
+    Raise SourceError if a file was replaced or changed since it was listed in its folder.
     """
     expected = listed_files.files
     pairs = [(file, expected[file.name]) for file in files if file.name in expected]
     pairs = [(file, entry) for file, entry in pairs if entry.sha256 or entry.blob_id]
     size = sum(file.size or 0 for file, _ in pairs)
-    reads = [partial(_fault, folder, *pair, states.get(pair[0].name)) for pair in pairs]
+    reads = [partial(_fault, folder, *pair) for pair in pairs]
     faults = read_completely(reads, size, say)
     names = {file.name for file, _ in pairs}
     return Verified(
@@ -146,7 +138,6 @@ def _fault(
     folder: Path,
     file: RepoFile,
     entry: RepoFile,
-    state: FileState | None,
     count: Callable[[int], None],
 ) -> str | None:
     """Return a clause on how a file differs from the listed one; None if it does not."""
@@ -155,7 +146,7 @@ def _fault(
     path, expected = folder / file.name, entry.sha256 or entry.blob_id or ""
     kind = "sha256" if entry.sha256 else "git blob id"
     digest = file_sha256 if entry.sha256 else git_blob_id
-    observed = digest(path, count, state)
+    observed = digest(path, count, file.state)
     if observed == expected:
         return None
     return f"its {kind} is {observed[:_SHOWN]}..., expected {expected[:_SHOWN]}... as listed"

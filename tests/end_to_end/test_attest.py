@@ -1,12 +1,14 @@
 """`audit attest` and `audit verify`: no byte of a statement or of its files changes unseen."""
 
 import json
+import os
 import random
 import re
 import shutil
 import subprocess
 import sys
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from support.output_readers import assert_harmless_text
 from support.running import run
 
 from auditor.cli.app import function_of
+from auditor.publishing import statement
 
 SCHEMA = json.loads((files("auditor.publishing") / "statement.schema.json").read_bytes())
 REPORT = json.loads((files("auditor.formats") / "report.schema.json").read_bytes())
@@ -232,6 +235,132 @@ def test_a_file_that_is_added_or_removed_is_found(folder, tmp_path):
     assert code_of("verify", output, str(folder)) == 1
 
 
+def by_link(path):
+    path.symlink_to("model.safetensors")
+
+
+def by_link_out(path):
+    (path.parent.parent / "secret").write_bytes(b"x")
+    path.symlink_to(path.parent.parent / "secret")
+
+
+def by_link_to_a_folder(path):
+    path.symlink_to("..")
+
+
+def by_broken_link(path):
+    path.symlink_to("nothing")
+
+
+def by_link_to_the_statement(path):
+    path.symlink_to(path.parent.parent / STATED)
+
+
+GAINS = (Path.touch, os.mkfifo, by_link, by_link_out, by_link_to_a_folder, by_broken_link)
+
+
+GAINED = "x.pkl .x .hidden/x.pkl .git/x node_modules/x __pycache__/x .cache/x.json venv/bin/x"
+
+
+@pytest.mark.parametrize(
+    "name", [*GAINED.split(), ".cache/huggingface/x.pkl", os.fsdecode(b"\xff")]
+)
+@pytest.mark.parametrize("gain", [*GAINS, by_link_to_the_statement], ids=lambda one: one.__name__)
+def test_whatever_a_folder_has_gained_is_a_difference(name, gain, folder, tmp_path):
+    output = tmp_path / STATED
+    assert code_of("attest", str(folder), output=output) == 0
+    if name.startswith("venv"):
+        (folder / "venv").mkdir()
+        (folder / "venv" / "pyvenv.cfg").touch()
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    gain(folder / name)
+    assert code_of("verify", output, str(folder)) == 1
+
+
+def test_a_link_to_the_statement_is_not_the_statement(folder):
+    output = folder / STATED
+    code_of("attest", str(folder), output=output)
+    assert code_of("verify", output, str(folder)) == 0
+    (folder / "x.pkl").symlink_to(STATED)
+    assert code_of("verify", output, str(folder)) == 1
+
+
+def test_what_cannot_be_compared_is_named_and_stated(folder, tmp_path):
+    output = tmp_path / STATED
+    (folder / ".git").mkdir()
+    (folder / "dangling").symlink_to("nothing")
+    done = run("attest", str(folder), "-o", str(output))
+    assert done.returncode == 0
+    skipped = json.loads(output.read_bytes())["predicate"]["skipped"]
+    assert [one["name"] for one in skipped] == [".git", "dangling"]
+    for shown in (done, run("verify", str(output), str(folder))):
+        assert shown.returncode == 0
+        assert all(f"'{name}': not " in shown.stderr for name in (".git", "dangling"))
+    note = folder / ".cache" / "huggingface" / "download" / "config.json.metadata"
+    note.parent.mkdir(parents=True)
+    note.write_bytes(b"a download\n")
+    assert code_of("verify", output, str(folder)) == 0
+
+
+@pytest.mark.parametrize("name", ["README.md", "sub/x"])
+def test_a_folder_with_a_link_out_of_it_is_not_stated(name, folder, tmp_path):
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).parent.mkdir(exist_ok=True)
+    by_link_out(folder / name) if name == "README.md" else (folder / name).symlink_to("/etc")
+    done = run("attest", str(folder), "-o", str(tmp_path / STATED))
+    assert (done.returncode, (tmp_path / STATED).exists()) == (3, False)
+    assert f"links out of the folder, expected files of the model: '{name}'" in done.stderr
+
+
+# --- files that change between the audit and the digests ------------------------------------------
+
+
+def by_another_file(path):
+    (path.parent.parent / "other").write_bytes(path.read_bytes()[:-1] + b" ")
+    (path.parent.parent / "other").replace(path)
+
+
+def in_place(path):
+    path.write_bytes(path.read_bytes()[:-1] + b" ")
+    os.utime(path, ns=(1, 1))
+
+
+def by_its_copy_through_a_link(path):
+    path.rename(path.parent.parent / "copy")
+    path.symlink_to(path.parent.parent / "copy")
+
+
+CHANGES = (by_another_file, in_place, by_its_copy_through_a_link)
+CASES = [*product(("examine", "read_digests"), model_files(), CHANGES)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_statement_has_the_digests_of_what_was_audited(
+    case, folder, tmp_path, monkeypatch, capsys
+):
+    step, name, change = case
+    output, work = tmp_path / STATED, getattr(statement, step)
+
+    def after_a_change(*arguments):
+        change(folder / name)
+        return work(*arguments)
+
+    monkeypatch.setattr(statement, step, after_a_change)
+    assert code_of("attest", str(folder), output=output) == 3
+    assert not output.exists()
+    assert f"{name}' was replaced or changed since it was listed" in capsys.readouterr().err
+
+
+def test_a_text_that_has_another_digest_than_the_bytes_that_were_read_is_not_stated(
+    folder, tmp_path, monkeypatch, capsys
+):
+    """The clock of a file system is coarse: the state of a file may stay equal."""
+    digests = dict.fromkeys(model_files(), "0" * 64)
+    monkeypatch.setattr(statement, "read_digests", lambda *_: digests)
+    assert code_of("attest", str(folder), output=tmp_path / STATED) == 3
+    assert "'config.json': the digest is not that of the bytes" in capsys.readouterr().err
+
+
 # --- of the Hub ---------------------------------------------------------------------------------
 
 
@@ -253,6 +382,46 @@ def test_the_statement_of_a_commit_is_verified_on_the_hub_and_in_a_download(
     assert code_of("verify", plain, str(folder)) == 3  # nothing proves which commit it is about
     (folder / "README.md").write_bytes(b"# A modeL\n")
     assert code_of("verify", signed, str(folder), key=public) == 1
+
+
+@pytest.mark.parametrize("is_signed", [True, False], ids=["signed", "not signed"])
+def test_a_statement_is_about_one_model_and_one_commit(
+    is_signed, at_hub, tmp_path, request, capsys
+):
+    folder = written(tmp_path / "model", model_files())
+    secret, public = request.getfixturevalue("keys") if is_signed else (None, None)
+    output, of_folder = tmp_path / STATED, tmp_path / "folder.json"
+    first = at_hub.add("org/a", model_files())
+    at_hub.add("evil/b", model_files())
+    second = at_hub.push("org/a", model_files())
+    assert code_of("attest", f"org/a@{first}", output=output, key=secret) == 0
+    assert code_of("attest", str(folder), output=of_folder, key=secret) == 0
+    unsure = 0 if is_signed else 3
+    for model, code, said in (
+        ("evil/b", 1, "the model is 'evil/b', as stated 'org/a'"),
+        (f"org/a@{second}", 1, f"the commit is '{second}', as stated '{first}'"),
+        (f"org/a@{first}", 0, f"of 'org/a@{first}'"),
+        (str(folder), unsure, "the model is none, as stated 'org/a'"),
+    ):
+        assert code_of("verify", output, model, key=public, quiet=False) == code, model
+        assert said in capsys.readouterr().err
+    # the Hub lists no sha256 of README.md
+    assert code_of("verify", of_folder, "evil/b", key=public, quiet=False) == 3
+    shown = capsys.readouterr().err
+    assert "the model is 'evil/b', as stated none" in shown
+    assert "the source is 'listing', as stated 'local'" in shown
+
+
+def test_the_clone_of_a_commit_has_a_folder_that_is_not_compared(
+    at_hub, folder, keys, tmp_path, capsys
+):
+    secret, public = keys
+    at_hub.add("acme/model", model_files())
+    output = tmp_path / STATED
+    code_of("attest", "acme/model", output=output, key=secret)
+    (folder / ".git").mkdir()
+    assert code_of("verify", output, str(folder), key=public) == 3
+    assert "not checked: '.git': not looked into" in capsys.readouterr().err
 
 
 def test_a_commit_that_is_gone_is_not_checked(at_hub, tmp_path):

@@ -52,12 +52,13 @@ def test_the_plan_is_to_be_had_as_json(folder):
 
 
 def test_links_are_copied_as_files_and_the_files_behind_them_stay(folder, tmp_path):
-    (folder / SHARD).rename(tmp_path / "blob")
-    (folder / SHARD).symlink_to(tmp_path / "blob")
+    (folder / SHARD).rename(folder / "blob")
+    (folder / SHARD).symlink_to("blob")
     os.link(folder / "config.json", tmp_path / "other.json")
-    before = (tmp_path / "blob").read_bytes(), (tmp_path / "other.json").read_bytes()
-    assert run("fix", str(folder), "--apply").returncode == 0
-    assert ((tmp_path / "blob").read_bytes(), (tmp_path / "other.json").read_bytes()) == before
+    before = (folder / "blob").read_bytes(), (tmp_path / "other.json").read_bytes()
+    done = run("fix", str(folder), "--apply")
+    assert done.returncode == 0, done.stderr
+    assert ((folder / "blob").read_bytes(), (tmp_path / "other.json").read_bytes()) == before
     assert not (tmp_path / "model.fixed" / SHARD).is_symlink()
 
 

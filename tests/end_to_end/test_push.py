@@ -6,10 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 from support.examples import IS_THOROUGH
 from support.hub import Fault, Reset
 from support.running import run, started
 from support.sweep_models import CONFIG, FAULTS, WEIGHTS, healthy
+
+from auditor.errors import PublishError
+from auditor.publishing import push as pushing
 
 ERRORS = ("missing", "mismatched", "bad-header", "bad-size", "bad-config")
 MODEL = "org/my-model"
@@ -39,8 +43,7 @@ def a_folder(tmp_path):
 def an_environment_with_a_token(hub, hub_env):
     hub.let_write(WRITE)
     hub.grant(READ)
-    # the tests' Hub has files in LFS alone, and no Xet storage
-    return hub_env | {"HF_TOKEN": WRITE, "HF_HUB_DISABLE_XET": "1"}
+    return hub_env | {"HF_TOKEN": WRITE}
 
 
 def write(folder, files):
@@ -68,16 +71,45 @@ def test_a_push_is_one_commit_of_the_folder_without_what_other_programs_keep_the
     hub, env, folder
 ):
     sent = healthy(0) | {"README.md": b"# a model\n", "sub/notes.txt": b""}
-    names = (".git/HEAD", ".cache/huggingface/x", ".audit-fix.json", "unet/.audit-fix/a", "b.orig")
+    names = (".git/HEAD", ".cache/huggingface/x", "b.orig")
     left = dict.fromkeys(names, b"left")
     write(folder, sent | left)
     done = push(folder, env)
     assert (done.returncode, own_files(hub)) == (0, sent), done.stderr
     assert len(requests(hub, "/commit/")) == 1
-    assert all(repr(name) in done.stderr for name in left)
+    named = (".git", ".cache/huggingface/x", "b.orig")
+    assert all(repr(name) in done.stderr for name in named)
     again = push(folder, env)
     assert (again.returncode, len(requests(hub, "/commit/"))) == (0, 1)
     assert "no new commit" in again.stderr
+
+
+@pytest.mark.parametrize("target", ["secret", "/etc", "my-model/chain", "absent"])
+@pytest.mark.parametrize("name", ["NOTES.md", "sub/.hidden", WEIGHTS])
+def test_a_link_out_of_the_folder_is_sent_by_no_push(hub, env, folder, name, target):
+    (folder.parent / "secret").write_bytes(b"hf_abcdefgh")
+    (folder / "chain").symlink_to(folder.parent / "secret")
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(folder.parent / target)
+    done = push(folder, env, "--fail-on", "never")
+    assert (done.returncode, hub.log) == (3, ()), done.stderr
+    assert "has links out of the folder" in done.stderr
+    assert repr(name) in done.stderr
+
+
+def test_packages_and_other_entries_that_are_no_files_are_named_and_not_sent(hub, env, folder):
+    names = ("node_modules/a/x.js", "lib/site-packages/x.py", "venv/bin/python", ".git/config")
+    write(folder, dict.fromkeys(names, b"x") | {"venv/pyvenv.cfg": b"", ".hidden/a.txt": b"a"})
+    (folder / "again").symlink_to(".hidden")
+    os.mkfifo(folder / "pipe")
+    done = push(folder, env)
+    assert done.returncode == 0, done.stderr
+    sent = healthy(0) | {"venv/pyvenv.cfg": b"", ".hidden/a.txt": b"a"}
+    assert own_files(hub) == sent
+    skipped = ("node_modules", "lib/site-packages", "venv/bin", ".git", "again", "pipe")
+    assert all(f"audit: not sent: {name!r}: not " in done.stderr for name in skipped)
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -196,6 +228,56 @@ def test_a_folder_that_changes_before_the_commit_is_not_committed(hub, env, fold
     assert done.returncode == 3
     assert name in done.stderr.splitlines()[-1]
     assert requests(hub, "/commit/") == []
+
+
+def by_another_file(path, content):
+    (path.parent.parent / "new").write_bytes(content)
+    (path.parent.parent / "new").replace(path)
+
+
+def in_place(path, content):
+    path.write_bytes(content)
+    os.utime(path, ns=(1, 1))
+
+
+@pytest.mark.filterwarnings("ignore:Use 'content=")  # huggingface_hub's own
+@pytest.mark.parametrize("name", ["model.npz", WEIGHTS, CONFIG, "README.md"])
+@pytest.mark.parametrize("step", ["hub_api", "_progress", "require_unchanged"])
+@pytest.mark.parametrize("change", [by_another_file, in_place])
+def test_a_file_that_is_replaced_at_any_step_is_not_committed(at_hub, folder, name, step, change):
+    """The Hub takes `.npz` without LFS: huggingface_hub reads it when it makes the commit."""
+    at_hub.let_write(WRITE)
+    write(folder, {"model.npz": b"a" * 99, "README.md": b"# A model"})
+    old = {path.name: path.read_bytes() for path in folder.iterdir()}
+    files, work = pushing.files_of(folder), getattr(pushing, step)
+
+    def and_replace(*arguments, **options):
+        done = work(*arguments, **options)
+        change(folder / name, old[name][:-1] + b"~")
+        return done
+
+    def push_with_a_change():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pushing, step, and_replace)
+            to = pushing.PushTarget(repository=MODEL, token=WRITE)
+            pushing.push(folder, files, to)
+
+    if (step, name) == ("require_unchanged", WEIGHTS):  # in LFS by now, with the listed bytes
+        push_with_a_change()
+        assert own_files(at_hub) == old
+        return
+    with pytest.raises(PublishError, match=f"{name}' was replaced or changed|changed since"):
+        push_with_a_change()
+    assert not own_files(at_hub)
+
+
+def test_the_audited_files_are_those_that_are_sent(folder):
+    """A link that led to other weights while the audit ran is noticed, though it leads back now."""
+    files = pushing.files_of(folder)
+    audited = [replace(one, state=replace(one.state, inode=1)) for one in files.files[:1]]
+    with pytest.raises(PublishError, match="changed since its audit began"):
+        pushing.require_unchanged(folder, files, (*audited, *files.files[1:]))
+    pushing.require_unchanged(folder, files, files.files)
 
 
 @pytest.mark.slow

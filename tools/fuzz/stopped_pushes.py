@@ -39,7 +39,7 @@ def main() -> int:
             (folder / file).write_bytes(content)
         hub.let_write("hf_write")
         env = environment(hub.url, Path(name, "home"))
-        env |= {"HF_TOKEN": "hf_write", "HF_HUB_DISABLE_XET": "1"}
+        env |= {"HF_TOKEN": "hf_write"}
         whole = 0.0
         for point in range(options.points + 1):
             model = f"org/stopped-{point}"

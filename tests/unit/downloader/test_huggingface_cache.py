@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import pytest
-from huggingface_hub import hf_hub_download
+from huggingface_hub import hf_hub_download, snapshot_download
 from support.builders import safetensors_bytes
 from support.hub import Hub
 
+from auditor.checkpoint.skipped import SkippedEntry, SkipReason
 from auditor.checkpoint.snapshot import Source
 from auditor.downloader.fetching import fetch
+from auditor.downloader.folder_listing import list_folder
 from auditor.errors import Reason, SourceError
 
 WEIGHTS = safetensors_bytes({"a": ("F32", (2, 3))})
@@ -76,6 +78,14 @@ def test_the_requested_name_comes_first(cache):
     in_cache(cache, "bert-base-cased", "config.json", "model.safetensors")
     in_cache(cache, "google-bert/bert-base-cased", "config.json", "model.safetensors")
     assert fetch("bert-base-cased", source="cache").model == "bert-base-cased"
+
+
+def test_the_notes_of_a_download_into_a_folder_are_no_files_of_the_model(at_hub, tmp_path):
+    at_hub.add("org/name", FILES)
+    place = snapshot_download("org/name", local_dir=tmp_path / "here", endpoint=at_hub.url)
+    listing = list_folder(Path(place))
+    assert {file.name for file in listing.files} == FILES.keys()
+    assert listing.skipped == (SkippedEntry(".cache/huggingface", SkipReason.DOWNLOAD),)
 
 
 def test_an_uncached_model_is_reported_with_the_folder(cache):

@@ -248,7 +248,7 @@ def spoil_device(path: Path) -> None:
         (spoil_folder, "is a folder, expected a file"),
         (spoil_pipe, "is a named pipe, expected a file"),
         (spoil_link, "is a broken link"),
-        (spoil_device, "is a device, expected a file"),
+        (spoil_device, "is a link out of the folder, expected a file in it"),
     ],
 )
 def test_what_is_not_a_regular_file_is_neither_opened_nor_waited_for(sharded, name, spoil, said):
@@ -277,9 +277,17 @@ def test_other_things_in_the_folder_do_no_harm(folder):
     os.mkfifo(folder / "pipe")
     (folder / "dangling").symlink_to("nothing")
     (folder / "loop").symlink_to(folder)
-    fill(folder, {".git/config": b"x", ".cache/x": b"x"})
+    fill(folder, {".git/config": b"x", ".cache/x.bin": b"x"})
     (folder / os.fsdecode(b"\xff.bin")).write_bytes(b"x")
-    assert other_weight_files(fetch(str(folder))) == ("\ufffd.bin",)
+    snapshot = fetch(str(folder))
+    assert other_weight_files(snapshot) == (".cache/x.bin",)
+    assert {entry.name: entry.reason for entry in snapshot.skipped} == {
+        ".git": "git",
+        "\\xff.bin": "not-utf-8",
+        "dangling": "broken-link",
+        "loop": "folder-link",
+        "pipe": "special",
+    }
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_unreadable(folder):
@@ -297,8 +305,8 @@ def test_a_file_that_grows_while_it_is_read_is_unreadable(folder):
 
 
 def test_an_absurd_number_of_files_is_refused(folder, monkeypatch):
-    monkeypatch.setattr("auditor.downloader.local_folder._MOST_FILES", 2)
-    with pytest.raises(SourceError, match="has more than 2 files") as raised:
+    monkeypatch.setattr("auditor.downloader.folder_listing.MAX_ENTRIES", 2)
+    with pytest.raises(SourceError, match="has more than 2 files and folders") as raised:
         fetch(str(folder))
     assert raised.value.reason is Reason.TOO_LARGE
 

@@ -195,7 +195,7 @@ def test_a_file_that_is_replaced_after_its_header_was_read_is_an_outcome(
     outcome = auditor.audit(str(folder), **options)
     assert isinstance(outcome, auditor.Unaudited)
     assert outcome.reason is auditor.Reason.UNREADABLE
-    assert "since its header was read; run it again" in outcome.detail
+    assert "since it was listed; run it again" in outcome.detail
     assert outcome.values is None
 
 
