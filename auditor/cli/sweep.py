@@ -129,6 +129,14 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             help="A Dask cluster whose workers audit; needs hf-audit[cluster].",
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            rich_help_panel=RARE,
+            help="Sweep even if a selection is empty or has lost models; replace a finished night.",
+        ),
+    ] = False,
     plan: Annotated[
         bool,
         typer.Option(
@@ -187,7 +195,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     )
     tell = keep_quiet if quiet else say
     if plan:
-        put(_planned(settings, token, _progress(tell, quiet)))
+        put(_planned(settings, token, _progress(tell, quiet), force=force))
         raise typer.Exit(CLEAN)
     try:
         swept = runner.sweep(
@@ -196,6 +204,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             token=token,
             scheduler=scheduler,
             progress=_progress(tell, quiet),
+            force=force,
         )
     except SourceError as error:
         say(f"{error.reason}: {error}")
@@ -227,12 +236,14 @@ def _reported(store: Path, reports: Path, night: str) -> str:
     return f"wrote {quoted(str(written.folder))}"
 
 
-def _planned(settings: "SweepSettings", token: str | None, progress: "Progress") -> str:
+def _planned(
+    settings: "SweepSettings", token: str | None, progress: "Progress", *, force: bool
+) -> str:
     """Return the estimated cost of the sweep as text."""
     from auditor.sweep import costs, planning  # noqa: PLC0415 - for this option alone
 
     try:
-        load = planning.expected_load(settings, token=token, progress=progress)
+        load = planning.expected_load(settings, token=token, progress=progress, force=force)
     except SourceError as error:
         say(f"{error.reason}: {error}")
         raise typer.Exit(UNAUDITED) from None

@@ -17,6 +17,7 @@ from auditor.errors import CheckpointError, SourceError
 from auditor.names import file_name
 from auditor.sweep.authors import MOST
 from auditor.sweep.costs import CompanionLoad, SweepLoad
+from auditor.sweep.losses import require_models
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.progress import Progress
@@ -35,13 +36,17 @@ _BY_ID = "Ids: known ones are free if they have not moved; an author's many are 
 
 
 def expected_load(
-    settings: SweepSettings, *, token: str | None = None, progress: Progress | None = None
+    settings: SweepSettings,
+    *,
+    token: str | None = None,
+    progress: Progress | None = None,
+    force: bool = False,
 ) -> SweepLoad:
     """Return the estimated work of a sweep with these settings.
 
     Only the Hub's lists of models are read. No list is read for a selection by ids, nor for the
     first N of all models if there is no store yet. A model in two selections is counted twice.
-    Raise UsageError and SourceError as the sweep would.
+    Raise UsageError and SourceError as the sweep would; with `force`, a selection may be empty.
     """
     with ExitStack() as stack:
         path = settings.output.store
@@ -58,11 +63,14 @@ def expected_load(
                 total += _unlisted_load(selection, store, policy)
                 continue
             total += SweepLoad(models=0, notes=(_LISTED,))
+            before = total.models
             for page in selector.pages(selection):
                 total += SweepLoad(models=0, listing=1)
                 for model in page:
                     total += _load_of(model, store, policy)
                 shown.selected(total.models)
+            if not force:
+                require_models(selection.described, total.models - before)
         return total + SweepLoad(models=0, notes=(_AUTHORS,))
 
 

@@ -348,16 +348,18 @@ COLUMNS = {3: "", 4: "planned.last_modified,"}  # of the view, by version
 def made_older(store, version):
     """Make the store one of an older version, as that version wrote it; return its bytes."""
     with closing(sqlite3.connect(store, isolation_level=None)) as database:
-        [[view]] = database.execute("SELECT sql FROM sqlite_master WHERE name = 'results'")
-        database.execute("DROP VIEW results")
-        database.execute("DROP TABLE commits")
-        if version == 3:
-            database.execute("ALTER TABLE planned DROP COLUMN last_modified")
-        newer = re.compile(r"planned\.last_modified AS.*commit_authors,", re.DOTALL)
-        view, count = newer.subn(COLUMNS[version], view)
-        assert count == 1
-        database.execute(view)
+        database.execute("ALTER TABLE planned DROP COLUMN selection")
         database.execute(f"PRAGMA user_version = {version}")
+        [[view]] = database.execute("SELECT sql FROM sqlite_master WHERE name = 'results'")
+        if version in COLUMNS:
+            database.execute("DROP VIEW results")
+            database.execute("DROP TABLE commits")
+            if version == 3:
+                database.execute("ALTER TABLE planned DROP COLUMN last_modified")
+            newer = re.compile(r"planned\.last_modified AS.*commit_authors,", re.DOTALL)
+            view, count = newer.subn(COLUMNS[version], view)
+            assert count == 1
+            database.execute(view)
     return store.read_bytes()
 
 
