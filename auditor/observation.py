@@ -1,8 +1,15 @@
 """Records whose comparison ignores some of their fields, such as the folder of a file."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal, NamedTuple
 
 from msgspec import Struct
+
+
+class Checked(NamedTuple):
+    """What the rules about one property of a model had to compare, which is no finding."""
+
+    state: Literal["compared", "absent", "unneeded", "unread", "incomparable"]
+    text: str  # what was compared, or why it was not
 
 
 class Observation(Struct, frozen=True):
