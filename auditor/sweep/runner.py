@@ -81,16 +81,14 @@ def sweep(  # noqa: PLR0913 - the options of the command
                 described = [dict(selection.described) for selection in settings.selections]
                 selections = json.dumps(described, sort_keys=True)
                 versions = current_versions(policy=settings.policy)
-                finished = {row.night: row for row in ledger.nights() if row.finished}
-                earlier = None if force else tuple(finished.values())
+                earlier = tuple(row for row in ledger.nights() if row.finished)
                 started = ledger.begin(name, selections, versions, force=force)
                 try:
                     current = _planned(
-                        ledger, started, settings, selector, progress, earlier=earlier
+                        ledger, started, settings, selector, progress, None if force else earlier
                     )
-                except BaseException as error:
-                    if name in finished or isinstance(error, UsageError):
-                        ledger.withdraw(name, finished.get(name))
+                except UsageError:
+                    ledger.withdraw(name)
                     raise
             first = ledger.random_model(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, progress)
@@ -127,13 +125,12 @@ def _auditors(
         yield cluster
 
 
-def _planned(  # noqa: PLR0913 - the state of a sweep
+def _planned(  # noqa: PLR0913, PLR0917 - the state of a sweep
     ledger: StoreWriter,
     night: Night,
     settings: SweepSettings,
     selector: Selector,
     progress: Progress,
-    *,
     earlier: Sequence[Night] | None,
 ) -> Night:
     """Return the night with its plan (its selected models), made now unless an earlier run made it.
@@ -143,6 +140,8 @@ def _planned(  # noqa: PLR0913 - the state of a sweep
     since the earlier nights.
     """
     if night.plan is not None:
+        if earlier is not None:
+            require_models(settings.selections[0].described, ledger.count(night))
         for page in selector.named(ledger.unresolved(night)):
             ledger.add(night, night.plan, page)
         return night

@@ -105,8 +105,8 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         return None
 
     def absence(self, text: str) -> Checked:
-        """Return the answer for files that the listing lacks; the listing may be incomplete."""
-        if self.is_complete:
+        """Return the answer for files that are not there; a listing may be incomplete."""
+        if self.is_complete or self.is_local:
             return Checked("absent", text)
         return Checked("unread", f"{text}, and not all files of the repository are listed")
 

@@ -43,6 +43,10 @@ class StoreWriter(Store):
 
     _connect = staticmethod(open_store)
 
+    def __init__(self, database: sqlite3.Connection) -> None:
+        super().__init__(database)
+        self._replacing: dict[str, Night] = {}  # rows of nights that will replace finished ones
+
     @contextmanager
     def together(self) -> Iterator[sqlite3.Connection]:
         """Run the body in one transaction, or as a part of the transaction that is open.
@@ -62,11 +66,10 @@ class StoreWriter(Store):
     ) -> Night:
         """Start or resume a night; if it is finished, its models are selected again.
 
-        Raise UsageError if the night was started for another selection, unless it is finished and
-        `force` is set.
+        A finished night stays as it is until `freeze`. Raise UsageError if the night was started
+        for another selection, unless it is finished and `force` is set.
         """
-        with self.together() as database:
-            plan, started = None, now()
+        with self.together():
             existing = self.night(night)
             if existing and existing.selection != selection and not (existing.finished and force):
                 state, ways = "under way", "finish it with that selection"
@@ -75,31 +78,35 @@ class StoreWriter(Store):
                 detail = f"the night {quoted(night)} is {state} for {existing.selection}"
                 ways = f"{ways}, or name this one (--night)"
                 raise UsageError(f"{detail}, not for {selection}; {ways}")
-            if existing and not existing.finished:
-                plan, started = existing.plan, existing.started
-            database.execute(_SEEN_SINCE, (night, *versions))
-            row = Night(night, selection, plan, *versions, started, None)
-            database.execute("INSERT OR REPLACE INTO nights VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-            self._delete_stale_plans()
+            row = Night(night, selection, None, *versions, now(), None)
+            if existing and existing.finished:
+                self._replacing[night] = row
+                return row
+            if existing:
+                row = row._replace(plan=existing.plan, started=existing.started)
+            self._write(row)
             return row
 
-    def withdraw(self, night: str, finished: Night | None) -> None:
-        """Undo `begin` if the night has no plan: put the finished night back, or delete the row."""
+    def _write(self, night: Night) -> None:
+        self._database.execute(_SEEN_SINCE, (night.night, night.auditor, night.catalogue))
+        query = "INSERT OR REPLACE INTO nights VALUES (?, ?, ?, ?, ?, ?, ?)"
+        self._database.execute(query, night)
+        self._delete_stale_plans()
+
+    def withdraw(self, night: str) -> None:
+        """Delete a night that has no plan, because its selection was refused."""
         with self.together() as database:
             query = "DELETE FROM nights WHERE night = ? AND plan IS NULL"
             if database.execute(query, (night,)).rowcount:
-                if finished:
-                    query = "INSERT INTO nights VALUES (?, ?, ?, ?, ?, ?, ?)"
-                    database.execute(query, finished)
-                else:
-                    database.execute("DELETE FROM failures WHERE night = ?", (night,))
+                database.execute("DELETE FROM failures WHERE night = ?", (night,))
                 self._delete_stale_plans()
 
     def _delete_stale_plans(self) -> None:
         """Delete plans that no night uses, except a plan that an unfinished selection may fill."""
         stale_plans = self._database.execute(
             "DELETE FROM plans WHERE NOT EXISTS (SELECT 1 FROM nights n WHERE n.plan = plans.plan"
-            " OR n.night = plans.night AND n.plan IS NULL) RETURNING plan"
+            " OR n.night = plans.night AND coalesce(n.finished > '' AND plans.plan > n.plan,"
+            " n.plan IS NULL)) RETURNING plan"
         ).fetchall()
         self._database.executemany("DELETE FROM planned WHERE plan = ?", stale_plans)
 
@@ -170,6 +177,9 @@ class StoreWriter(Store):
     def freeze(self, night: str, plan: int) -> Night:
         """Assign a plan to the night, unless another sweep was first; return the updated night."""
         with self.together() as database:
+            existing, row = self.night(night), self._replacing.pop(night, None)
+            if row and existing and existing.finished:
+                self._write(row._replace(plan=plan))
             query = "UPDATE nights SET plan = ? WHERE night = ? AND plan IS NULL"
             database.execute(query, (plan, night))
             self._delete_stale_plans()
