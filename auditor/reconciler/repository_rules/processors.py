@@ -134,7 +134,8 @@ def _class_answer(case: RepositoryCase) -> Checked | None:
     by_type = library_processors().by_type.get(str(case.config.get("model_type")), {})
     named = list(_named_classes(case))
     other = [name for *_, key, name in named if _alike(name) != _alike(by_type.get(key, ""))]
-    if case.is_custom or not named or TEKKEN in files:
+    lacks_class = not _OF_INPUTS & by_type.keys() <= {key for *_, key, _ in named}
+    if case.is_custom or not named or lacks_class or TEKKEN in files:
         return Checked("incomparable", f"{names} is there; its class cannot be compared")
     if other:
         text = f"{names} names {other[0]}, which is not the class of the type in transformers"

@@ -196,6 +196,10 @@ def _ends_answer(case: RepositoryCase) -> Checked:
     for (file, key), ids in declared.items():
         if ids != ids_by_place.get((file, key)):
             return Checked("incomparable", f"{key} of {file} is not an id of the vocabulary")
+    values = (case.object(file) or {} for file in (SPECIAL, TOKENIZER_CONFIG))
+    if len({text_of_token(one.get("eos_token")) for one in values} - {None}) > 1:
+        text = f"eos_token of {SPECIAL} and of {TOKENIZER_CONFIG} differ"
+        return Checked("incomparable", text)
     if not declared:
         return case.absence("no file names an end token")
     ends = ", ".join(

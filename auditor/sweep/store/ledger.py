@@ -183,7 +183,9 @@ class StoreWriter(Store):
             query = "UPDATE nights SET plan = ? WHERE night = ? AND plan IS NULL"
             database.execute(query, (plan, night))
             self._delete_stale_plans()
-            return next(row for row in self.nights() if row.night == night)
+            if frozen := self.night(night):
+                return frozen
+        raise UsageError(f"another sweep withdrew the night {quoted(night)}; sweep it again")
 
     def unresolved(self, night: Night) -> tuple[str, ...]:
         """Return the requested ids that have no commit for a reason that may be temporary."""
