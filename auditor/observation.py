@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Checked(NamedTuple):
-    """What the rules about one property of a model had to compare, which is no finding."""
+    """The rules' answer about one property of a model, beside their findings."""
 
     state: Literal["compared", "absent", "unneeded", "unread", "incomparable"]
     text: str  # what was compared, or why it was not
