@@ -195,7 +195,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     )
     tell = keep_quiet if quiet else say
     if plan:
-        put(_planned(settings, token, _progress(tell, quiet), force=force))
+        put(_planned(settings, token, _progress(tell, quiet)))
         raise typer.Exit(CLEAN)
     try:
         swept = runner.sweep(
@@ -236,14 +236,12 @@ def _reported(store: Path, reports: Path, night: str) -> str:
     return f"wrote {quoted(str(written.folder))}"
 
 
-def _planned(
-    settings: "SweepSettings", token: str | None, progress: "Progress", *, force: bool
-) -> str:
+def _planned(settings: "SweepSettings", token: str | None, progress: "Progress") -> str:
     """Return the estimated cost of the sweep as text."""
     from auditor.sweep import costs, planning  # noqa: PLC0415 - for this option alone
 
     try:
-        load = planning.expected_load(settings, token=token, progress=progress, force=force)
+        load = planning.expected_load(settings, token=token, progress=progress)
     except SourceError as error:
         say(f"{error.reason}: {error}")
         raise typer.Exit(UNAUDITED) from None

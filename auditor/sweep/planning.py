@@ -36,17 +36,13 @@ _BY_ID = "Ids: known ones are free if they have not moved; an author's many are 
 
 
 def expected_load(
-    settings: SweepSettings,
-    *,
-    token: str | None = None,
-    progress: Progress | None = None,
-    force: bool = False,
+    settings: SweepSettings, *, token: str | None = None, progress: Progress | None = None
 ) -> SweepLoad:
     """Return the estimated work of a sweep with these settings.
 
     Only the Hub's lists of models are read. No list is read for a selection by ids, nor for the
     first N of all models if there is no store yet. A model in two selections is counted twice.
-    Raise UsageError and SourceError as the sweep would; with `force`, a selection may be empty.
+    Raise UsageError and SourceError as the sweep would.
     """
     with ExitStack() as stack:
         path = settings.output.store
@@ -69,8 +65,7 @@ def expected_load(
                 for model in page:
                     total += _load_of(model, store, policy)
                 shown.selected(total.models)
-            if not force:
-                require_models(selection.described, total.models - before)
+            require_models(selection.described, total.models - before)
         return total + SweepLoad(models=0, notes=(_AUTHORS,))
 
 

@@ -11,11 +11,7 @@ from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.findings import Finding
 from auditor.messages import listed
 from auditor.observation import Checked
-from auditor.reconciler.repository_rules.config_rules import (
-    CONFIG,
-    contradiction_findings,
-    key_findings,
-)
+from auditor.reconciler.repository_rules.config_rules import contradiction_findings, key_findings
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 from auditor.tensors import StoredTensor
 
@@ -66,7 +62,7 @@ def repository_findings(
     )
     findings = (*contradiction_findings(case), *key_findings(case))
     if snapshot.config is None:
-        case.checked[CONFIG] = Checked("absent", "no config was read")
+        case.checked["config"] = Checked("absent", "no config was read")
     if companions is None:
         return RepositoryFindings(findings, (_UNREAD,), case.checked)
     from auditor.reconciler.repository_rules.of_files import (  # noqa: PLC0415 - few have companions

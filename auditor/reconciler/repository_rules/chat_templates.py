@@ -18,7 +18,7 @@ from auditor.companions.tokenizer_config import DEFAULT, templates
 from auditor.findings import ChatTemplateBroken, Finding
 from auditor.messages import quoted
 from auditor.observation import Checked
-from auditor.reconciler.repository_rules.chat_turns import TEMPLATES, turn_findings
+from auditor.reconciler.repository_rules.chat_turns import turn_findings
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 
 _KEY = "chat_template"
@@ -26,7 +26,7 @@ _KEY = "chat_template"
 
 def template_findings(case: RepositoryCase) -> Iterator[Finding]:
     texts = dict(_templates(case))
-    case.checked[TEMPLATES] = _template_answer(case, texts)
+    case.checked["chat template"] = _template_answer(case, texts)
     if not texts:
         return
     from auditor.companions.chat_template import (  # noqa: PLC0415 - most models have none
@@ -39,7 +39,7 @@ def template_findings(case: RepositoryCase) -> Iterator[Finding]:
         result = results[text]
         if isinstance(result, NotCheckedError):
             case.unread[file] = f"the chat template was not checked: it {result}"
-            case.checked[TEMPLATES] = Checked("unread", f"{file}: {case.unread[file]}")
+            case.checked["chat template"] = Checked("unread", f"{file}: {case.unread[file]}")
         elif isinstance(result, str):
             which = f" {quoted(name)}" if name != DEFAULT else ""
             yield ChatTemplateBroken(

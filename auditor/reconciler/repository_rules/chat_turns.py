@@ -10,9 +10,8 @@ from auditor.messages import listed, quoted
 from auditor.observation import Checked
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 from auditor.reconciler.repository_rules.token_ids import END as END_ID
-from auditor.reconciler.repository_rules.token_ids import ENDS, end_ids, end_token
+from auditor.reconciler.repository_rules.token_ids import end_ids, end_token
 
-TEMPLATES = "chat template"  # a property of a model, as `audit doctor` names it
 # Tokens that end an image or a tool call instead of a turn.
 _NO_END = re.compile(r"image|img|audio|video|vision|tool|function|think|channel", re.IGNORECASE)
 # Tokens that end a turn, and not a document as in base models: <|im_end|>, <|eot_id|>.
@@ -34,8 +33,8 @@ def turn_findings(case: RepositoryCase, place: tuple[str, str], turns: Turns) ->
             fix=f"end the template with the header of the assistant's turn, if {PROMPT} is true",
         )
     yield from _ends(case, place, turns)
-    if case.checked[TEMPLATES].state == "incomparable":
-        case.checked[TEMPLATES] = _turns_answer(case, place[0], turns)
+    if case.checked["chat template"].state == "incomparable":
+        case.checked["chat template"] = _turns_answer(case, place[0], turns)
 
 
 def _turns_answer(case: RepositoryCase, file: str, turns: Turns) -> Checked:
@@ -72,7 +71,7 @@ def _ends(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterato
         return
     is_of_turns = any(map(_OF_TURNS.search, stop_texts))
     why = f"the chat template in {place[0]} ends turns with another token than generation"
-    case.checked[ENDS] = Checked("incomparable", why)
+    case.checked["end tokens"] = Checked("incomparable", why)
     ids = sorted(id_by_text[end] for end in ends)
     yield (ChatTurnsWrong if is_of_turns else TokenizerNote)(
         says=((*place, ""),),

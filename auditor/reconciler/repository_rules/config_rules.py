@@ -20,7 +20,6 @@ from auditor.observation import Checked
 from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
-CONFIG = "config"  # a property of a model, as `audit doctor` names it
 _ROPE = "rope_parameters"
 # Earlier names of types of rotary embedding, in Qwen2-VL and Phi-3 -> current names.
 _RENAMED = frozenset((("mrope", "default"), ("su", "longrope")))
@@ -278,10 +277,10 @@ def key_findings(case: RepositoryCase) -> Iterator[Finding]:
     if case.kind is None or case.is_custom:
         whose = "of the repository's own code" if case.is_custom else "that is not known"
         text = f"its keys were not compared: they are those of a config class {whose}"
-        case.checked[CONFIG] = Checked("incomparable", text)
+        case.checked["config"] = Checked("incomparable", text)
         return
     text = "its keys agree with each other (rope, window, layers, dtype), and none is misspelt"
-    case.checked[CONFIG] = Checked("compared", text)
+    case.checked["config"] = Checked("compared", text)
     yield from _misspelled_keys(case, case.config, case.kind, "")
     for key, part in case.kind.parts.items():
         values = case.config.get(key)

@@ -23,14 +23,11 @@ from auditor.reconciler.repository_rules import (
 )
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
-# Properties of a model, as `audit doctor` names them.
-SETTINGS, CODE = "generation", "code"
-
 
 def generation_findings(case: RepositoryCase) -> Iterator[Finding]:
     """Report a generation config that transformers refuses to save, or that makes loading fail."""
     values = case.object(GENERATION)
-    case.checked[SETTINGS] = _generation_answer(case)
+    case.checked["generation"] = _generation_answer(case)
     if fault := _generation_fault(case, values):
         reason = f"{fault}: from_pretrained of a model that generates fails over it"
         yield BadConfig(file=GENERATION, reason=reason)
@@ -126,7 +123,7 @@ def code_findings(case: RepositoryCase) -> Iterator[Finding]:
 
     Weights alone in a folder need no code if transformers has a class of that name.
     """
-    case.checked[CODE] = _code_answer(case)
+    case.checked["code"] = _code_answer(case)
     if not case.is_complete and not (case.is_local and _needs_code(case)):
         return
     says: list[tuple[str, str, str]] = []

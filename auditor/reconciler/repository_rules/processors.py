@@ -15,7 +15,6 @@ from auditor.reconciler.repository_rules.repository_case import RepositoryCase, 
 
 _DATA = Path(__file__).parents[2] / "data" / "processors.json"
 
-PROCESSORS_CHECKED = "processor"  # a property of a model, as `audit doctor` names it
 # Types that have a processor and work without the file: timm_wrapper's config.json suffices, the
 # published text model of perceiver has none, the other two are parts of other models.
 _WITHOUT_FILE = frozenset({"timm_wrapper", "perceiver", "t5gemma2_encoder", "ultravbert"})
@@ -67,7 +66,7 @@ def _encodes(case: RepositoryCase) -> bool:
 def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
     model_type, target = case.config.get("model_type"), case.target or ""
     text = "whether the model needs a processor is not known"
-    case.checked[PROCESSORS_CHECKED] = _class_answer(case) or Checked("incomparable", text)
+    case.checked["processor"] = _class_answer(case) or Checked("incomparable", text)
     if case.is_custom or not isinstance(model_type, str):
         return
     towers = [key for key in _PARTS if isinstance(case.config.get(key), Mapping)]
@@ -77,11 +76,11 @@ def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
     if not prepared or is_text or target.endswith(_TEXT_ALONE[1:]):
         if case.kind is not None and not files:
             text = f"{target or model_type} reads no images or audio, or needs no file for them"
-            case.checked[PROCESSORS_CHECKED] = Checked("unneeded", text)
+            case.checked["processor"] = Checked("unneeded", text)
         return
     if files:
         return
-    case.checked[PROCESSORS_CHECKED] = case.absence("no file configures a processor")
+    case.checked["processor"] = case.absence("no file configures a processor")
     if not case.is_complete:
         return
     because = f"{towers[0]} and " if towers else ""

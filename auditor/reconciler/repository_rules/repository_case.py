@@ -73,7 +73,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     shaping: frozenset[str] | None = None  # config keys in the closed form; None without one
     settings: Mapping[str, Any] = field(default_factory=dict)  # settings of sentence-transformers
     unread: dict[str, str] = field(default_factory=dict)  # file name -> why it could not be used
-    checked: dict[str, Checked] = field(default_factory=dict)  # the rules' answers by property
+    checked: dict[str, Checked] = field(default_factory=dict)  # answers by line of `audit doctor`
 
     @cached_property
     def rows(self) -> EmbeddingRows | None:

@@ -28,8 +28,6 @@ _SPECIAL = re.compile(
     r"|vision_start|vision_end|audio|boi|eoi|boa|eoa)_token_(?:id|index)"
 )
 _MOST_NAMED = 5
-# Properties of a model, as `audit doctor` names them.
-VOCABULARY, ENDS = "vocabulary", "end tokens"
 # Tokens of a family's tokenizer that are replaced by the embeddings of images and sounds.
 _PLACEHOLDER = re.compile(r"<\|?(?:image|audio|video|vision)\w*\|?>", re.IGNORECASE)
 _PARTS_OF_INPUTS = frozenset(("vision_config", "audio_config"))
@@ -39,7 +37,7 @@ def token_id_findings(
     case: RepositoryCase,
 ) -> Iterator[TokenBeyondEmbedding | SpecialIdBeyondVocabulary]:
     rows = case.rows
-    case.checked[VOCABULARY] = _vocabulary_answer(case)
+    case.checked["vocabulary"] = _vocabulary_answer(case)
     if rows is None:
         return
     yield from _beyond_embedding(case, rows)
@@ -154,13 +152,13 @@ def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
 
     Ids beyond the embedding are ignored here; another rule reports them.
     """
-    case.checked[ENDS] = _ends_answer(case)
+    case.checked["end tokens"] = _ends_answer(case)
     if not generates(case):
         return
     ids_by_place = end_ids(case)
     every = frozenset().union(*ids_by_place.values())
     if word := _ordinary_end(case):
-        case.checked[ENDS] = Checked("incomparable", "eos_token is an ordinary word")
+        case.checked["end tokens"] = Checked("incomparable", "eos_token is an ordinary word")
         yield word
         return
     if len(ids_by_place) < 2 or every in ids_by_place.values():  # noqa: PLR2004 - two to disagree
