@@ -1,8 +1,15 @@
 """Records whose comparison ignores some of their fields, such as the folder of a file."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal, NamedTuple
 
 from msgspec import Struct
+
+
+class Checked(NamedTuple):
+    """The rules' answer about one property of a model, beside their findings."""
+
+    state: Literal["compared", "absent", "unneeded", "unread", "incomparable"]
+    text: str  # what was compared, or why it was not
 
 
 class Observation(Struct, frozen=True):

@@ -16,7 +16,7 @@ from auditor.engines import EngineVerdict as EngineVerdict  # noqa: PLC0414 - fo
 from auditor.errors import Reason
 from auditor.findings import Finding, Severity
 from auditor.messages import quoted
-from auditor.observation import Observation
+from auditor.observation import Checked, Observation
 from auditor.presented import PresentedOutcome
 from auditor.reconciler.loading.report import LoadReport
 from auditor.reconciler.rows import ModuleRow as ModuleRow  # noqa: PLC0414 - likewise
@@ -86,7 +86,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
     """The fields that Report and Unaudited share."""
 
-    _aside = ("tensors", "files", "card")
+    _aside = ("tensors", "files", "card", "checked")
 
     requested: str  # as the user wrote it
     model: str | None = None  # the Hub id after renames, or the path
@@ -118,6 +118,7 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
     tensors: TensorTable | None = None  # None: tensors were not compared
     files: tuple[RepoFile, ...] = ()  # all files of the repository, as listed, sorted by name
     card: ModelCard | None = None  # None: not read
+    checked: Mapping[str, Checked] = field(default_factory=dict)  # by property; for `audit doctor`
 
     @classmethod
     def begin(cls, snapshot: Snapshot, requested: str) -> "Outcome":

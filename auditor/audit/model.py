@@ -220,7 +220,8 @@ def _with_companions(
         )
     except CheckpointError:  # the types in the config are wrong, which is another finding
         return case
-    return replace(case.with_findings(*checked.findings), unchecked=checked.unchecked)
+    case = case.with_outcome(checked=checked.checked).with_findings(*checked.findings)
+    return replace(case, unchecked=checked.unchecked)
 
 
 def _without_expected(

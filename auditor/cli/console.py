@@ -200,12 +200,17 @@ def _requested(models: Sequence[str]) -> Iterator[tuple[str, str]]:
         if model != "-":
             yield model, ""
             continue
+        is_empty = len(models) > 1
         try:
             for line in lines_of(sys.stdin):
                 if line.fault or line.text:
+                    is_empty = False
                     yield ("standard input", line.fault) if line.fault else (line.text, "")
         except OSError as error:
             yield "standard input", f"it cannot be read: {error.strerror or error}"
+        else:
+            if is_empty:
+                yield "standard input", "it has no model"
 
 
 def terminal() -> tuple[int, bool]:

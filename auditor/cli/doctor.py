@@ -37,8 +37,9 @@ def doctor(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Examine why MODEL writes gibberish, or never stops.
 
-    Each line says ok, what is wrong and what to do, or not checked. Numbers of local files are
-    read too, if numpy is installed. Exit codes: those of `audit check`.
+    A line is ok if files were compared and the audit found nothing, else wrong or a note with what
+    to do, or not there, not needed, not checked or cannot tell with the reason. Numbers of local
+    files are read too, if numpy is installed. Exit codes: those of `audit check`.
     """
     from auditor.formats import doctor as page  # noqa: PLC0415 - for this alone
 

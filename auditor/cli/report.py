@@ -82,10 +82,10 @@ def report(  # noqa: PLR0913 - one parameter for each option
         name = quoted(str(error.filename)) if error.filename else "the reports"
         say(f"cannot write {name}: {error.strerror or error}")
         raise typer.Exit(UNAUDITED) from None
-    if not quiet:
-        for line in _lines(written.folder, written.summary):
-            say(line)
-    raise typer.Exit(sweep_exit_code(written.alarms, fail_on))
+    for line in (*written.gaps, *(() if quiet else _lines(written.folder, written.summary))):
+        say(line)
+    code = sweep_exit_code(written.alarms, fail_on)
+    raise typer.Exit(max(code, UNAUDITED) if written.gaps else code)
 
 
 def _lines(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:

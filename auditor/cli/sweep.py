@@ -129,6 +129,14 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             help="A Dask cluster whose workers audit; needs hf-audit[cluster].",
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            rich_help_panel=RARE,
+            help="Sweep even if a selection is empty or has lost models; replace a finished night.",
+        ),
+    ] = False,
     plan: Annotated[
         bool,
         typer.Option(
@@ -196,6 +204,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             token=token,
             scheduler=scheduler,
             progress=_progress(tell, quiet),
+            force=force,
         )
     except SourceError as error:
         say(f"{error.reason}: {error}")

@@ -21,8 +21,11 @@ MAX_PAGE = 64 * 1024 * 1024
 PAGE_SECONDS = 300.0
 MAX_PAGES = 30_000
 
-_NEXT = re.compile(r'<([^<>]{1,8192})>\s*;\s*rel="next"')
-_EMPTY = re.compile(rb"\s*\[\s*\]\s*")
+# RFC 8288 allows other parameters before rel, and a relation without quotes.
+_NEXT = re.compile(
+    r'<([^<>]{1,8192})>\s*;(?:[^<>,]{0,200};)?\s*rel\s*=\s*(?:"next"|next\b)', re.IGNORECASE
+)
+_ADDRESS = re.compile(r"<[^<>]*>")
 
 
 class ListWalk:
@@ -67,8 +70,8 @@ def pages(
     """Yield the pages of /api/models, without entries that have no valid model id.
 
     Each page is read in a new `session()`, with its own bounds; a very long page is yielded in
-    several parts. The list ends at an empty page or one without a next page. Raise SourceError if
-    the list does not end.
+    several parts. The list ends at a page without a next page. Raise SourceError if the list does
+    not end, or has an empty page before its end.
 
     huggingface_hub's list_models hides the headers, which the budget needs, does not retry the
     first page, and reads bodies of any length.
@@ -79,8 +82,6 @@ def pages(
     while address is not None:
         walk.record_address(address)
         content, address = session().get(address, _page, purpose="a page of the list")
-        if _EMPTY.fullmatch(content):
-            return
         ids: list[str] = []
         for part in entries_in(content):
             yield part
@@ -95,8 +96,13 @@ def _page(answer: Answer) -> tuple[bytes, str | None]:
     Raise SourceError if the address is not on the Hub, because the token is sent to it.
     """
     content = whole_body(MAX_PAGE, "a page of the list of models")(answer)
-    match = _NEXT.search(answer.headers.get("link", ""))
+    link = answer.headers.get("link", "")
+    match = _NEXT.search(link)
     if not match:
+        if re.search(r"[<>]|\bnext\b", _ADDRESS.sub("", link).lower()):
+            detail = f"the Link header of the list of models is {quoted(link)}"
+            expected = 'expected <ADDRESS>; rel="next"'
+            raise SourceError(Reason.BAD_RESPONSE, f"{detail}, {expected}")
         return content, None
     with suppress(ValueError):
         if plain_url(match[1]).origin_ascii == endpoint_url().origin_ascii:

@@ -1,22 +1,16 @@
 """The page of `audit doctor`: a line for each possible cause of bad or endless generated text.
 
-Each line is `ok`, `wrong` with what to do, or `not checked` with the reason.
+A line is `wrong` or `note` with what to do if the audit has a finding about it; else `ok` with
+what was compared, or `not there`, `not needed`, `not checked` or `cannot tell` with the reason.
 """
 
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
 
-from auditor.companions.companion_files import (
-    ADDED,
-    GENERATION,
-    OLDER_TEMPLATE,
-    SPECIAL,
-    TEMPLATE,
-    TOKENIZER,
-    TOKENIZER_CONFIG,
-)
-from auditor.findings import Severity
+from auditor.companions.companion_files import TOKENIZER
+from auditor.findings import Finding, Severity, TokenizerNote
 from auditor.formats.finding_text import ARROW
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.text import (
@@ -29,100 +23,85 @@ from auditor.formats.text import (
     wrapped,
 )
 from auditor.formats.verdict import as_sentence
+from auditor.observation import Checked
 from auditor.report import Report, Unaudited
 
-_TOKENIZERS = (TOKENIZER, TOKENIZER_CONFIG, ADDED, SPECIAL)
-_TEMPLATES = (TOKENIZER_CONFIG, TEMPLATE, OLDER_TEMPLATE)
 _NAME_ROOM = 60  # most cells of a finding's first name
 _MOST = 5  # most findings of a topic
 
 
 class Topic(Struct, frozen=True, kw_only=True):
-    """A property of a model, the findings that contradict it, and the files needed to check it."""
+    """A property of a model: the findings that contradict it, and what has to be read for it."""
 
     name: str
-    ok: str  # the sentence for a property that was checked and has no finding
     kinds: frozenset[str]
-    files: tuple[str, ...] = ()  # one of these companion files is needed; (): none is
-    needs: str = "config"  # what else is needed: config, weights or values
+    notes: frozenset[str]  # kinds of severity info that are worth a line
+    ok: str  # the sentence for weights or values that were compared; "": `Outcome.checked` has it
+    gaps: re.Pattern[str]  # the start of a line of `Outcome.unchecked` that is about the property
 
 
-def _topic(
-    name: str, ok: str, kinds: str, *, files: tuple[str, ...] = (), needs: str = "config"
-) -> Topic:
-    return Topic(name=name, ok=ok, kinds=frozenset(kinds.split()), files=files, needs=needs)
+def _topic(name: str, kinds: str, *, notes: str = "", ok: str = "", gaps: str = r"\Z.") -> Topic:
+    parts = frozenset(kinds.split()), frozenset(notes.split())
+    return Topic(name=name, kinds=parts[0], notes=parts[1], ok=ok, gaps=re.compile(gaps))
 
 
+_FILES, _TENSORS, _DTYPE, _PACKED, _VALUES = "files", "tensors", "dtype", "quantization", "values"
+_VOCABULARY, _TEMPLATE = "vocabulary", "chat template"
+_UNREAD = r"shapes and dtypes: |\d+ weight file|everything: "
 TOPICS = (
     _topic(
-        "files",
-        "every file is as long as its header, its index and its listing state",
+        _FILES,
         "bad-header bad-index bad-digest bad-size wrong-total unsafe missing-component "
         "copy-differs equals-base hub-count adapter-beside",
-        needs="weights",
+        ok="each weight file that was read is as long as its header states",
+        gaps=_UNREAD,
     ),
     _topic(
-        "tensors",
-        "each tensor that the class needs is stored once, in its shape",
+        _TENSORS,
         "missing unexpected mismatched unused-head duplicate formula-disputed added-bias-zero",
-        needs="weights",
+        notes="newly-initialized",
+        ok="each tensor that the class needs is stored once, in its shape",
+        gaps=f"{_UNREAD}|what packed tensors lack",
     ),
     _topic(
-        "dtype",
-        "the weights are stored in the declared dtype",
+        _DTYPE,
         "wrong-dtype padded-dtype",
-        needs="weights",
+        ok="the weights are stored in the declared dtype",
+        gaps=f"{_UNREAD}|the dtype: ",
     ),
     _topic(
-        "quantization",
-        "packed weights have their scales, and the lists of plain modules fit",
+        _PACKED,
         "bad-quantization",
-        needs="weights",
+        ok="packed weights have their scales, and the lists of plain modules fit",
+        gaps=f"{_UNREAD}|what packed tensors lack",
     ),
     _topic(
-        "values",
-        "no number is NaN, infinite or an outlier, no matrix is empty, constant or untrained",
+        _VALUES,
         "not-finite outlier subnormal mislabeled-dtype all-zero part-zero constant-matrix "
         "no-op-adapter idle-modules tied-copy-differs copied-modules fresh-head untrained "
         "untrained-rows",
-        needs="values",
+        notes="mean-rows repeated-layers head-equals-embedding",
+        ok="no number is NaN, infinite or an outlier, no matrix is empty, constant or untrained",
+        gaps=f"{_UNREAD}|values|untrained rows: ",
     ),
-    _topic(
-        "config",
-        "its keys agree with each other (rope, window, layers, dtype), and each is read",
-        "bad-config config-contradiction unknown-config-key config-overwritten",
-    ),
-    _topic("code", "the classes that the config names exist", "code-not-there"),
-    _topic(
-        "vocabulary",
-        "no token has an id beyond the embedding's rows",
-        "token-beyond-embedding special-id-beyond-vocabulary",
-        files=_TOKENIZERS,
-    ),
-    _topic(
-        "end tokens",
-        "config, generation config and tokenizer name the same ends",
-        "eos-disagrees",
-        files=(GENERATION, *_TOKENIZERS),
-    ),
-    _topic(
-        "chat template",
-        "it parses, and ends turns with a token at which generation stops",
-        "chat-turns-wrong chat-template-broken",
-        files=_TEMPLATES,
-    ),
-    _topic(
-        "generation",
-        "the settings of generation_config.json do not contradict each other",
-        "generation-config-invalid",
-        files=(GENERATION,),
-    ),
-    _topic(
-        "processor",
-        "what the model's inputs need is there, of a class that exists",
-        "processor-missing processor-unknown",
-    ),
+    _topic("config", "bad-config config-contradiction unknown-config-key config-overwritten"),
+    _topic("code", "code-not-there"),
+    _topic(_VOCABULARY, "token-beyond-embedding special-id-beyond-vocabulary"),
+    _topic("end tokens", "eos-disagrees"),
+    _topic(_TEMPLATE, "chat-turns-wrong chat-template-broken"),
+    _topic("generation", "generation-config-invalid"),
+    _topic("processor", "processor-missing processor-unknown"),
 )
+_WRONG: Styled = ("wrong", "bold red")
+_NOTE: Styled = ("note", "bold yellow")
+_STATES: dict[str, Styled] = {
+    "compared": ("ok", "bold green"),
+    "absent": ("not there", "bold yellow"),
+    "unneeded": ("not needed", ""),
+    "unread": ("not checked", "bold yellow"),
+    "incomparable": ("cannot tell", "bold yellow"),
+}
+_WORST = ("unread", "incomparable", "compared", "absent", "unneeded")  # of several components
 
 
 def render(outcome: Report | Unaudited, *, width: int, color: bool) -> str:
@@ -139,20 +118,23 @@ def render(outcome: Report | Unaudited, *, width: int, color: bool) -> str:
 
 
 def _lines(topic: Topic, outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    alarms = [
-        (part, at)
+    found = [
+        (part, at, finding.severity is not Severity.INFO)
         for part in outcome.every
-        for at, one in enumerate(part.findings)
-        if one.kind in topic.kinds and one.severity is not Severity.INFO
+        for at, finding in enumerate(part.findings)
+        if _is_about(topic, finding)
     ]
-    why = _unchecked(topic, outcome)
-    texts = [as_sentence(why or topic.ok)]
-    if alarms:
-        texts = [line for alarm in alarms[:_MOST] for line in _said(*alarm)]
-    if len(alarms) > _MOST:
-        texts.append(f"And {len(alarms) - _MOST:,} more; audit MODEL lists them.")
-    wrong: Styled = ("wrong", "bold red")
-    state, style = wrong if alarms else _state(why)
+    alarms = [(part, at) for part, at, is_alarm in found if is_alarm]
+    shown_findings = alarms or [(part, at) for part, at, _ in found]
+    answer = _answer(topic, outcome)
+    texts = [as_sentence(answer.text)]
+    if shown_findings:
+        texts = [line for one in shown_findings[:_MOST] for line in _said(*one)]
+    if len(shown_findings) > _MOST:
+        texts.append(f"And {len(shown_findings) - _MOST:,} more; audit -v MODEL lists them.")
+    state, style = _STATES[answer.state]
+    if shown_findings:
+        state, style = _WRONG if alarms else _NOTE
     first, second = len("not checked"), max(len(one.name) for one in TOPICS)
     for at, text in enumerate(texts):
         label, name = ("", "") if at else (state, topic.name)
@@ -161,8 +143,10 @@ def _lines(topic: Topic, outcome: Report | Unaudited, width: int) -> Iterator[St
         yield from columns([(status, topic_name, shown(text))], gap=2, width=width)
 
 
-def _state(why: str) -> Styled:
-    return ("not checked", "bold yellow") if why else ("ok", "bold green")
+def _is_about(topic: Topic, finding: Finding) -> bool:
+    if isinstance(finding, TokenizerNote):
+        return topic.name == (_VOCABULARY if finding.file == TOKENIZER else _TEMPLATE)
+    return finding.kind in topic.kinds | topic.notes
 
 
 def _said(part: Report | Unaudited, at: int) -> tuple[str, str]:
@@ -177,23 +161,38 @@ def _said(part: Report | Unaudited, at: int) -> tuple[str, str]:
     if part.component is not None:
         text = f"{part.component}: {text}"
     fixes = [cause.fix for cause in part.diagnosis if at in cause.findings]
+    if not fixes and isinstance(finding, TokenizerNote):
+        fixes = [finding.fix]
     advice = {meaning.name: meaning.to_do for meaning in kind_meanings()}
     return as_sentence(text), f"{ARROW} {fixes[0] if fixes else advice[finding.kind]}"
 
 
-def _unchecked(topic: Topic, outcome: Report | Unaudited) -> str:
-    """Return the reason why a topic was not checked; "" if it was checked."""
-    if isinstance(outcome, Unaudited):
-        return "the model was not audited"
-    if topic.needs == "values" and outcome.values is None:
-        return "only headers were read; numbers of local files are read with hf-audit[values]"
-    if topic.needs == "weights" and outcome.observed is None:
-        return "no weight file was read"
-    is_unknown = any(part.expected is None for part in outcome.parts or (outcome,))
-    if topic.needs == "weights" and topic.name != "files" and is_unknown:
-        return "what the config implies is not known"
-    read = {name.rpartition("/")[2] for name in outcome.companions or ()}
-    if topic.files and read.isdisjoint(topic.files):
-        return f"no file for it was read, expected one of {', '.join(topic.files)}"
-    sources = topic.files or (("the config: ",) if topic.needs == "config" else ())
-    return next((text for text in outcome.unchecked if text.startswith(sources)), "")
+def _answer(topic: Topic, outcome: Report | Unaudited) -> Checked:
+    """Return whether the property was compared, by the rules' answers or by what was read."""
+    models = outcome.parts or (outcome,)
+    for part in outcome.every:
+        if isinstance(part, Unaudited):
+            return Checked("unread", f"{part.component or 'the model'} was not audited")
+    gaps = (line for part in outcome.every for line in part.unchecked if topic.gaps.match(line))
+    why = next(gaps, "")
+    if not topic.ok:
+        return _answer_of_rules(topic, outcome)
+    if topic.name == _VALUES and any(part.values is None for part in models):
+        why = "only headers were read; numbers of local files are read with hf-audit[values]"
+    elif any(part.observed is None for part in models):
+        why = "no weight file was read"
+    elif topic.name not in {_FILES, _VALUES} and any(part.expected is None for part in models):
+        why = "what the config implies is not known"
+    elif topic.name == _PACKED and not any(one.observed and one.observed.layout for one in models):
+        return Checked("unread", why) if why else Checked("unneeded", "the weights are not packed")
+    return Checked("unread", why) if why else Checked("compared", topic.ok)
+
+
+def _answer_of_rules(topic: Topic, outcome: Report | Unaudited) -> Checked:
+    answers = [part.checked[topic.name] for part in outcome.every if topic.name in part.checked]
+    if not answers:
+        unread = (line for part in outcome.every for line in part.unchecked)
+        prefix = "the config: " if topic.name == "config" else "companion files: "
+        why = next((line for line in unread if line.startswith(prefix)), "")
+        return Checked("unread", why or "no rule compared it for this kind of repository")
+    return min(answers, key=lambda answer: _WORST.index(answer.state))

@@ -17,6 +17,7 @@ from auditor.errors import CheckpointError, SourceError
 from auditor.names import file_name
 from auditor.sweep.authors import MOST
 from auditor.sweep.costs import CompanionLoad, SweepLoad
+from auditor.sweep.losses import require_models
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.progress import Progress
@@ -58,11 +59,13 @@ def expected_load(
                 total += _unlisted_load(selection, store, policy)
                 continue
             total += SweepLoad(models=0, notes=(_LISTED,))
+            before = total.models
             for page in selector.pages(selection):
                 total += SweepLoad(models=0, listing=1)
                 for model in page:
                     total += _load_of(model, store, policy)
                 shown.selected(total.models)
+            require_models(selection.described, total.models - before)
         return total + SweepLoad(models=0, notes=(_AUTHORS,))
 
 

@@ -15,6 +15,7 @@ from auditor.errors import Reason, UsageError
 from auditor.formats.text import counted
 from auditor.machine import one_cpu
 from auditor.sweep.authors import record_authors
+from auditor.sweep.losses import require_models, require_no_losses
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.progress import Progress, duration, verdict_counts
@@ -44,13 +45,14 @@ class Swept(Struct, frozen=True, kw_only=True):
     dropped: int = 0  # number of nights deleted from the store
 
 
-def sweep(
+def sweep(  # noqa: PLR0913 - the options of the command
     settings: SweepSettings,
     *,
     night: str | None = None,
     token: str | None = None,
     scheduler: str | None = None,
     progress: Progress | None = None,
+    force: bool = False,
 ) -> Swept:
     """Audit the selected models, except those that an earlier run of the night has audited.
 
@@ -58,6 +60,9 @@ def sweep(
     of a Dask cluster whose workers audit instead of threads of this process. Raise UsageError if
     the settings are impossible, SourceError if the Hub does not list the models or the cluster is
     lost, StoreError if the store cannot be written. An error in one model becomes its outcome.
+
+    Raise UsageError, unless `force` is set, if a selection has no model or has lost more than a
+    tenth of the models that it had, or if the night is finished for other selections.
     """
     endpoint()
     usable = usable_token(token)
@@ -76,8 +81,15 @@ def sweep(
                 described = [dict(selection.described) for selection in settings.selections]
                 selections = json.dumps(described, sort_keys=True)
                 versions = current_versions(policy=settings.policy)
-                started = ledger.begin(name, selections, versions)
-                current = _planned(ledger, started, settings, selector, progress)
+                earlier = tuple(row for row in ledger.nights() if row.finished)
+                started = ledger.begin(name, selections, versions, force=force)
+                try:
+                    current = _planned(
+                        ledger, started, settings, selector, progress, None if force else earlier
+                    )
+                except UsageError:
+                    ledger.withdraw(name)
+                    raise
             first = ledger.random_model(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, progress)
             record_authors(ledger, current, usable, budget, waits)
@@ -113,28 +125,38 @@ def _auditors(
         yield cluster
 
 
-def _planned(
+def _planned(  # noqa: PLR0913, PLR0917 - the state of a sweep
     ledger: StoreWriter,
     night: Night,
     settings: SweepSettings,
     selector: Selector,
     progress: Progress,
+    earlier: Sequence[Night] | None,
 ) -> Night:
     """Return the night with its plan (its selected models), made now unless an earlier run made it.
 
     Models of an existing plan whose commit could not be read for a temporary reason are requested
-    again.
+    again. Unless `earlier` is None, raise UsageError if a selection is empty or has lost models
+    since the earlier nights.
     """
     if night.plan is not None:
+        if earlier is not None:
+            require_models(settings.selections[0].described, ledger.count(night))
         for page in selector.named(ledger.unresolved(night)):
             ledger.add(night, night.plan, page)
         return night
     plan, count = ledger.new_plan(night.night), 0
-    for selection in settings.selections:
+    for place, selection in enumerate(settings.selections):
+        before = count
         for page in selector.pages(selection):
-            ledger.add(night, plan, page)
+            ledger.add(night, plan, page, selection=place)
             count += len(page)
             progress.selected(count)
+        if earlier is not None:
+            require_models(selection.described, count - before)
+    if earlier is not None:
+        tables = [selection.described for selection in settings.selections]
+        require_no_losses(ledger, plan, tables, earlier)
     return ledger.freeze(night.night, plan)
 
 

@@ -75,6 +75,8 @@ def test_models_of_standard_input_are_lines_too_and_one_has_no_table(hub_env):
     given = run(*MODELS, env=hub_env)
     piped = run("-", stdin="\n".join(MODELS), env=hub_env)
     assert lines_and_table(piped.stdout) == lines_and_table(given.stdout)
+    empty = run("-", MODELS[0], stdin="\n", env=hub_env)
+    assert "standard input: bad-request: it has no model" in empty.stderr
     alone = run("-", stdin="acme/sound\n", env=hub_env)
     assert alone.stdout.startswith("OK ")
     assert alone.stdout.count("\n") == 1

@@ -1,6 +1,7 @@
 """Rules about companion files and about config values stated twice. The rules read no files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.analytic import Config, Expectation
@@ -9,6 +10,7 @@ from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.findings import Finding
 from auditor.messages import listed
+from auditor.observation import Checked
 from auditor.reconciler.repository_rules.config_rules import contradiction_findings, key_findings
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 from auditor.tensors import StoredTensor
@@ -27,6 +29,7 @@ class RepositoryFindings(NamedTuple):
 
     findings: tuple[Finding, ...] = ()
     unchecked: tuple[str, ...] = ()  # sentences about files that were not read
+    checked: Mapping[str, Checked] = MappingProxyType({})  # the rules' answers by property
 
 
 def repository_findings(
@@ -58,14 +61,16 @@ def repository_findings(
         shaping=_shaping_keys(expectation),
     )
     findings = (*contradiction_findings(case), *key_findings(case))
+    if snapshot.config is None:
+        case.checked["config"] = Checked("absent", "no config was read")
     if companions is None:
-        return RepositoryFindings(findings, (_UNREAD,))
+        return RepositoryFindings(findings, (_UNREAD,), case.checked)
     from auditor.reconciler.repository_rules.of_files import (  # noqa: PLC0415 - few have companions
         file_findings,
     )
 
     findings += tuple(file_findings(case))
-    return RepositoryFindings(findings, tuple(unchecked_companions(case)))
+    return RepositoryFindings(findings, tuple(unchecked_companions(case)), case.checked)
 
 
 def _shaping_keys(expectation: Expectation | None) -> frozenset[str] | None:

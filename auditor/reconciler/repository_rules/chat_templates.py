@@ -3,7 +3,7 @@
 The templates are never rendered.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 
 from auditor.companions.companion_files import (
@@ -17,6 +17,7 @@ from auditor.companions.template_turns import Turns
 from auditor.companions.tokenizer_config import DEFAULT, templates
 from auditor.findings import ChatTemplateBroken, Finding
 from auditor.messages import quoted
+from auditor.observation import Checked
 from auditor.reconciler.repository_rules.chat_turns import turn_findings
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 
@@ -25,6 +26,7 @@ _KEY = "chat_template"
 
 def template_findings(case: RepositoryCase) -> Iterator[Finding]:
     texts = dict(_templates(case))
+    case.checked["chat template"] = _template_answer(case, texts)
     if not texts:
         return
     from auditor.companions.chat_template import (  # noqa: PLC0415 - most models have none
@@ -37,6 +39,7 @@ def template_findings(case: RepositoryCase) -> Iterator[Finding]:
         result = results[text]
         if isinstance(result, NotCheckedError):
             case.unread[file] = f"the chat template was not checked: it {result}"
+            case.checked["chat template"] = Checked("unread", f"{file}: {case.unread[file]}")
         elif isinstance(result, str):
             which = f" {quoted(name)}" if name != DEFAULT else ""
             yield ChatTemplateBroken(
@@ -51,6 +54,21 @@ def template_findings(case: RepositoryCase) -> Iterator[Finding]:
     if isinstance(default := results.get(text), Turns):
         key = "" if template_name(file) is not None else _KEY
         yield from turn_findings(case, (file, key), default)
+
+
+def _template_answer(case: RepositoryCase, texts: Mapping[tuple[str, str], str]) -> Checked:
+    """Return what there is to compare, as long as no template has been read."""
+    named = (file for file in case.companions if template_name(file) is not None)
+    configs = (TOKENIZER_CONFIG, OLDER_TEMPLATE, PROCESSOR)
+    if unread := case.unusable(*named, *configs):
+        return unread
+    for file in configs:
+        values = case.object(file) or {}
+        if values.get(_KEY) is not None and not templates(values):
+            return Checked("incomparable", f"{_KEY} of {file} is not a template")
+    if not texts:
+        return case.absence("no file has a chat template")
+    return Checked("incomparable", "no chat template is the default one")
 
 
 def _templates(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], str]]:

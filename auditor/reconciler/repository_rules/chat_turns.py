@@ -7,9 +7,10 @@ from auditor.companions.companion_files import GENERATION
 from auditor.companions.template_turns import END, PROMPT, Turns
 from auditor.findings import ChatTurnsWrong, Finding, TokenizerNote
 from auditor.messages import listed, quoted
+from auditor.observation import Checked
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 from auditor.reconciler.repository_rules.token_ids import END as END_ID
-from auditor.reconciler.repository_rules.token_ids import end_ids
+from auditor.reconciler.repository_rules.token_ids import end_ids, end_token
 
 # Tokens that end an image or a tool call instead of a turn.
 _NO_END = re.compile(r"image|img|audio|video|vision|tool|function|think|channel", re.IGNORECASE)
@@ -32,6 +33,23 @@ def turn_findings(case: RepositoryCase, place: tuple[str, str], turns: Turns) ->
             fix=f"end the template with the header of the assistant's turn, if {PROMPT} is true",
         )
     yield from _ends(case, place, turns)
+    if case.checked["chat template"].state == "incomparable":
+        case.checked["chat template"] = _turns_answer(case, place[0], turns)
+
+
+def _turns_answer(case: RepositoryCase, file: str, turns: Turns) -> Checked:
+    """Return whether each token that ends the assistant's turns ends generation, too."""
+    id_by_text = {token.text: token.id for _, token in case.added}
+    texts = {_token_at_end(text, id_by_text) or "" for text in turns.ends - {END}}
+    ids = {text: case.ids_of(text) for text in texts}
+    if END in turns.ends:
+        ids["eos_token"] = case.ids_of(end_token(case)[1])
+    stops = frozenset().union(*end_ids(case).values())
+    if ids and all(one and one <= stops for one in ids.values()):
+        text = f"{file} parses, and ends turns with {listed(sorted(ids))}, which end generation"
+        return Checked("compared", text)
+    text = f"{file} parses; whether generation stops where its turns end cannot be compared"
+    return Checked("incomparable", text)
 
 
 def _ends(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterator[Finding]:
@@ -52,6 +70,8 @@ def _ends(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterato
     if any(stop in text for stop in stop_texts for text in turns.texts):
         return
     is_of_turns = any(map(_OF_TURNS.search, stop_texts))
+    why = f"the chat template in {place[0]} ends turns with another token than generation"
+    case.checked["end tokens"] = Checked("incomparable", why)
     ids = sorted(id_by_text[end] for end in ends)
     yield (ChatTurnsWrong if is_of_turns else TokenizerNote)(
         says=((*place, ""),),

@@ -16,6 +16,7 @@ from auditor.analytic.config_classes.declarations import (
     of_name,
 )
 from auditor.findings import ConfigContradiction, Finding, UnknownConfigKey
+from auditor.observation import Checked
 from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
@@ -274,7 +275,12 @@ def key_findings(case: RepositoryCase) -> Iterator[Finding]:
     absent, and its default has to be of the value's type.
     """
     if case.kind is None or case.is_custom:
+        whose = "of the repository's own code" if case.is_custom else "that is not known"
+        text = f"its keys were not compared: they are those of a config class {whose}"
+        case.checked["config"] = Checked("incomparable", text)
         return
+    text = "its keys agree with each other (rope, window, layers, dtype), and none is misspelt"
+    case.checked["config"] = Checked("compared", text)
     yield from _misspelled_keys(case, case.config, case.kind, "")
     for key, part in case.kind.parts.items():
         values = case.config.get(key)

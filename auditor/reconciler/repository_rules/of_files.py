@@ -15,6 +15,7 @@ from auditor.findings import (
     TokenizerNote,
 )
 from auditor.messages import described, listed, quoted
+from auditor.observation import Checked
 from auditor.reconciler.repository_rules import (
     chat_templates,
     processors,
@@ -26,6 +27,7 @@ from auditor.reconciler.repository_rules.repository_case import RepositoryCase, 
 def generation_findings(case: RepositoryCase) -> Iterator[Finding]:
     """Report a generation config that transformers refuses to save, or that makes loading fail."""
     values = case.object(GENERATION)
+    case.checked["generation"] = _generation_answer(case)
     if fault := _generation_fault(case, values):
         reason = f"{fault}: from_pretrained of a model that generates fails over it"
         yield BadConfig(file=GENERATION, reason=reason)
@@ -39,6 +41,20 @@ def generation_findings(case: RepositoryCase) -> Iterator[Finding]:
         reason=f"{LIBRARY} warns of it, and refuses to save it once it is changed: {faults}",
         fix=f"remove {keys}, or set what they need",
     )
+
+
+def _generation_answer(case: RepositoryCase) -> Checked:
+    """Return whether the settings of generation were compared with each other."""
+    if unread := case.unusable(GENERATION):
+        return unread
+    values = case.object(GENERATION)
+    if values is None and case.target is not None and not token_ids.generates(case):
+        return Checked("unneeded", f"{case.target} does not generate text")
+    if values is None:
+        return case.absence(f"there is no {GENERATION}")
+    if fault := _generation_fault(case, values):
+        return Checked("incomparable", f"{GENERATION}: {fault}")
+    return Checked("compared", f"the settings of {GENERATION} do not contradict each other")
 
 
 def _generation_fault(case: RepositoryCase, values: Mapping[str, Any] | None) -> str | None:
@@ -107,6 +123,7 @@ def code_findings(case: RepositoryCase) -> Iterator[Finding]:
 
     Weights alone in a folder need no code if transformers has a class of that name.
     """
+    case.checked["code"] = _code_answer(case)
     if not case.is_complete and not (case.is_local and _needs_code(case)):
         return
     says: list[tuple[str, str, str]] = []
@@ -126,6 +143,23 @@ def code_findings(case: RepositoryCase) -> Iterator[Finding]:
         reason=f"code is not in the repository: {listed(sorted(lacking))} ({statements})",
         fix=f"upload {listed(sorted(lacking))}, or name the repository that has it before a --",
     )
+
+
+def _code_answer(case: RepositoryCase) -> Checked:
+    """Return whether the modules that auto_map names were looked up in the listing."""
+    if unread := case.unusable(TOKENIZER_CONFIG, *PROCESSORS):
+        return unread
+    maps = [(file, values[_CODE]) for file, values in _maps(case) if values.get(_CODE)]
+    if not maps:
+        return Checked("unneeded", "no file names code of the repository")
+    if not case.is_complete:
+        return Checked("unread", "not all files of the repository are listed")
+    named = [name for file, values in _maps(case) for _, name in _named(values)]
+    if "--" in str([values for _, values in maps]) or not all(map(_CLASS.fullmatch, named)):
+        return Checked("incomparable", f"{maps[0][0]} names code that is not in this repository")
+    if not named:
+        return Checked("incomparable", f"{_CODE} of {maps[0][0]} names no class")
+    return Checked("compared", f"the repository has the code that {maps[0][0]} names")
 
 
 def _needs_code(case: RepositoryCase) -> bool:

@@ -1,5 +1,6 @@
 """The rules that a model of images or audio has a processor, and that its class exists."""
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -9,6 +10,7 @@ from msgspec.json import decode
 
 from auditor.companions.companion_files import PROCESSORS, TEKKEN
 from auditor.findings import Finding, ProcessorMissing, ProcessorUnknown
+from auditor.observation import Checked
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 _DATA = Path(__file__).parents[2] / "data" / "processors.json"
@@ -63,14 +65,24 @@ def _encodes(case: RepositoryCase) -> bool:
 
 def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
     model_type, target = case.config.get("model_type"), case.target or ""
-    if not case.is_complete or case.is_custom or not isinstance(model_type, str):
+    text = "whether the model needs a processor is not known"
+    case.checked["processor"] = _class_answer(case) or Checked("incomparable", text)
+    if case.is_custom or not isinstance(model_type, str):
         return
     towers = [key for key in _PARTS if isinstance(case.config.get(key), Mapping)]
     prepared = library_processors().prepares(model_type) or _encodes(case)
-    if not prepared or (target.endswith(_TEXT_ALONE) and not towers):
+    files = case.names & {*PROCESSORS, TEKKEN}  # mistral_common uses tekken.json to prepare images
+    is_text = target.endswith(_TEXT_ALONE) and not towers
+    if not prepared or is_text or target.endswith(_TEXT_ALONE[1:]):
+        if case.kind is not None and not files:
+            text = f"{target or model_type} reads no images or audio, or needs no file for them"
+            case.checked["processor"] = Checked("unneeded", text)
         return
-    if case.names & {*PROCESSORS, TEKKEN} or target.endswith(_TEXT_ALONE[1:]):
-        return  # mistral_common uses tekken.json to prepare images
+    if files:
+        return
+    case.checked["processor"] = case.absence("no file configures a processor")
+    if not case.is_complete:
+        return
     because = f"{towers[0]} and " if towers else ""
     yield ProcessorMissing(
         says=((case.config_file, "model_type", value_text(model_type)),),
@@ -93,18 +105,47 @@ def class_findings(case: RepositoryCase) -> Iterator[Finding]:
     If the library does not know the model type either, the model is newer than the library, and
     there is no finding.
     """
-    library, model_type = library_processors(), case.config.get("model_type")
+    library = library_processors()
     if case.is_custom or case.kind is None:
         return
-    classes = library.by_type.get(str(model_type), {})
+    classes = library.by_type.get(str(case.config.get("model_type")), {})
+    for file, path, key, name in _named_classes(case):
+        if not library.has(name):
+            yield _unknown(file, f"{path}{key}", name, classes.get(key))
+
+
+def _named_classes(case: RepositoryCase) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (file, path, key, name) of each class of transformers that a processor's files name."""
     for file in PROCESSORS:
         for path, values in _configs(case.object(file)):
-            if "auto_map" in values:
-                continue
-            for key in (*_KEYS, _PROCESSOR_CLASS):
+            for key in (*_KEYS, _PROCESSOR_CLASS) if "auto_map" not in values else ():
                 name = values.get(key)
-                if isinstance(name, str) and name and not library.has(name):
-                    yield _unknown(file, f"{path}{key}", name, classes.get(key))
+                if isinstance(name, str) and name:
+                    yield file, path, key, name
+
+
+def _class_answer(case: RepositoryCase) -> Checked | None:
+    """Return whether the processor's classes are those of the model's type; None without a file."""
+    files = [file for file in (*PROCESSORS, TEKKEN) if file in case.names]
+    if not files or (unread := case.unusable(*files)):
+        return unread if files else None
+    names = ", ".join(files)
+    by_type = library_processors().by_type.get(str(case.config.get("model_type")), {})
+    named = list(_named_classes(case))
+    other = [name for *_, key, name in named if _alike(name) != _alike(by_type.get(key, ""))]
+    lacks_class = not _OF_INPUTS & by_type.keys() <= {key for *_, key, _ in named}
+    if case.is_custom or not named or lacks_class or TEKKEN in files:
+        return Checked("incomparable", f"{names} is there; its class cannot be compared")
+    if other:
+        text = f"{names} names {other[0]}, which is not the class of the type in transformers"
+        return Checked("incomparable", text)
+    classes = ", ".join(dict.fromkeys(name for *_, name in named))
+    return Checked("compared", f"{names} names what transformers has for the type: {classes}")
+
+
+def _alike(name: str) -> str:
+    """Return the name that a class shares with its variants, such as faster or older ones."""
+    return re.sub("(Fast|Pil)$", "", name).replace("FeatureExtractor", "ImageProcessor")
 
 
 def _configs(values: Mapping[str, Any] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -13,13 +13,18 @@ from auditor.analytic import ExpectedTensor
 from auditor.analytic.config_classes import ConfigClass
 from auditor.bounded.json_text import parse_object
 from auditor.companions.companion_files import (
+    ADDED,
     OFFSET_PIECES,
     SPECIAL,
+    TOKENIZER,
     TOKENIZER_CONFIG,
     CompanionFile,
     is_vocabulary,
+    template_name,
 )
+from auditor.companions.tokenizer_config import has_decoder
 from auditor.errors import CheckpointError
+from auditor.observation import Checked
 from auditor.tensors import StoredTensor
 
 if TYPE_CHECKING:
@@ -68,6 +73,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     shaping: frozenset[str] | None = None  # config keys in the closed form; None without one
     settings: Mapping[str, Any] = field(default_factory=dict)  # settings of sentence-transformers
     unread: dict[str, str] = field(default_factory=dict)  # file name -> why it could not be used
+    checked: dict[str, Checked] = field(default_factory=dict)  # answers by line of `audit doctor`
 
     @cached_property
     def rows(self) -> EmbeddingRows | None:
@@ -81,6 +87,34 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def rows_are_stored(self) -> bool:
         return self._stored_rows is not None
+
+    def unusable(self, *names: str) -> Checked | None:
+        """Return why one of these companion files was not read or used; None if all were."""
+        for name in names:
+            file = self.companions.get(name)
+            if file is None:
+                continue
+            vocabulary = self.vocabularies.get(name)
+            is_template = template_name(name) is not None
+            is_used = vocabulary or (file.content if is_template else self.object(name)) is not None
+            why = "" if is_used else self.unread.get(name) or f"not read{file.unread and ': '}"
+            if vocabulary and vocabulary.unread:
+                why = f"not read: {vocabulary.unread}"
+            if why:
+                return Checked("unread", f"{name}: {why}{'' if is_used else file.unread}")
+        return None
+
+    def absence(self, text: str) -> Checked:
+        """Return the answer for files that are not there; a listing may be incomplete."""
+        if self.is_complete or self.is_local:
+            return Checked("absent", text)
+        return Checked("unread", f"{text}, and not all files of the repository are listed")
+
+    @property
+    def token_files(self) -> tuple[str, ...]:
+        """The files whose tokens loading uses, except vocabularies other than tokenizer.json."""
+        older = () if has_decoder(self.object(TOKENIZER_CONFIG) or {}) else (ADDED, SPECIAL)
+        return (TOKENIZER, TOKENIZER_CONFIG, *older)
 
     def object(self, name: str) -> Mapping[str, Any] | None:
         """Return the JSON object in a companion file; None if it is missing or unusable."""

@@ -15,6 +15,7 @@ from auditor.findings import (
     TokenBeyondEmbedding,
 )
 from auditor.messages import quoted
+from auditor.observation import Checked
 from auditor.reconciler.repository_rules.repository_case import (
     EmbeddingRows,
     RepositoryCase,
@@ -36,10 +37,30 @@ def token_id_findings(
     case: RepositoryCase,
 ) -> Iterator[TokenBeyondEmbedding | SpecialIdBeyondVocabulary]:
     rows = case.rows
+    case.checked["vocabulary"] = _vocabulary_answer(case)
     if rows is None:
         return
     yield from _beyond_embedding(case, rows)
     yield from _beyond_vocabulary(case, rows)
+
+
+def _vocabulary_answer(case: RepositoryCase) -> Checked:
+    """Return whether ids of the tokenizer were compared with the embedding's rows."""
+    if unread := case.unusable(*case.token_files):
+        return unread
+    files = [file for file, vocabulary in case.vocabularies.items() if vocabulary.top is not None]
+    if TOKENIZER in files:
+        files = [TOKENIZER]  # loading ignores the others
+    if not files and (unread := case.unusable(*case.companions)):
+        return unread
+    if not files and not case.names.isdisjoint((*case.token_files, *case.vocabularies)):
+        return Checked("incomparable", "the tokenizer's files that are there contain no ids")
+    if not files:
+        return case.absence("no file has the ids of tokens")
+    if case.rows is None:
+        return Checked("incomparable", "the number of rows of the embedding is not known")
+    text = f"no id of {', '.join(files)} is beyond the {case.rows.rows:,} rows of {case.rows.of}"
+    return Checked("compared", text)
 
 
 def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[TokenBeyondEmbedding]:
@@ -131,11 +152,13 @@ def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
 
     Ids beyond the embedding are ignored here; another rule reports them.
     """
-    if GENERATION not in case.companions and not (case.target or "").endswith(_GENERATES):
+    case.checked["end tokens"] = _ends_answer(case)
+    if not generates(case):
         return
     ids_by_place = end_ids(case)
     every = frozenset().union(*ids_by_place.values())
     if word := _ordinary_end(case):
+        case.checked["end tokens"] = Checked("incomparable", "eos_token is an ordinary word")
         yield word
         return
     if len(ids_by_place) < 2 or every in ids_by_place.values():  # noqa: PLR2004 - two to disagree
@@ -151,6 +174,38 @@ def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
         reason=f"the files disagree where generation ends: {ends}; no file has all of them",
         fix=f"set {END} of {GENERATION} to {_ids_text(every)}, or to those of them that are meant",
     )
+
+
+def generates(case: RepositoryCase) -> bool:
+    """Whether the model generates text, by its class or its files."""
+    return GENERATION in case.companions or (case.target or "").endswith(_GENERATES)
+
+
+def _ends_answer(case: RepositoryCase) -> Checked:
+    """Return whether end tokens of two places at least were compared."""
+    if unread := case.unusable(GENERATION, *case.token_files):
+        return unread
+    if not generates(case):
+        is_known = case.target is not None and not case.is_custom
+        text = f"{case.target} does not generate text"
+        unknown = Checked("incomparable", "whether the model generates text is not known")
+        return Checked("unneeded", text) if is_known else unknown
+    declared, ids_by_place = dict(_declared_ends(case)), end_ids(case)
+    for (file, key), ids in declared.items():
+        if ids != ids_by_place.get((file, key)):
+            return Checked("incomparable", f"{key} of {file} is not an id of the vocabulary")
+    values = (case.object(file) or {} for file in (SPECIAL, TOKENIZER_CONFIG))
+    if len({text_of_token(one.get("eos_token")) for one in values} - {None}) > 1:
+        text = f"eos_token of {SPECIAL} and of {TOKENIZER_CONFIG} differ"
+        return Checked("incomparable", text)
+    if not declared:
+        return case.absence("no file names an end token")
+    ends = ", ".join(
+        f"{_ids_text(ids)} by {key} of {file}" for (file, key), ids in declared.items()
+    )
+    agreed = Checked("compared", f"the files agree where generation ends: {ends}")
+    alone = Checked("incomparable", f"only one file names the end of generation: {ends}")
+    return agreed if len(declared) > 1 else alone
 
 
 def end_ids(case: RepositoryCase) -> dict[tuple[str, str], frozenset[int]]:
@@ -171,7 +226,7 @@ _SPECIAL_FORM = re.compile(
 
 def _ordinary_end(case: RepositoryCase) -> ChatTurnsWrong | None:
     """Return a finding if the tokenizer's end token is an ordinary word of its vocabulary."""
-    file, text = _end_token(case)
+    file, text = end_token(case)
     added = {token.text for _, token in case.added}
     ids = case.ids_of(text)
     if not ids or text in added or _SPECIAL_FORM.search(text):
@@ -185,7 +240,7 @@ def _ordinary_end(case: RepositoryCase) -> ChatTurnsWrong | None:
     )
 
 
-def _end_token(case: RepositoryCase) -> tuple[str, str]:
+def end_token(case: RepositoryCase) -> tuple[str, str]:
     """Return the file and text of the tokenizer's end token, both "" if no file has it."""
     is_complete = has_decoder(case.object(TOKENIZER_CONFIG) or {})
     for file in (TOKENIZER_CONFIG,) if is_complete else (SPECIAL, TOKENIZER_CONFIG):
@@ -200,10 +255,10 @@ def _declared_ends(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], froz
         yield (case.config_file, END), frozenset(special_ids_of(case.config[END]))
     elif (part := case.text_part()) and part[1].get(END) != case.default(END, part[0]):
         yield (case.config_file, f"{part[0]}.{END}"), frozenset(special_ids_of(part[1].get(END)))
-    generation = case.object(GENERATION)
-    if generation is not None:
-        yield (GENERATION, END), frozenset(special_ids_of(generation.get(END)))
-    file, text = _end_token(case)
+    generation = case.object(GENERATION) or {}
+    if generation.get(END) is not None:
+        yield (GENERATION, END), frozenset(special_ids_of(generation[END]))
+    file, text = end_token(case)
     if text:
         yield (file, f"eos_token {text}"), case.ids_of(text)
 

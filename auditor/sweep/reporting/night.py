@@ -1,13 +1,16 @@
 """Write all reports of a night in one pass over the store."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.formats.json_values import json_text
+from auditor.formats.text import counted
+from auditor.messages import quoted
 from auditor.sweep.reporting.baseline import Baseline, read_baseline
 from auditor.sweep.reporting.files import TABLES, Csv, Parquet, Sarif, Table, rows_by_table
 from auditor.sweep.reporting.heading import night_fragment
@@ -36,6 +39,7 @@ class WrittenReports(Struct, frozen=True, kw_only=True):
     folder: Path
     summary: Mapping[str, Any]  # the content of summary.json
     alarms: Alarms
+    gaps: tuple[str, ...] = ()  # why the night does not say what it was meant to, a line each
 
     def __repr__(self) -> str:
         """Return one line: the summary itself may be long."""
@@ -59,7 +63,21 @@ def write_night(
     entries = read_baseline(wanted.baseline) if wanted.baseline else ()
     with Store.open(store) as nights:
         row = nights.chosen(night)
-        return _write(nights, row, wanted, Baseline(entries=entries, day=row.day))
+        written = _write(nights, row, wanted, Baseline(entries=entries, day=row.day))
+        return replace(written, gaps=tuple(_gaps(row, night or nights.nights()[-1].night, written)))
+
+
+def _gaps(night: Night, wanted: str, written: WrittenReports) -> Iterator[str]:
+    """Yield a line if a later night has no plan, if the night is unfinished or has no models."""
+    name, models = quoted(night.night), written.summary["models"]
+    if wanted != night.night:
+        detail = "has no models yet, its selection is under way or was stopped"
+        yield f"the last night {quoted(wanted)} {detail}; this is the report of {name}"
+    if not models:
+        yield f"the night {name} has no models: nothing was audited"
+    elif pending := written.summary["states"]["pending"]:
+        detail = f"{pending:,} of {counted(models, 'model')} are not audited"
+        yield f"the night {name} is not finished: {detail}; the same sweep goes on"
 
 
 def _write(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> WrittenReports:

@@ -15,6 +15,7 @@ from auditor.sweep.store.schema import Shared, StoredObject, compress_text
 
 _BATCH = 64  # models per query; each may have a snapshot of some kB
 _LARGEST = (1 << 63) - 1  # largest integer of SQLite
+_MOST_EXAMPLES = 3  # ids of lost models in a message
 
 
 class Waiting(NamedTuple):
@@ -27,10 +28,24 @@ class Waiting(NamedTuple):
     shared: bytes | None = None  # packed: the rest of the snapshot; None: `snapshot` is complete
 
 
+class Losses(NamedTuple):
+    """The models of a selection that a later plan lacks, and those that it has in addition."""
+
+    models: int  # of the earlier plan
+    lost: int
+    now: int  # models of the later plan
+    new: int  # those that the earlier plan lacks
+    examples: tuple[str, ...]  # the first ids that are lost
+
+
 class StoreWriter(Store):
     """A store opened for writing, by a sweep."""
 
     _connect = staticmethod(open_store)
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        super().__init__(database)
+        self._replacing: dict[str, Night] = {}  # rows of nights that will replace finished ones
 
     @contextmanager
     def together(self) -> Iterator[sqlite3.Connection]:
@@ -46,31 +61,52 @@ class StoreWriter(Store):
         with self._database:
             yield self._database
 
-    def begin(self, night: str, selection: str, versions: Versions) -> Night:
+    def begin(
+        self, night: str, selection: str, versions: Versions, *, force: bool = False
+    ) -> Night:
         """Start or resume a night; if it is finished, its models are selected again.
 
-        Raise UsageError if the night is unfinished and was started for another selection.
+        A finished night stays as it is until `freeze`. Raise UsageError if the night was started
+        for another selection, unless it is finished and `force` is set.
         """
-        with self.together() as database:
-            plan, started = None, now()
+        with self.together():
             existing = self.night(night)
-            if existing and not existing.finished:
-                if existing.selection != selection:
-                    detail = f"the night {quoted(night)} is under way for {existing.selection}"
-                    ways = "finish it with that selection, or name this one (--night)"
-                    raise UsageError(f"{detail}, not for {selection}; {ways}")
-                plan, started = existing.plan, existing.started
-            database.execute(_SEEN_SINCE, (night, *versions))
-            row = Night(night, selection, plan, *versions, started, None)
-            database.execute("INSERT OR REPLACE INTO nights VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-            self._delete_stale_plans()
+            if existing and existing.selection != selection and not (existing.finished and force):
+                state, ways = "under way", "finish it with that selection"
+                if existing.finished:
+                    state, ways = "finished", "repeat with --force to replace it"
+                detail = f"the night {quoted(night)} is {state} for {existing.selection}"
+                ways = f"{ways}, or name this one (--night)"
+                raise UsageError(f"{detail}, not for {selection}; {ways}")
+            row = Night(night, selection, None, *versions, now(), None)
+            if existing and existing.finished:
+                self._replacing[night] = row
+                return row
+            if existing:
+                row = row._replace(plan=existing.plan, started=existing.started)
+            self._write(row)
             return row
+
+    def _write(self, night: Night) -> None:
+        self._database.execute(_SEEN_SINCE, (night.night, night.auditor, night.catalogue))
+        query = "INSERT OR REPLACE INTO nights VALUES (?, ?, ?, ?, ?, ?, ?)"
+        self._database.execute(query, night)
+        self._delete_stale_plans()
+
+    def withdraw(self, night: str) -> None:
+        """Delete a night that has no plan, because its selection was refused."""
+        with self.together() as database:
+            query = "DELETE FROM nights WHERE night = ? AND plan IS NULL"
+            if database.execute(query, (night,)).rowcount:
+                database.execute("DELETE FROM failures WHERE night = ?", (night,))
+                self._delete_stale_plans()
 
     def _delete_stale_plans(self) -> None:
         """Delete plans that no night uses, except a plan that an unfinished selection may fill."""
         stale_plans = self._database.execute(
             "DELETE FROM plans WHERE NOT EXISTS (SELECT 1 FROM nights n WHERE n.plan = plans.plan"
-            " OR n.night = plans.night AND n.plan IS NULL) RETURNING plan"
+            " OR n.night = plans.night AND coalesce(n.finished > '' AND plans.plan > n.plan,"
+            " n.plan IS NULL)) RETURNING plan"
         ).fetchall()
         self._database.executemany("DELETE FROM planned WHERE plan = ?", stale_plans)
 
@@ -82,29 +118,38 @@ class StoreWriter(Store):
             plan = database.execute("INSERT INTO plans (night) VALUES (?)", (night,)).lastrowid
             return int(plan or 0)
 
-    def add(self, night: Night, plan: int, selected: Iterable[SelectedModel]) -> None:
+    def add(
+        self, night: Night, plan: int, selected: Iterable[SelectedModel], *, selection: int = 0
+    ) -> None:
         """Add models to a plan, unless the plan was deleted; the first of two duplicates is kept.
 
-        If an earlier request for a model found no commit, its row is replaced by one with a commit.
+        `selection` is the place of their selection. If an earlier request for a model found no
+        commit, its row is replaced by one with a commit.
         """
         with self.together() as database:
             for model in selected:
+                place = selection
                 if model.commit_sha:
-                    self._delete_refusal(night, plan, model.requested)
+                    place = self._delete_refusal(night, plan, model.requested, place)
+                row = (model.model, model.commit_sha, model.requested, model.pushed, place)
                 database.execute(
-                    "INSERT OR IGNORE INTO planned SELECT plan, ?, ?, ?, ? FROM plans"
+                    "INSERT OR IGNORE INTO planned SELECT plan, ?, ?, ?, ?, ? FROM plans"
                     " WHERE plan = ?",
-                    (model.model, model.commit_sha, model.requested, model.pushed, plan),
+                    (*row, plan),
                 )
                 if model.refusal:
                     self.record(night, model.model, "", model.refusal)
                 elif model.siblings is not None:
                     self._store_listing(night, model)
 
-    def _delete_refusal(self, night: Night, plan: int, requested: str) -> None:
-        query = "DELETE FROM planned WHERE plan = ? AND model = ? AND commit_sha = ''"
-        if self._database.execute(query, (plan, requested)).rowcount:
+    def _delete_refusal(self, night: Night, plan: int, requested: str, selection: int) -> int:
+        """Delete the row of a model without a commit; return its selection, else `selection`."""
+        key = (plan, requested)
+        query = "DELETE FROM planned WHERE (plan, model) = (?, ?) AND commit_sha = ''"
+        rows = self._database.execute(f"{query} RETURNING coalesce(selection, 0)", key).fetchall()
+        if rows:
             self._delete_failure(night, requested)
+        return int(rows[0][0]) if rows else selection
 
     def _store_listing(self, night: Night, model: SelectedModel) -> None:
         """Store the list of a model's files, unless the model's outcome or snapshot is stored."""
@@ -114,13 +159,33 @@ class StoreWriter(Store):
             query = "INSERT OR IGNORE INTO listings VALUES (?, ?, ?)"
             self._database.execute(query, (*key, compress_text(text)))
 
+    def losses(self, before: tuple[int, int], tonight: tuple[int, int]) -> Losses:
+        """Compare a selection of an earlier plan with one of tonight's, each a (plan, place).
+
+        A model is lost if no selection of tonight's plan has its id, or the id as requested.
+        """
+        keys = dict(zip(("last", "at", "plan", "place"), (*before, *tonight), strict=True))
+        [models], [now, new] = (
+            self._database.execute(query, keys).fetchone() for query in (_HAD, _NEW)
+        )
+        lost, examples = 0, list[str]()
+        for lost, (model,) in enumerate(self._database.execute(_LOST, keys), 1):
+            if lost <= _MOST_EXAMPLES:
+                examples.append(model)
+        return Losses(models, lost, now, new or 0, tuple(examples))
+
     def freeze(self, night: str, plan: int) -> Night:
         """Assign a plan to the night, unless another sweep was first; return the updated night."""
         with self.together() as database:
+            existing, row = self.night(night), self._replacing.pop(night, None)
+            if row and existing and existing.finished:
+                self._write(row._replace(plan=plan))
             query = "UPDATE nights SET plan = ? WHERE night = ? AND plan IS NULL"
             database.execute(query, (plan, night))
             self._delete_stale_plans()
-            return next(row for row in self.nights() if row.night == night)
+            if frozen := self.night(night):
+                return frozen
+        raise UsageError(f"another sweep withdrew the night {quoted(night)}; sweep it again")
 
     def unresolved(self, night: Night) -> tuple[str, ...]:
         """Return the requested ids that have no commit for a reason that may be temporary."""
@@ -257,6 +322,20 @@ def _storable(value: object) -> object:
     """
     return max(-_LARGEST, min(value, _LARGEST)) if isinstance(value, int) else value
 
+
+# The models of one selection in an earlier plan. A store of an older version does not say which
+# selection a model is of: all count as models of the first.
+_EARLIER = "planned l WHERE l.plan = :last AND coalesce(l.selection, 0) = :at"
+_HAD = f"SELECT count(*) FROM {_EARLIER}"  # noqa: S608 - our own
+_NEW = f"""
+SELECT count(*), sum(NOT EXISTS (SELECT 1 FROM {_EARLIER} AND l.model = t.model))
+FROM planned t WHERE t.plan = :plan AND t.selection = :place
+"""  # noqa: S608 - our own
+_LOST = f"""
+SELECT l.model FROM {_EARLIER}
+AND NOT EXISTS (SELECT 1 FROM planned t WHERE t.plan = :plan AND t.model = l.model)
+AND l.requested NOT IN (SELECT t.requested FROM planned t WHERE t.plan = :plan) ORDER BY l.model
+"""  # noqa: S608 - our own
 
 _IS_OPEN = """
 p.plan = :plan AND p.commit_sha != '' AND NOT EXISTS (

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 APPLICATION = 0x48664175  # "HfAu": the application id in the header of a store's file
-VERSION = 5
+VERSION = 6
 
 
 class StoredNight(NamedTuple):
@@ -106,6 +106,7 @@ CREATE TABLE planned (
     commit_sha  TEXT NOT NULL,    -- 40 hex digits; '': the Hub did not tell, see failures
     requested   TEXT NOT NULL,    -- the id as it was asked for
     last_modified TEXT,           -- ISO 8601, UTC: of the commit, by the Hub; NULL: unknown
+    selection   INTEGER,          -- its place in nights.selection; NULL: an older version wrote it
     PRIMARY KEY (plan, model)
 ) WITHOUT ROWID;
 
@@ -149,13 +150,16 @@ CREATE TABLE contents (
 );
 {_COMMITS}{_RESULTS}"""
 
-# Stores of version 3 have no `last_modified`, and neither version below has `commits`. A sweep
-# executes the statements of the store's version; a report reads the view, with NULLs.
-_ADD_COMMITS = f"{_COMMITS}DROP VIEW results;\n{_RESULTS}"
+# Stores of version 3 have no `last_modified`, those of 3 and 4 no `commits`, and older ones no
+# `planned.selection`. A sweep executes the statements of the store's version; a report reads the
+# view, with NULLs.
+_ADD_SELECTION = "ALTER TABLE planned ADD COLUMN selection INTEGER;\n"
+_ADD_COMMITS = f"{_ADD_SELECTION}{_COMMITS}DROP VIEW results;\n{_RESULTS}"
 _VIEW_WITHOUT_COMMITS = _RESULTS.replace("VIEW", "TEMP VIEW", 1).replace(_AUTHORS, "NULL", 1)
 UPGRADES = {
     3: f"ALTER TABLE planned ADD COLUMN last_modified TEXT;\n{_ADD_COMMITS}",
     4: _ADD_COMMITS,
+    5: _ADD_SELECTION,
 }
 OLDER_VIEWS = {
     3: _VIEW_WITHOUT_COMMITS.replace(_LAST_MODIFIED, "NULL", 1),

@@ -4,8 +4,11 @@ import os
 import re
 
 import pytest
+from support.hub import HtmlPage, WrongJson
 from support.running import run
 from support.sweep_models import FAULTS, healthy
+
+from auditor.sweep.store.reading import Store
 
 
 @pytest.fixture
@@ -51,8 +54,101 @@ def test_a_gated_model_is_audited_the_night_after_its_licence_was_accepted(at_hu
 
 
 def test_an_author_that_is_not_utf_8_has_no_models(sweep):
-    code, _, said = sweep("--author", "\udcff", "--night", "n 1", "--store", "a store")
+    options = ("--author", "\udcff", "--night", "n 1", "--store", "a store")
+    code, _, said = sweep(*options)
+    selection = r"the selection 'author \udcff' has no model"
+    assert (code, said) == (2, f"audit: {selection}; correct it, or repeat with --force if meant\n")
+    code, _, said = sweep(*options, "--force")
     assert (code, said.splitlines()[-1]) == (0, "audit: next: audit report 'a store' --night 'n 1'")
+
+
+MODELS = [f"o/m{number:02}" for number in range(20)]
+
+
+@pytest.fixture
+def listing(at_hub):
+    """Let the Hub's list have the first N of twenty healthy models."""
+    commits = {name: at_hub.add(name, healthy(1)) for name in MODELS}
+
+    def first(count):
+        at_hub.behave()
+        entries = [{"id": name, "sha": commits[name], "siblings": []} for name in MODELS[:count]]
+        at_hub.misbehave(path="/api/models", fault=WrongJson(value=entries))
+
+    return first
+
+
+def nights(folder):
+    with Store.open(folder / "sweep.sqlite") as store:
+        return [(row.night, store.count(row), bool(row.finished)) for row in store.nights()]
+
+
+def test_a_selection_that_has_lost_models_ends_with_2_and_leaves_the_nights(
+    listing, sweep, tmp_path
+):
+    author = ("--author", "o", "--fail-on", "never", "--night")
+    listing(20)
+    assert sweep(*author, "n1")[0] == 3  # the entries of this list have no files
+    before = nights(tmp_path)
+    for count, night in ((17, "n1"), (17, "n2"), (0, "n1"), (0, "n2")):
+        listing(count)
+        code, _, said = sweep(*author, night, "-q")
+        assert (code, said.count("\n"), nights(tmp_path)) == (2, 1, before)
+        assert "the selection 'author o' has " in said
+        if count:
+            assert "17 models, and had 20 in the night 'n1'; lost are 'o/m17', " in said
+    listing(18)
+    assert sweep(*author, "n2")[0] == 3
+    listing(10)
+    assert sweep(*author, "n3")[0] == 2
+    assert sweep(*author, "n3", "--force")[0] == 3
+    assert nights(tmp_path) == [*before, ("n2", 18, True), ("n3", 10, True)]
+    assert sweep(*author, "n4")[0] == 3  # it has lost nothing since the last night
+
+
+def test_a_list_of_ids_that_was_cut_ends_with_2(at_hub, sweep, tmp_path):
+    for name in MODELS:
+        at_hub.add(name, healthy(1))
+    ids = tmp_path / "ids.txt"
+    ids.write_text("\n".join(MODELS))
+    assert sweep("ids.txt", "--night", "n1")[0] == 0
+    ids.write_text("\n".join(MODELS)[:50])
+    for source, text in (("ids.txt", ""), ("-", ids.read_text())):
+        code, _, said = sweep(source, "--night", "n2", stdin=text)
+        assert (code, "and had 20 in the night 'n1'" in said) == (2, True)
+    for source in ("ids.txt", "-"):
+        ids.write_text("# none\n\n")
+        assert sweep(source, "--night", "n2", "--force")[0] == 2
+    assert nights(tmp_path) == [("n1", 20, True)]
+
+
+def test_a_finished_night_is_replaced_by_another_selection_only_with_force(at_hub, sweep, tmp_path):
+    at_hub.add("o/a", healthy(1))
+    at_hub.add("p/b", healthy(1))
+    assert sweep("--author", "o", "--night", "n1")[0] == 0
+    code, _, said = sweep("--author", "p", "--night", "n1")
+    assert code == 2
+    assert re.search('the night \'n1\' is finished for .*"o".*, not for .*"p".*--force', said)
+    assert nights(tmp_path) == [("n1", 1, True)]
+    at_hub.misbehave(path="/api/models", fault=HtmlPage())
+    assert sweep("--author", "p", "--night", "n1", "--force")[0] == 3
+    at_hub.behave()
+    with Store.open(tmp_path / "sweep.sqlite") as store:
+        assert [one.model for one in store.results("n1")] == ["o/a"]
+    assert sweep("--author", "p", "--night", "n1", "--force")[0] == 0
+    with Store.open(tmp_path / "sweep.sqlite") as store:
+        assert [one.model for one in store.results("n1")] == ["p/b"]
+
+
+def test_an_empty_night_is_no_green_night(sweep, tmp_path):
+    nobody = ("--author", "nobody")
+    for options in ((), ("--plan",)):
+        assert sweep(*nobody, *options)[0] == 2
+    assert run("report", cwd=tmp_path).returncode == 2
+    assert sweep(*nobody, "--night", "n1", "--force")[0] == 0
+    report = run("report", "-q", cwd=tmp_path)
+    assert report.returncode == 3
+    assert report.stderr == "audit: the night 'n1' has no models: nothing was audited\n"
 
 
 def test_a_sweep_toml_names_it_all(at_hub, sweep, tmp_path):

@@ -43,6 +43,7 @@ def one_address(_cursor):
 ENDLESS = {
     "the same page": (every_other_address(listed("bench/m")), "page 2 .*has no new model"),
     "another order": (turned, "page 2 .*has no new model"),
+    "an empty page": (every_other_address(b"[]"), "page 1 .*has no new model"),
     "no model": (every_other_address(b'[{"id": 5}]'), "page 1 .*has no new model"),
     "the same address": (one_address, "is circular: .*"),
 }
@@ -55,14 +56,6 @@ def test_a_list_without_end_ends_with_a_line(lists, why, options, hub_env):
         code, out, said = ended(hub_env, url, *options)
     assert (code, out) == (3, "")
     assert re.fullmatch(rf"audit: bad-response: .*{why}\n", said)
-
-
-@pytest.mark.parametrize("options", [PLAN, (*PLAN, "--top", "9")], ids=["all", "top"])
-def test_an_empty_page_is_the_last_one(options, hub_env):
-    with serving(every_other_address(b"[]")) as url:
-        code, out, said = ended(hub_env, url, *options)
-    assert (code, said) == (0, "")
-    assert out.startswith("models      0;")
 
 
 def test_top_ends_a_list_of_new_models_without_end(hub_env):

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import os
+import sqlite3
+from contextlib import closing
 
 import pytest
 from support.nightly_stores import (
@@ -49,6 +51,30 @@ def test_the_command_writes_the_night_and_ends_with_what_is_new(tmp_path):
     assert (code, out) == (0, "")
     assert said.startswith("audit: baseline: unused tonight: tied of '*' ('r')\n")
     assert command(tmp_path, "--fail-on", "never", "-q", "-o", "x") == (0, "", "")
+
+
+def test_a_night_that_is_not_complete_is_no_green_night(tmp_path):
+    store = store_of(tmp_path / "sweep.sqlite", {SECOND: [plain("o/a")], THIRD: []})
+    empty = f"audit: the night '{THIRD}' has no models: nothing was audited\n"
+    assert command(tmp_path, "-q") == (3, "", empty)
+    assert command(tmp_path, "-q", "--night", SECOND) == (0, "", "")
+    with closing(sqlite3.connect(store)) as database:
+        database.execute("UPDATE nights SET plan = NULL WHERE night = ?", (THIRD,))
+        database.commit()
+    code, _, said = command(tmp_path, "-q")
+    assert code == 3
+    assert said.startswith(f"audit: the last night '{THIRD}' has no models yet, its selection is")
+    assert said.endswith(f"this is the report of '{SECOND}'\n")
+    assert command(tmp_path, "-q", "--night", THIRD)[0] == 2
+    assert command(tmp_path, "-q", "--night", SECOND) == (0, "", "")
+
+
+def test_models_that_were_not_reached_are_counted(tmp_path):
+    outcomes = [plain("o/a"), plain("o/b", verdict=None)]
+    store_of(tmp_path / "sweep.sqlite", {THIRD: outcomes})
+    code, _, said = command(tmp_path, "-q", "--fail-on", "never")
+    assert (code, said.count("\n")) == (3, 1)
+    assert f"'{THIRD}' is not finished: 1 of 2 models are not audited; the same sweep" in said
 
 
 def test_ten_lines_list_new_findings_and_one_counts_the_others(tmp_path):

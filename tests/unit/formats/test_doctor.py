@@ -3,11 +3,12 @@
 import pytest
 from msgspec.structs import replace
 from support.outcomes.clean_bert import bert_base_chinese
-from support.outcomes.every_kind import every_kind
+from support.outcomes.every_kind import every_kind, expected
 from support.outcomes.examples import EXAMPLES, gated
 
-from auditor.findings import FINDING_KINDS, EngineRefuses, Severity
+from auditor.findings import FINDING_KINDS, EngineRefuses, NewlyInitialized, Severity
 from auditor.formats import doctor
+from auditor.observation import Checked
 
 ALARMING = {kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO}
 
@@ -37,10 +38,57 @@ def test_every_topic_is_wrong_for_its_findings_and_shows_what_to_do():
 def test_a_clean_model_is_ok_where_it_was_checked():
     report = bert_base_chinese()
     found = states(report)
-    assert (found["tensors"], found["files"], found["config"]) == ("ok", "ok", "ok")
+    assert (found["tensors"], found["files"], found["quantization"]) == ("ok", "ok", "not needed")
     assert found["values"] == found["end tokens"] == found["vocabulary"] == "not checked"
-    with_tokenizer = states(replace(report, companions=("tokenizer.json",)))
-    assert (with_tokenizer["vocabulary"], with_tokenizer["generation"]) == ("ok", "not checked")
+    assert states(replace(report, companions=("tokenizer.json",))) == found
+
+
+ANSWERS = {
+    "compared": "ok",
+    "absent": "not there",
+    "unneeded": "not needed",
+    "unread": "not checked",
+    "incomparable": "cannot tell",
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("topic", [topic.name for topic in doctor.TOPICS if not topic.ok])
+def test_a_row_about_files_says_what_the_rules_compared(topic, answer):
+    outcome = replace(bert_base_chinese(), checked={topic: Checked(answer, "so and so")})
+    assert states(outcome)[topic] == ANSWERS[answer]
+    assert "So and so." in doctor.render(outcome, width=300, color=False)
+    part = replace(bert_base_chinese(), component="a", checked={topic: Checked("unread", "x")})
+    assert states(replace(outcome, parts=(part,)))[topic] == "not checked"
+
+
+@pytest.mark.parametrize(
+    ("line", "rows"),
+    [
+        ("shapes and dtypes: shards are not here", {"files", "tensors", "dtype", "quantization"}),
+        ("2 weight file(s) that could not be read", {"files", "tensors", "dtype", "quantization"}),
+        ("the dtype: the config declares none", {"dtype"}),
+        ("what packed tensors lack: a file that", {"tensors", "quantization"}),
+        ("everything: the config does not say", {"files", "tensors", "dtype", "quantization"}),
+    ],
+)
+def test_a_row_about_weights_is_not_ok_over_what_was_not_read(line, rows):
+    outcome = replace(bert_base_chinese(), unchecked=(line,))
+    names = {"files", "tensors", "dtype", "quantization"}
+    found = states(outcome)
+    assert {name for name in names if found[name] == "not checked"} == rows
+
+
+def test_an_unaudited_component_is_not_ok():
+    clean = replace(bert_base_chinese(), component="a")
+    outcome = replace(bert_base_chinese(), parts=(clean, replace(gated(), component="b")))
+    assert "ok" not in states(outcome).values()
+
+
+def test_a_note_of_the_audit_is_no_good_word():
+    note = NewlyInitialized(tensors=(expected("classifier.weight", 2, 3),), reason="r")
+    outcome = replace(bert_base_chinese(), findings=(note,))
+    assert states(outcome)["tensors"] == "note"
 
 
 @pytest.mark.parametrize("outcome", [gated(), EXAMPLES["pipeline"]()], ids=["gated", "pipeline"])

@@ -169,6 +169,35 @@ def test_a_list_that_goes_on_elsewhere_is_not_followed(link, message, at_hub, se
         chosen(selector, ModelSelection(author="o"))
 
 
+UNREADABLE = [
+    '<{next}>; rel="next',
+    "<{next}; rel=next",
+    "{next}; rel='next'",
+    "<{next}",
+    '<>; rel="next"',
+    '<{next}>; title="next',
+]
+READABLE = ['<{next}>; rel="next"', "<{next}>;rel=next", '<{next}>; title="a"; REL="next"']
+
+
+@pytest.mark.parametrize("link", UNREADABLE)
+def test_a_link_to_the_next_page_that_cannot_be_read_is_not_the_end(link, at_hub, selector):
+    at_hub.add("o/m", FILES)
+    link = link.replace("{next}", f"{at_hub.url}/api/models?cursor=a")
+    at_hub.misbehave(path="/api/models", fault=Linked(value=link))
+    with pytest.raises(SourceError, match="the Link header of the list of models is"):
+        chosen(selector, ModelSelection(author="o"))
+
+
+@pytest.mark.parametrize("link", READABLE)
+def test_a_link_to_the_next_page_may_have_each_form_of_its_standard(link, at_hub, selector):
+    at_hub.add("o/m", FILES)
+    at_hub.add("p/m", FILES)
+    link = link.replace("{next}", f"{at_hub.url}/api/models?author=p")
+    at_hub.misbehave(path="/api/models", fault=Linked(value=link), times=1)
+    assert names(selector, author="o") == ["o/m", "p/m"]
+
+
 class Linked(Header):
     """A Link header, where there was none."""
 

@@ -211,6 +211,52 @@ def test_a_finished_night_is_selected_anew_and_one_under_way_goes_on(path):
         assert ledger.begin("n1", "all", NOW).plan is None
 
 
+def test_a_finished_night_stays_until_its_models_are_selected_again(path):
+    with opened(path, found("o/a")) as (ledger, night):
+        ledger.finish(night)
+        finished = ledger.night("n1")
+        again = ledger.begin("n1", "all", LATER)
+        plan = ledger.new_plan("n1")
+        ledger.add(again, plan, [found("o/b")])
+        with opened(path, found("o/c"), night="n2"):  # another sweep deletes stale plans
+            assert ledger.night("n1") == finished
+        assert [model for model, *_ in shown(ledger)] == ["o/a"]
+        ledger.withdraw("n1")
+        assert ledger.night("n1") == finished
+    with StoreWriter.open(path) as ledger:
+        again = ledger.begin("n1", "all", LATER)
+        plan = ledger.new_plan("n1")
+        ledger.add(again, plan, [found("o/b")])
+        frozen = ledger.freeze("n1", plan)
+        assert (frozen.plan, frozen.catalogue, frozen.finished) == (plan, LATER.catalogue, None)
+        assert [model for model, *_ in shown(ledger)] == ["o/b"]
+
+
+def test_a_refused_night_leaves_no_trace(path):
+    refusal = recorded("unaudited", "not-found")
+    with StoreWriter.open(path) as ledger:
+        night = ledger.begin("n1", "all", NOW)
+        refused = SelectedModel("o/a", "", "o/a", refusal=refusal)
+        ledger.add(night, ledger.new_plan("n1"), [refused])
+        ledger.withdraw("n1")
+        assert ledger.nights() == ()
+    with closing(sqlite3.connect(path)) as database:
+        for table in ("plans", "planned", "failures"):
+            query = f"SELECT count(*) FROM {table}"  # noqa: S608 - our own
+            assert database.execute(query).fetchone() == (0,)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_finished_night_is_another_selections_only_by_force(force, path):
+    with opened(path, found("o/a")) as (ledger, night):
+        ledger.finish(night)
+        if force:
+            assert ledger.begin("n1", "more", NOW, force=True).plan is None
+        else:
+            with pytest.raises(UsageError, match="'n1' is finished for all, not for more"):
+                ledger.begin("n1", "more", NOW)
+
+
 def test_a_night_under_way_for_another_selection_is_refused(path):
     said = "'n1' is under way for all, not for more"
     with opened(path, found("o/a")) as (ledger, _), pytest.raises(UsageError, match=said):
@@ -348,16 +394,18 @@ COLUMNS = {3: "", 4: "planned.last_modified,"}  # of the view, by version
 def made_older(store, version):
     """Make the store one of an older version, as that version wrote it; return its bytes."""
     with closing(sqlite3.connect(store, isolation_level=None)) as database:
-        [[view]] = database.execute("SELECT sql FROM sqlite_master WHERE name = 'results'")
-        database.execute("DROP VIEW results")
-        database.execute("DROP TABLE commits")
-        if version == 3:
-            database.execute("ALTER TABLE planned DROP COLUMN last_modified")
-        newer = re.compile(r"planned\.last_modified AS.*commit_authors,", re.DOTALL)
-        view, count = newer.subn(COLUMNS[version], view)
-        assert count == 1
-        database.execute(view)
+        database.execute("ALTER TABLE planned DROP COLUMN selection")
         database.execute(f"PRAGMA user_version = {version}")
+        [[view]] = database.execute("SELECT sql FROM sqlite_master WHERE name = 'results'")
+        if version in COLUMNS:
+            database.execute("DROP VIEW results")
+            database.execute("DROP TABLE commits")
+            if version == 3:
+                database.execute("ALTER TABLE planned DROP COLUMN last_modified")
+            newer = re.compile(r"planned\.last_modified AS.*commit_authors,", re.DOTALL)
+            view, count = newer.subn(COLUMNS[version], view)
+            assert count == 1
+            database.execute(view)
     return store.read_bytes()
 
 
