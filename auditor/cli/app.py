@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
 from auditor.cli.console import UNAUDITED, USAGE, guarded, say
-from auditor.cli.help import CommandWithHelp, columns, two_columns
+from auditor.cli.help import CommandWithHelp, PlainValues, columns, two_columns
 from auditor.errors import UsageError
 from auditor.messages import meant, printable, quoted
 from auditor.streams import prepare_streams
@@ -123,7 +123,7 @@ _COMPLETION = {"--install-completion", "--show-completion"}
 _IS_COMPLETING = "_AUDIT_COMPLETE"  # a variable that the shell sets to complete words
 
 
-class _WithHelp(TyperGroup):
+class _WithHelp(PlainValues, TyperGroup):
     """A command group that prints its help on standard output if there are no arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
