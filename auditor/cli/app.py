@@ -19,6 +19,7 @@ from auditor.cli.console import UNAUDITED, USAGE, guarded, say
 from auditor.cli.help import CommandWithHelp, PlainValues, columns, two_columns
 from auditor.errors import UsageError
 from auditor.messages import meant, printable, quoted
+from auditor.redaction import hide
 from auditor.streams import prepare_streams
 from auditor.version import VERSION
 
@@ -243,6 +244,7 @@ def main() -> None:
     # Each thread of numpy's linear algebra reserves 40 MiB; one thread is enough.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     prepare_streams()
+    hide(os.environ.get("HF_TOKEN"))
     args = sys.argv[1:]
     try:
         with guarded():  # for --help and --version, which typer prints

@@ -17,6 +17,7 @@ from auditor.errors import AuditError, SourceError, UsageError
 from auditor.formats.json_values import json_text
 from auditor.messages import printable, quoted
 from auditor.publishing.statement import canonical
+from auditor.redaction import hide
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -147,6 +148,7 @@ def sign_with_identity(statement: bytes) -> bytes:
         trust = ClientTrustConfig.production()
         ambient = detect_credential()
         if ambient is not None:
+            hide(ambient)
             token = IdentityToken(ambient)
         else:
             token = Issuer(trust.signing_config.get_oidc_url()).identity_token()
