@@ -1,18 +1,19 @@
 r"""Remove secrets in use, as access tokens, from texts: a server may repeat what it was sent.
 
 Texts are redacted where they arrive (bodies and headers of answers) and where they are printed or
-stored (`printable`, `json_text`, errors, snapshots). A secret is found in any case, with any characters between its letters,
-by its first twelve letters alone, and encoded: with escapes (%68, \x68, \u0068, &#104;), as
-numbers, and in base64.
+stored (`printable`, `json_text`, errors, snapshots). A secret is found in any case, with any
+characters between its letters, by its first twelve letters or any 23 others, and encoded: with
+escapes (%68, \x68, \u0068, &#104;), as numbers, and in base64.
 """
 
 import re
 from binascii import b2a_base64
+from collections.abc import Sequence
 from string import ascii_lowercase, digits
 from urllib.parse import unquote
 
 _LEAST = 6  # letters and digits of a secret; a shorter one would be found in other words
-_START = 12  # letters and digits by which a secret is found, also if the rest was cut off
+_PART = 12  # letters and digits by which a secret is found, also if the rest was cut off
 _LEAST_BASE64 = 10
 
 _ALPHABET = (ascii_lowercase + digits).encode()
@@ -25,7 +26,7 @@ _DECIMAL = re.compile(rb"&#0*([0-9]{2,3});?")
 _NESTED = 3  # how often a text may be encoded
 
 _secrets: set[str] = set()
-_marks: frozenset[bytes] = frozenset()  # folded starts of all forms of the secrets
+_marks: tuple[bytes, ...] = ()  # folded parts of all forms of the secrets
 _pattern = re.compile(b"(?!)")
 
 
@@ -39,7 +40,10 @@ def hide(secret: str | None) -> None:
     numbers = "".join(map(str, content)).encode()
     forms = {content, content.hex().encode(), numbers, *_in_base64(content)}
     patterns = [_pattern.pattern, *map(_tolerant, (content, *_in_base64(content)))]
-    _marks |= {_folded(form)[: _START * len(form) // len(content)] for form in forms}
+    for form in forms:
+        letters = _folded(form)
+        size = _PART * len(form) // len(content)
+        _marks += tuple(letters[part] for part in _parts(letters, size))
     _pattern = re.compile(b"|".join(patterns))
 
 
@@ -98,7 +102,7 @@ def _in_base64(content: bytes) -> set[bytes]:
 
 
 def _tolerant(form: bytes) -> bytes:
-    """Return a pattern of a secret, or of its start, with escapes and characters in between."""
+    """Return a pattern of a secret or a piece of it, with escapes and characters in between."""
     letters, others = [], b""
     for char in form:
         code = "".join(f"[{digit}{digit.upper()}]" for digit in f"{char:02x}")
@@ -109,7 +113,18 @@ def _tolerant(form: bytes) -> bytes:
             others = b""
         else:
             others += f"(?:{escaped})?".encode() + _BETWEEN
-    cut = b""
-    for letter in reversed(letters[_START:]):
-        cut = b"(?:" + _BETWEEN + letter + cut + b")?"
-    return _BETWEEN.join(letters) + b"|" + _BETWEEN.join(letters[:_START]) + cut
+    patterns = [_BETWEEN.join(letters)]
+    for part in _parts(letters, _PART):
+        before = after = b""
+        for letter in letters[: part.start]:
+            before = b"(?:" + before + letter + _BETWEEN + b")?"
+        for letter in reversed(letters[part.stop :]):
+            after = b"(?:" + _BETWEEN + letter + after + b")?"
+        patterns.append(before + _BETWEEN.join(letters[part]) + after)
+    return b"|".join(patterns)
+
+
+def _parts(letters: Sequence[object], size: int) -> list[slice]:
+    """Return parts of a form that cover it; any piece of twice the size contains one."""
+    last = max(0, len(letters) - size)
+    return [slice(start, start + size) for start in {*range(0, last, size), last}]
