@@ -186,7 +186,7 @@ def _unchecked(topic: Topic, outcome: Report | Unaudited) -> str:
     if isinstance(outcome, Unaudited):
         return "the model was not audited"
     if topic.needs == "values" and outcome.values is None:
-        return "only headers were read; numbers of local files are read with hf-audit[values]"
+        return "only headers were read; numbers of local files are read if numpy is installed"
     if topic.needs == "weights" and outcome.observed is None:
         return "no weight file was read"
     is_unknown = any(part.expected is None for part in outcome.parts or (outcome,))

@@ -1,4 +1,4 @@
-"""Sign a statement, and check its signature; the libraries are those of hf-audit[sign].
+"""Sign a statement, and check its signature; the libraries are those of the extra `sign`.
 
 A signed statement is a Sigstore bundle: a DSSE envelope of the statement, and what verifies it: the
 sha256 of the reviewer's public key or, without a key, a certificate that Sigstore has issued.
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from auditor.downloader.local_file import read_all
 from auditor.errors import AuditError, SourceError, UsageError
+from auditor.extras import install
 from auditor.formats.json_values import json_text
 from auditor.messages import printable, quoted
 from auditor.publishing.statement import canonical
@@ -39,7 +40,7 @@ def _extra() -> Iterator[None]:
         yield
     except ImportError as error:
         library = f"{error.name} is not installed"
-        raise UsageError(f"signatures need hf-audit[sign]: {library}") from None
+        raise UsageError(f"signatures need libraries: {library}; {install('sign')}") from None
 
 
 def _pem(path: Path) -> bytes:
