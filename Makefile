@@ -22,7 +22,7 @@ export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 export AUDITOR_LIBRARIES = $(CURDIR)/$(LIBRARIES)
 
 .DEFAULT_GOAL := help
-.PHONY: help engines audit test quick test-tools oracle parity catalogue lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour dist peers clean browser
+.PHONY: help engines audit test quick test-tools bounds oracle parity catalogue lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour dist peers clean browser
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,17 @@ quick: $(VENV)/.test ## tests/unit, tests/cases and tests/laws in a minute: noth
 oracle: $(VENV)/.test ## closed forms against EXAMPLES (20) random configs, and all the oracle builds
 	@ORACLE_EXAMPLES=$(EXAMPLES) ORACLE_PAIRS=all $(BIN)/python -m pytest $(WORKERS) \
 	  tests/laws/test_law_9_families.py tests/unit/oracle/test_coverage.py $(ARGS)
+
+# The oracle is left out: its torch is the one that $(VENV)/.test pins, which is the lowest.
+bounds: $(VENV)/bounds/lowest-direct $(VENV)/bounds/highest ## the quick tests with the lowest and the newest version of each dependency; each night
+	@for versions in $^; do echo "$$versions" && \
+	  $$versions/bin/python -m pytest -q --quick tests/unit tests/laws tests/end_to_end/test_cli.py $(ARGS) || exit 1; done
+
+$(VENV)/bounds/%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $@
+	$(BIN)/uv pip install --quiet --python $@/bin/python --resolution $* -e '.[test,lint]'
+	@touch $@
 
 parity: $(VENV)/.test ## our load report beside from_pretrained's, for every type: reports/parity.csv
 	@$(PROGRAM) tools/parity.py $(ARGS)

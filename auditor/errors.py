@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from auditor.redaction import redacted
+
 
 class Reason(StrEnum):
     """The reason why a checkpoint could not be audited: the `reason` of an Unaudited outcome."""
@@ -36,7 +38,10 @@ class Reason(StrEnum):
 
 
 class AuditError(Exception):
-    """The base class of the errors that this package raises on purpose."""
+    """The base class of the errors that this package raises on purpose; none contains a secret."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(redacted(message))
 
 
 class UsageError(AuditError):

@@ -5,6 +5,8 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 
+from auditor.redaction import redacted
+
 _CUT = 100  # characters of a name or a value that a message shows
 _NEARLY = 0.75  # ratio of equal letters: one wrong letter in four, two in eight
 _LISTED = 5  # names of one list
@@ -27,6 +29,8 @@ def log_line(line: str) -> None:
 def printable(text: str) -> str:
     r"""Escape invisible characters and those that control a terminal or a log: ESC as \x1b.
 
+    Secrets in use, as access tokens, become asterisks.
+
     Three kinds of characters are escaped: those that str.isprintable denies (controls, line ends,
     bidi overrides, lone surrogates, spaces other than U+0020), invisible letters, and the second
     of two colons or two number signs, because CI services run log lines that begin with two as
@@ -35,6 +39,7 @@ def printable(text: str) -> str:
     Each function that writes output escapes its lines; escaping twice changes nothing. A backslash
     is not escaped, so that Windows paths stay readable; only JSON tells ESC from \x1b.
     """
+    text = redacted(text)
     if text.isprintable() and (text.isascii() or not _INVISIBLE.search(text)):
         shown = text
     else:
@@ -57,6 +62,7 @@ def _code(char: str) -> str:
 def quoted(text: str) -> str:
     """Return a name as Python's repr, `'model.weight'`; the middle of a long name is left out."""
     if len(text) > _CUT:
+        text = redacted(text)
         text = f"{text[: _CUT // 2]}...{text[-_CUT // 2 :]}"
     return printable(repr(text))
 

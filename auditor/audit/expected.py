@@ -21,6 +21,7 @@ from auditor.analytic.kv_cache import KVCache, generates
 from auditor.analytic.repository_loader import MODULES, Loader, expect_module
 from auditor.analytic.target import Classes, Refusal, TargetChoice, choose
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.extras import LIBRARIES, install
 from auditor.findings import DisputedTensor, FormulaDisputed
 from auditor.messages import meant, quoted
 from auditor.reconciler.reconcile import FamilyExpectations
@@ -29,7 +30,11 @@ from auditor.tensors import natural_key
 if TYPE_CHECKING:
     from auditor.oracle.client import Oracle
 
-_EXTRA = "hf-audit[oracle]"
+
+def _needed(*extras: str) -> str:
+    """Return the start of a sentence about what these libraries could do if they were installed."""
+    libraries = dict.fromkeys(library for extra in extras for library in LIBRARIES[extra])
+    return f"with {' and '.join(libraries)} installed,"
 
 
 def config_faults(expectation: Expectation) -> tuple[str, ...]:
@@ -128,7 +133,7 @@ def _implied(config: Config, target: str | None, loader: Loader | None) -> Impli
     refused = learned if learned.choice and _is_unknown(learned.error) else closed
     oracle = _oracle()
     if oracle is None:
-        hint = f"{_EXTRA} lets transformers build it if it has the class"
+        hint = f"{_needed('oracle')} transformers builds it if it has the class"
         error = SourceError(Reason.UNKNOWN_ARCHITECTURE, f"{refused.error}; {hint}")
         return NotImplied(error, refused.choice)
     second = _expect_by(oracle, config, target, loader)
@@ -208,8 +213,8 @@ def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
     oracle = _oracle(of.library)
     if oracle is None:
-        extra = {"transformers": "oracle,timm"}.get(of.library, of.library)
-        hint = f"hf-audit[{extra}] lets {of.library} build it if it has it"
+        extras = ("oracle", "timm") if of.library == "transformers" else (of.library,)
+        hint = f"{_needed(*extras)} {of.library} builds it if it has it"
         detail = f"{reason}: it is tallied, not reconciled; {hint}"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
     return oracle.expect(config, of.name)
@@ -286,7 +291,7 @@ def require_known_class(target: str) -> None:
         return
     oracle = _oracle()
     if oracle is None:
-        hint = f"{_EXTRA} would add the classes of transformers"
+        hint = f"{_needed('oracle')} the classes of transformers are known, too"
     elif not oracle.types(target):
         hint = f"{oracle.name} has no such model class"
     else:
@@ -302,7 +307,7 @@ def require_known_class(target: str) -> None:
 def require_oracle() -> None:
     """Raise UsageError if no oracle can give a second opinion."""
     if _oracle() is None:
-        raise UsageError(f"a second opinion needs torch and transformers: install {_EXTRA}")
+        raise UsageError(f"a second opinion needs torch and transformers: {install('oracle')}")
 
 
 class Opinion(NamedTuple):

@@ -11,6 +11,7 @@ from auditor.bounded.deflated import deflate
 from auditor.checkpoint.snapshot import Component, RepoFile, Snapshot, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import FORMAT, VERSION
 from auditor.companions.companion_files import CompanionFile
+from auditor.redaction import masked
 
 # Longest file stored as text: nearly every config.json, but not the index of a large model.
 _LONGEST_TEXT = 16 * 1024
@@ -19,7 +20,7 @@ _LONGEST_TEXT = 16 * 1024
 def dump(snapshot: Snapshot, path: str = "") -> bytes:
     """Serialize a snapshot, without `source` and `fetched`; gzip it if `path` ends in .gz."""
     document = {**_own_part(snapshot), **_shared_part(snapshot)}
-    content = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
+    content = masked((json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
     return gzip.compress(content, mtime=0) if path.endswith(".gz") else content
 
 
@@ -115,15 +116,18 @@ def _text(file: TextFile | None) -> dict[str, object] | None:
     """Return a file's entry: plain text if short and UTF-8, else deflated; None for no file."""
     if file is None:
         return None
-    if len(file.content) <= _LONGEST_TEXT:
+    content = masked(file.content)
+    if len(content) <= _LONGEST_TEXT:
         with suppress(UnicodeDecodeError):
-            return {"name": file.name, "text": file.content.decode()}
-    return {"name": file.name, "deflated": deflate(file.content)}
+            return {"name": file.name, "text": content.decode()}
+    return {"name": file.name, "deflated": deflate(content)}
 
 
 def _head(head: WeightHeader) -> dict[str, object]:
     entry: dict[str, object] = {"name": head.name, "size": head.size}
     if head.parts:
-        parts = [{"start": part.start, "deflated": deflate(part.data)} for part in head.parts]
+        parts = [
+            {"start": part.start, "deflated": deflate(masked(part.data))} for part in head.parts
+        ]
         return entry | {"parts": parts}
-    return entry | {"deflated": deflate(head.prefix)}
+    return entry | {"deflated": deflate(masked(head.prefix))}

@@ -16,9 +16,10 @@ from typer.core import TyperGroup
 
 from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
 from auditor.cli.console import UNAUDITED, USAGE, guarded, say
-from auditor.cli.help import CommandWithHelp, columns, two_columns
+from auditor.cli.help import CommandWithHelp, PlainValues, columns, two_columns
 from auditor.errors import UsageError
 from auditor.messages import meant, printable, quoted
+from auditor.redaction import hide
 from auditor.streams import prepare_streams
 from auditor.version import VERSION
 
@@ -123,7 +124,7 @@ _COMPLETION = {"--install-completion", "--show-completion"}
 _IS_COMPLETING = "_AUDIT_COMPLETE"  # a variable that the shell sets to complete words
 
 
-class _WithHelp(TyperGroup):
+class _WithHelp(PlainValues, TyperGroup):
     """A command group that prints its help on standard output if there are no arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -243,6 +244,7 @@ def main() -> None:
     # Each thread of numpy's linear algebra reserves 40 MiB; one thread is enough.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     prepare_streams()
+    hide(os.environ.get("HF_TOKEN"))
     args = sys.argv[1:]
     try:
         with guarded():  # for --help and --version, which typer prints

@@ -54,15 +54,14 @@ def attest(  # noqa: PLR0913 - one parameter for each option
             "--key",
             metavar="FILE",
             show_default=False,
-            help="Sign with this private key (PEM: ECDSA, Ed25519 or RSA); needs hf-audit[sign].",
+            help="Sign with this private key (PEM: ECDSA, Ed25519 or RSA); needs securesystemslib.",
         ),
     ] = None,
     keyless: Annotated[
         bool,
         typer.Option(
             "--keyless",
-            help="Sign with your identity by Sigstore, which logs it publicly; needs "
-            "hf-audit[sign].",
+            help="Sign with your identity by Sigstore, which logs it publicly; needs sigstore.",
         ),
     ] = False,
     source: SourceOption = SourceChoice.HUB,

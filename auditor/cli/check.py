@@ -126,7 +126,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             "--oracle",
             rich_help_panel=RARE,
-            help="Also compare the closed form with transformers; needs hf-audit[oracle].",
+            help="Also compare the closed form with transformers; needs torch, transformers.",
         ),
     ] = False,
     torch_copies: Annotated[
@@ -160,7 +160,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             "--values",
             rich_help_panel="What to check",
-            help="Read numbers, too: NaN, zeros; needs hf-audit[values].",
+            help="Read numbers, too: NaN, zeros; needs numpy.",
         ),
     ] = False,
     statistics: Annotated[

@@ -4,14 +4,17 @@ Most helps fit a screen of 25 lines. Options of the group RARE are only named th
 explains them.
 """
 
+import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from functools import partial
 from itertools import groupby
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperCommand
 
 RARE = "More options"
 _GROUPS = ("Options", RARE)  # the last groups; others come in the order of their first option
@@ -20,31 +23,49 @@ _LEFT = 26  # most columns of the names of options
 _FEW = 3  # rare options that are explained like others
 
 
-class CommandWithHelp(TyperCommand):
+class _Plain(NamedTuple):
+    """A conversion that calls typer's own, which imports pydantic from 0.29 on, only if it must.
+
+    The import takes 40 ms. Texts, words of a list, defaults and absent values need no conversion.
+    """
+
+    by_typer: Callable[[], Any]
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        kind = param.type_descriptor.annotation
+        if param.multiple or param.nargs == -1:
+            if kind == list[str] and (value is None or isinstance(value, list | tuple)):
+                return value or ()
+        elif value is None or (isinstance(kind, type) and isinstance(value, kind)):
+            return value
+        elif isinstance(kind, type) and issubclass(kind, StrEnum) and value in set(kind):
+            return kind(value)
+        return self.by_typer().coerce(value, param=param, ctx=ctx)
+
+
+class PlainValues:
+    """A mixin: each parameter of a command is converted by `_Plain`, from typer 0.29 on."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if convert := getattr(type(param), "get_runtime_param", None):
+                vars(param)["get_runtime_param"] = partial(_Plain, partial(convert, param))
+        return params
+
+
+class CommandWithHelp(PlainValues, TyperCommand):
     """A command whose help is this module's text."""
 
-    def __init__(self, *args: Any, **keywords: Any) -> None:
-        super().__init__(*args, **keywords)
-        if _rare(self.params):
-            every = TyperOption(
-                param_decls=["--help-all"],
-                is_flag=True,
-                is_eager=True,
-                expose_value=False,
-                hidden=True,  # the help names it in another place
-                callback=_print_all,
-                help="Explain all options and exit.",
-            )
-            self.params.append(every)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_asked = "--help-all" in args[: args.index("--") if "--" in args else None]
+        if is_asked and _rare(self.params):
+            typer.echo("\n".join(_lines(self, ctx, is_all=True)))
+            ctx.exit()
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write("\n".join(_lines(self, ctx, is_all=False)))
-
-
-def _print_all(ctx: Any, _param: object, wanted: bool) -> None:  # noqa: FBT001 - typer calls it
-    if wanted:
-        typer.echo("\n".join(_lines(ctx.command, ctx, is_all=True)))
-        ctx.exit()
 
 
 def columns() -> int:
@@ -63,7 +84,8 @@ def two_columns(rows: Iterable[tuple[str, str]], left: int) -> Iterator[str]:
 
 
 def _lines(command: Any, ctx: Any, *, is_all: bool) -> Iterator[str]:
-    yield from wrap(f"Usage: {' '.join([ctx.command_path, *command.collect_usage_pieces(ctx)])}")
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    yield from wrap(" ".join(["Usage:", ctx.command_path, "[OPTIONS]", *map(_usage, arguments)]))
     yield ""
     for paragraph in (command.help or "").split("\n\n"):
         yield from wrap(" ".join(paragraph.split()), columns())
@@ -109,12 +131,20 @@ def _record(param: Any, ctx: Any) -> tuple[str, str]:
     is_given = bool(default) and not callable(default)
     text = " ".join(f"{param.help or ''}{f' Default: {default}.' if is_given else ''}".split())
     if param.param_type_name == "argument":
-        return param.make_metavar(ctx=ctx), text
+        return param.metavar, text
     names = ", ".join(sorted(param.opts, key=len))
     is_flag = param.is_flag or param.count
-    return names if is_flag else f"{names} {param.metavar or _metavar(param)}", text
+    return names if is_flag else f"{names} {param.metavar or _metavar(param, ctx)}", text
 
 
-def _metavar(param: Any) -> str:
-    choices = getattr(param.type, "choices", ())
-    return "|".join(map(str, choices)) or ("N" if "range" in param.type.name else "TEXT")
+def _usage(argument: Any) -> str:
+    """Return an argument as the line of usage shows it: `MODEL...`, or `[STORE]` if optional."""
+    name = argument.metavar
+    shown = name if argument.required or name.startswith("[") else f"[{name}]"
+    return f"{shown}..." if argument.nargs == -1 and not shown.endswith("...") else shown
+
+
+def _metavar(param: Any, ctx: Any) -> str:
+    """Return the choices of an option, N for a number, or TEXT, whatever typer's own word is."""
+    word = param.get_help_record(ctx)[0].split(" ", 1)[1].strip("[]<>").lower()
+    return word if "|" in word else "N" if re.match(r"int|float", word) else "TEXT"

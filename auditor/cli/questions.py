@@ -180,7 +180,7 @@ def diff(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             "--values",
             help="Sample the numbers of both, unpacked, and say how far they are apart; needs "
-            "hf-audit[values].",
+            "numpy.",
         ),
     ] = False,
     form: Annotated[

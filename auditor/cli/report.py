@@ -46,9 +46,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     parquet: Annotated[
         bool,
-        typer.Option(
-            "--parquet", help="Also write the tables as Parquet; needs hf-audit[parquet]."
-        ),
+        typer.Option("--parquet", help="Also write the tables as Parquet; needs pyarrow."),
     ] = False,
     depth: Annotated[
         int | None,

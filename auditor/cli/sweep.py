@@ -99,7 +99,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             min=1,
             show_default="1",
             rich_help_panel=RARE,
-            help="Processes that audit; more than one needs hf-audit[cluster].",
+            help="Processes that audit; more than one needs dask.",
         ),
     ] = None,
     at_once: Annotated[
@@ -126,7 +126,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             metavar="tcp://HOST:PORT",
             show_default=False,
             rich_help_panel=RARE,
-            help="A Dask cluster whose workers audit; needs hf-audit[cluster].",
+            help="A Dask cluster whose workers audit; needs dask.",
         ),
     ] = None,
     force: Annotated[

@@ -51,7 +51,7 @@ def verify(  # noqa: PLR0913 - one parameter for each option
             "--key",
             metavar="FILE",
             show_default=False,
-            help="The reviewer's public key (PEM); needs hf-audit[sign].",
+            help="The reviewer's public key (PEM); needs securesystemslib.",
         ),
     ] = None,
     identity: Annotated[

@@ -21,6 +21,7 @@ from auditor.downloader.model_argument import HubModel
 from auditor.downloader.retry import WINDOW, PassingError, requested_wait
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
+from auditor.redaction import masked
 from auditor.tensors import Span
 
 # The least speed of a body, in bytes a second, once the time for its headers has passed: 33 kbit/s,
@@ -117,12 +118,16 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answer], bytes]:
-    """Return a function that reads a complete body of at most `limit` bytes, or of `size` bytes."""
+    """Return a function that reads a complete body of at most `limit` bytes, or of `size` bytes.
+
+    A token that the server repeats in it becomes asterisks. A header of weights, which may have
+    12 MiB, is searched when its names are printed or stored.
+    """
 
     def take(answer: Answer) -> bytes:
         if answer.partial:
             raise SourceError(Reason.BAD_RESPONSE, f"{answer.host} sent only a part of {name}")
-        content = answer.upto(limit + 1)
+        content = masked(answer.upto(limit + 1))
         if len(content) > limit:
             raise too_large(name, limit)
         if size not in {None, len(content)}:
@@ -256,7 +261,7 @@ def refusal_error(model: HubModel, answer: Answer, body: bytes, *, by_hub: bool)
         return SourceError(Reason.BAD_RESPONSE, detail)
     message = answer.headers.get("x-error-message", "")
     reason, sentence = _refusal(answer, message)
-    server_message = message or _error_in(body)
+    server_message = message or _error_in(masked(body))
     text = sentence.format(
         id=model.id,
         page=f"{constants.ENDPOINT}/{model.id}",

@@ -28,6 +28,7 @@ from auditor.downloader.hub_settings import patience
 from auditor.downloader.retry import PassingError
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
+from auditor.redaction import hide_user, redacted
 
 # HTTP/2 windows: the bytes in flight of one stream, and of all streams of a connection. With the
 # protocol's default of 64 KiB, a header of 1 MB would take a round trip for each 64 KiB.
@@ -118,6 +119,7 @@ def shared_client() -> Client:
 @lru_cache(maxsize=1)
 def _cached_client(seconds: float, environment: tuple[tuple[str, str], ...]) -> Client:
     for name, value in environment:
+        hide_user(value)
         if fault := _fault(name, value):
             raise UsageError(f"no connection can be prepared: {name} {fault}")
     try:
@@ -156,11 +158,16 @@ def new_client(seconds: float) -> Client:
 
 
 def _headers(headers: Any) -> Mapping[str, str]:
-    """Return headers by lower-case name; join repeated ones by ", " and omit non-ASCII values."""
+    """Return headers by lower-case name; join repeated ones by ", " and omit non-ASCII values.
+
+    A token that the server repeats becomes asterisks, except in a redirect's address, which is
+    followed and never shown with its query.
+    """
     value_by_name: dict[str, str] = {}
     for name in dict.fromkeys(headers):
         with suppress(ValueError):
-            value_by_name[name] = ", ".join(headers.getall(name))
+            value = ", ".join(headers.getall(name))
+            value_by_name[name] = value if name == "location" else redacted(value)
     return value_by_name
 
 

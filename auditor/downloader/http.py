@@ -23,6 +23,7 @@ from auditor.downloader.retry import PassingError, Patience
 from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
+from auditor.redaction import redacted
 from auditor.tensors import Span
 from auditor.version import VERSION
 
@@ -268,7 +269,7 @@ def _logged(url: Url, headers: Mapping[str, str], purpose: str) -> Iterator[_Tra
         requests_log.debug(
             "GET %s%s %s %s, %s bytes, %.0f ms: %s",
             url.origin_ascii,
-            url.path,
+            redacted(url.path),
             headers.get("range", "whole"),
             trace.status or "no answer",
             f"{trace.bytes:,}",

@@ -10,6 +10,7 @@ from pyreqwest.http import Url
 
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
+from auditor.redaction import hide, hide_user
 
 
 def plain_url(text: str, base: Url | None = None) -> Url:
@@ -43,6 +44,7 @@ def endpoint() -> str:
 def endpoint_url() -> Url:
     """Return HF_ENDPOINT as a Url; raise UsageError if the value is not an http address."""
     address: str = constants.ENDPOINT
+    hide_user(address)
     why = ""
     try:
         url = plain_url(address)
@@ -60,6 +62,8 @@ def endpoint_url() -> Url:
 def usable_token(requested: str | None) -> str | None:
     """Return the token to send: `requested`, else the stored one unless a setting forbids it.
 
+    From then on, no text that is printed or stored contains it.
+
     Raise SourceError if the stored token cannot be read, UsageError if it is not a valid token.
     """
     if requested is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
@@ -72,6 +76,7 @@ def usable_token(requested: str | None) -> str | None:
         raise SourceError(Reason.UNREADABLE, detail) from None
     if token and not (token.isascii() and token.isprintable() and " " not in token):
         raise UsageError("the token has characters that no token has; copy the whole token")
+    hide(token)
     return token or None
 
 

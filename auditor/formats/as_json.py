@@ -12,6 +12,7 @@ from auditor.formats.json_values import finite, json_text
 from auditor.reconciler.fold import fold
 from auditor.reconciler.loading.report import LoadReport
 from auditor.reconciler.tensor_values import BaseComparison, ValuesRead
+from auditor.redaction import masked
 from auditor.report import Diagnosis, EngineVerdict, Expected, KVCache, Observed, Report, Unaudited
 from auditor.tensors import natural_key
 
@@ -37,7 +38,7 @@ def render(outcome: Report | Unaudited) -> str:
 def stored_text(outcome: Report | Unaudited) -> bytes:
     """Encode an outcome as UTF-8 without spaces, eight times faster than `render`."""
     try:
-        return msgspec.json.encode(_as_written(outcome))
+        return masked(msgspec.json.encode(_as_written(outcome)))
     except UnicodeEncodeError:  # a name contains a lone surrogate, which UTF-8 cannot encode
         return render(outcome).encode()
 

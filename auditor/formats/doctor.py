@@ -178,7 +178,7 @@ def _answer(topic: Topic, outcome: Report | Unaudited) -> Checked:
     if not topic.ok:
         return _answer_of_rules(topic, outcome)
     if topic.name == _VALUES and any(part.values is None for part in models):
-        why = "only headers were read; numbers of local files are read with hf-audit[values]"
+        why = "only headers were read; numbers of local files are read if numpy is installed"
     elif any(part.observed is None for part in models):
         why = "no weight file was read"
     elif topic.name not in {_FILES, _VALUES} and any(part.expected is None for part in models):

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from auditor.redaction import redacted
+
 # A report has no cycles; without the check for cycles encoding a BERT takes 376 us, not 410 us.
 _COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":"), check_circular=False)
 
@@ -13,13 +15,14 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     r"""Encode a value in ASCII, on one line unless it is indented.
 
     Control characters, bidi overrides and lone surrogates become \u escapes. So does the second of
-    two number signs, because a CI log would run `##[error]` in a name as a command.
+    two number signs, because a CI log would run `##[error]` in a name as a command. Secrets in use
+    become asterisks.
     """
     if indent is None:
         text = _COMPACT.encode(value)
     else:
         text = json.dumps(value, allow_nan=False, indent=indent, check_circular=False)
-    return text.replace("##", r"#\u0023")
+    return redacted(text).replace("##", r"#\u0023")
 
 
 def finite(value: Any) -> Any:

@@ -18,6 +18,7 @@ from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.expectation import summed_expectation
 from auditor.analytic.kv_cache import KVCache
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.extras import install
 from auditor.messages import described, named, quoted
 from auditor.oracle import loading_rules
 from auditor.oracle.measured_cache import measured_cache
@@ -84,7 +85,7 @@ def _library() -> Any:
         import transformers  # noqa: PLC0415 - see the module's docstring
     except ImportError as error:
         raise UsageError(
-            f"the oracle needs torch and transformers ({error}): install hf-audit[oracle]"
+            f"the oracle needs torch and transformers ({error}): {install('oracle')}"
         ) from None
     return transformers
 

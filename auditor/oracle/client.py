@@ -23,6 +23,7 @@ from auditor.analytic.catalogue import Sibling
 from auditor.analytic.kv_cache import KVCache
 from auditor.bounded.json_text import examined
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.extras import install
 from auditor.machine import every_cpu
 from auditor.oracle.server import MOST_SECONDS, from_json
 from auditor.oracle.transformers_classes import EXTRAS, InstalledLibrary, installed_library
@@ -159,9 +160,7 @@ def inventory(library: str, target: str, config: Mapping[str, Any]) -> Expectati
     """
     oracle = available_oracle(library)
     if oracle is None:
-        raise UsageError(
-            f"the oracle needs torch and {library}: install hf-audit[{EXTRAS[library]}]"
-        )
+        raise UsageError(f"the oracle needs torch and {library}: {install(EXTRAS[library])}")
     return oracle.expect(Config(values=config), target)
 
 

@@ -9,6 +9,7 @@ from auditor.analytic.diffusion.autoencoder_kl import OLDER_ATTENTION
 from auditor.analytic.expectation import summed_expectation
 from auditor.analytic.loading import Loading, Rule
 from auditor.errors import Reason, SourceError, UsageError
+from auditor.extras import install
 from auditor.messages import quoted
 from auditor.oracle.build import (
     building,
@@ -28,7 +29,7 @@ def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
         import torch  # noqa: PLC0415 - likewise
     except ImportError as error:
         raise UsageError(
-            f"the oracle needs torch and diffusers ({error}): install hf-audit[diffusers]"
+            f"the oracle needs torch and diffusers ({error}): {install('diffusers')}"
         ) from None
     diffusers.utils.logging.set_verbosity_error()
     try:

@@ -11,6 +11,7 @@ from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.expectation import summed_expectation
 from auditor.analytic.loading import Loading
 from auditor.errors import Reason, SourceError, UsageError
+from auditor.extras import install
 from auditor.messages import quoted
 from auditor.oracle.build import building, checked_config
 from auditor.oracle.diffusers_models import state_tensors
@@ -31,9 +32,7 @@ def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
         import timm  # noqa: PLC0415 - seconds, and only in the oracle's process
         import torch  # noqa: PLC0415 - likewise
     except ImportError as error:
-        raise UsageError(
-            f"the oracle needs torch and timm ({error}): install hf-audit[timm]"
-        ) from None
+        raise UsageError(f"the oracle needs torch and timm ({error}): {install('timm')}") from None
     if not timm.is_model(target):
         raise SourceError(
             Reason.UNKNOWN_ARCHITECTURE,

@@ -1,5 +1,6 @@
 """Write to the Hub by huggingface_hub: the repository, the token, and errors in one line."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -7,7 +8,8 @@ from typing import TYPE_CHECKING
 from auditor.downloader.hub_settings import endpoint, require_online, usable_token
 from auditor.downloader.model_argument import parse_id
 from auditor.errors import PublishError, SourceError, UsageError
-from auditor.messages import quoted
+from auditor.messages import printable, quoted
+from auditor.redaction import redacted
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -44,7 +46,14 @@ def hub_api(token: str | None, *, reads_only: bool = False) -> "HfApi":
     address = endpoint()
     from huggingface_hub import HfApi  # noqa: PLC0415 - 0.1 s
 
+    for handler in logging.getLogger("huggingface_hub").handlers:  # it prints headers of the server
+        handler.addFilter(_escape)
     return HfApi(endpoint=address, token=usable or False, library_name="hf-audit")
+
+
+def _escape(record: logging.LogRecord) -> bool:
+    record.msg, record.args = printable(record.getMessage()), ()
+    return True
 
 
 @contextmanager
@@ -75,4 +84,4 @@ def hub_errors(repository: str, doubt: str = "") -> Iterator[None]:
 
 def _in_a_line(error: BaseException) -> str:
     said = getattr(error, "server_message", None) or str(error) or type(error).__name__
-    return " ".join(str(said).split())[:_LONGEST]
+    return " ".join(redacted(str(said)).split())[:_LONGEST]

@@ -1,4 +1,4 @@
-"""Sign a statement, and check its signature; the libraries are those of hf-audit[sign].
+"""Sign a statement, and check its signature; the libraries are those of the extra `sign`.
 
 A signed statement is a Sigstore bundle: a DSSE envelope of the statement, and what verifies it: the
 sha256 of the reviewer's public key or, without a key, a certificate that Sigstore has issued.
@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 from auditor.downloader.local_file import read_all
 from auditor.errors import AuditError, SourceError, UsageError
+from auditor.extras import install
 from auditor.formats.json_values import json_text
 from auditor.messages import printable, quoted
 from auditor.publishing.statement import canonical
+from auditor.redaction import hide
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -38,7 +40,7 @@ def _extra() -> Iterator[None]:
         yield
     except ImportError as error:
         library = f"{error.name} is not installed"
-        raise UsageError(f"signatures need hf-audit[sign]: {library}") from None
+        raise UsageError(f"signatures need libraries: {library}; {install('sign')}") from None
 
 
 def _pem(path: Path) -> bytes:
@@ -147,6 +149,7 @@ def sign_with_identity(statement: bytes) -> bytes:
         trust = ClientTrustConfig.production()
         ambient = detect_credential()
         if ambient is not None:
+            hide(ambient)
             token = IdentityToken(ambient)
         else:
             token = Issuer(trust.signing_config.get_oidc_url()).identity_token()

@@ -12,6 +12,7 @@ from msgspec import Struct
 from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.downloader.waits import Waits
 from auditor.errors import Reason, UsageError
+from auditor.extras import install
 from auditor.formats.text import counted
 from auditor.machine import one_cpu
 from auditor.sweep.authors import record_authors
@@ -119,7 +120,7 @@ def _auditors(
         from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
     except ImportError:
         option = "--scheduler" if scheduler else "--processes"
-        detail = f"{option} needs Dask: install hf-audit[cluster]"
+        detail = f"{option} needs Dask: {install('cluster')}"
         raise UsageError(detail) from None
     with Cluster(policy, token, waits, scheduler) as cluster:
         yield cluster

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.downloader.waits import Talk
 from auditor.errors import SourceError, UsageError
+from auditor.extras import install
 from auditor.findings import Duplicate, Finding, Unexpected
 from auditor.findings.ignore import Ignore
 from auditor.machine import require_address_space
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 # A function that compares with a base: it adds the result to the evidence, and returns findings.
 CompareWithBase = Callable[["Evidence"], tuple["Evidence", tuple[Finding, ...]]]
 
-INSTALL = "install hf-audit[values]"
-
 _REDIRECT = 4 * 1024  # the most bytes of a redirect's own body
 
 
@@ -45,7 +44,7 @@ _NUMPY_SPACE = 128 * 1024 * 1024
 def require_numpy() -> None:
     """Raise UsageError if numpy is not installed, MemoryError if there is no room to import it."""
     if importlib.util.find_spec("numpy") is None:
-        raise UsageError(f"--values needs numpy: {INSTALL}")
+        raise UsageError(f"--values needs numpy: {install('values')}")
     if "numpy" not in sys.modules:
         require_address_space(_NUMPY_SPACE)
 

@@ -1,5 +1,6 @@
 """What other programs run of this repository: a step of a workflow, and a hook before a commit."""
 
+import random
 import re
 import subprocess
 from pathlib import Path
@@ -29,12 +30,15 @@ def a_sound_checkpoint(tmp_path):
 
 
 def step(folder, hub_env, *, name="Audit", program=Path(AUDIT).parent, **inputs):
-    """Run a step of the action as a runner does: its inputs in variables, bash -e."""
+    """Run a step of the action as a runner does: its inputs in variables, bash -e.
+
+    `program` is the folder, or the folders with a colon between them, of the programs.
+    """
     [last] = [one for one in ACTION["runs"]["steps"] if one.get("name") == name]
     given = {name: spec.get("default", "") for name, spec in ACTION["inputs"].items()} | inputs
     variables = {
         name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: given[found[1]], value)
-        for name, value in last["env"].items()
+        for name, value in last.get("env", {}).items()
     }
     summary = folder / "summary.md"
     summary.touch()
@@ -208,6 +212,106 @@ def test_the_action_comments_once_and_replaces_its_comment(checkpoint, tmp_path,
     assert "--method PATCH repos/o/r/issues/comments/17" in second
     refused, _ = step(tmp_path, env, name="Comment", models="model", comment="5/../6")
     assert refused.returncode == 2
+
+
+# A shim that stands for a program: it notes which tokens it was given, and runs the program.
+SHIM = """#!/bin/bash
+export PATH=${PATH#*:}
+echo "${0##*/}${HF_TOKEN:+ HF_TOKEN}${GH_TOKEN:+ GH_TOKEN}" >> "$SEEN"
+exec "${0##*/}" "$@"
+"""
+USED = (
+    *("audit", "cat", "cp", "dirname", "find", "gh", "mkdir", "mktemp", "od"),
+    *("python", "sed", "tail", "tee", "tr"),
+)
+
+
+def test_a_token_is_in_the_environment_of_the_command_that_needs_it(checkpoint, tmp_path, hub_env):
+    assert checkpoint.is_dir()
+    shims, others = tmp_path / "shims", tmp_path / "bin"
+    for folder in (shims, others):
+        folder.mkdir()
+    for name in USED:
+        (shims / name).write_text(SHIM)
+        (shims / name).chmod(0o755)
+    (others / "gh").write_text(GH)
+    (others / "gh").chmod(0o755)
+    (tmp_path / "comment").write_text("")
+    program = f"{shims}:{others}:{Path(AUDIT).parent}"
+    env = hub_env | {"SEEN": str(tmp_path / "seen"), "GITHUB_REPOSITORY": "o/r"}
+    given = {"models": "model", "token": "hf_of_the_hub", "reports": "tables"}
+    for name in ("Audit", "Comment"):
+        run, _ = step(tmp_path, env, name=name, program=program, comment="5", **given)
+        assert run.returncode == 0, run.stdout
+    seen = set((tmp_path / "seen").read_text().splitlines())
+    assert {"audit HF_TOKEN", "gh GH_TOKEN", "python", "tee"} <= seen
+    assert {line for line in seen if "TOKEN" in line} == {"audit HF_TOKEN", "gh GH_TOKEN"}
+
+
+PLANTED = (
+    *("auditor/__init__.py", "auditor/cli/__init__.py", "pip/__init__.py", "pip/__main__.py"),
+    *("pip.py", "typing.py", "re.py", "json.py", "os.py", "site.py", "sitecustomize.py"),
+    *("usercustomize.py", "encodings/__init__.py", "typer.py", "rich/__init__.py", "msgspec.py"),
+    *("huggingface_hub/__init__.py", "pyreqwest/__init__.py", "yaml.py", "hatchling.py"),
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_module_that_was_checked_out_is_run(seed, checkpoint, tmp_path, hub_env):
+    assert checkpoint.is_dir()
+    draw = random.Random(seed)  # noqa: S311 - a test's own draw
+    for name in draw.sample(PLANTED, 8) if seed else PLANTED:
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    (tmp_path / "pyproject.toml").write_text("[build-system]\nrequires = []\n")
+    gh = tmp_path / "bin" / "gh"
+    gh.parent.mkdir()
+    gh.write_text(GH)
+    gh.chmod(0o755)
+    (tmp_path / "comment").write_text("")
+    program = f"{gh.parent}:{Path(AUDIT).parent}"
+    env = hub_env | {"GITHUB_ACTION_PATH": str(tmp_path / "absent"), "GITHUB_REPOSITORY": "o/r"}
+    installed, _ = step(tmp_path, env, name="Install", program=program)
+    assert "absent" in installed.stderr  # pip itself has run
+    for name in ("Audit", "Comment"):
+        run, _ = step(tmp_path, env, name=name, program=program, models="model", comment="5")
+        assert run.returncode == 0, run.stdout
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("link", "reports"),
+    [
+        ("tables", "tables"),
+        ("tables", "tables/"),
+        ("tables", "./tables//"),
+        ("tables", "tables/more/of/it"),
+        ("tables", "{here}/tables"),
+        ("a/tables", "a/tables"),
+        ("tables/report.md", "tables"),
+        ("tables/modules.csv", "tables/"),
+        ("tables/more/report.json", "tables/more"),
+    ],
+)
+def test_reports_are_not_written_through_a_link_that_was_checked_out(
+    link, reports, checkpoint, tmp_path, hub_env
+):
+    assert checkpoint.is_dir()
+    folder, outside = tmp_path / "work", tmp_path / "outside"
+    folder.mkdir()
+    checkpoint.rename(folder / "model")
+    outside.mkdir()
+    target = outside if "." not in link else outside / "precious"
+    if target != outside:
+        target.write_text("as it was")
+    (folder / link).parent.mkdir(parents=True, exist_ok=True)
+    (folder / link).symlink_to(target)
+    run, summary = step(folder, hub_env, models="model", reports=reports.format(here=folder))
+    is_written = not (folder / link).is_symlink() or "report.json" in link
+    assert {path.read_text() for path in outside.iterdir()} <= {"as it was"}
+    assert is_written or (run.returncode == 2 and "a link leads out of it" in run.stdout)
+    assert "model" in summary
+    assert not outputs_of(folder)["report"].startswith("tables") or is_written
 
 
 def test_no_input_of_the_action_stands_in_its_script():

@@ -15,7 +15,7 @@ from support.outcomes.examples import EXAMPLES, HOSTILE, diagnosed, gated, hosti
 import auditor
 from auditor.formats import as_json
 
-pd = pytest.importorskip("pandas", reason="needs pandas (hf-audit[frames])")
+pd = pytest.importorskip("pandas", reason="needs pandas")
 
 
 def test_the_notebook_shows_the_results_of_its_cells():

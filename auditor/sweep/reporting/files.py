@@ -8,6 +8,7 @@ from typing import IO, Any
 from uuid import NAMESPACE_URL, uuid5
 
 from auditor.errors import UsageError
+from auditor.extras import install
 from auditor.formats.as_csv import COLUMNS, Columns, Row, rows_of, with_components
 from auditor.formats.as_sarif import log_of, result_of
 from auditor.formats.escapes import Cell, csv_row, csv_text, safe
@@ -68,7 +69,7 @@ class Parquet:
         try:
             self._arrow = import_module("pyarrow")
         except ImportError:
-            raise UsageError("--parquet needs pyarrow: install hf-audit[parquet]") from None
+            raise UsageError(f"--parquet needs pyarrow: {install('parquet')}") from None
         kinds = {str: self._arrow.string(), int: self._arrow.int64(), float: self._arrow.float64()}
         self._name, self._columns, self._pending_rows = name, TABLES[name], list[Row]()
         fields = [(column, kinds[kind]) for column, kind in self._columns.items()]

@@ -31,6 +31,7 @@ import distributed
 from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.downloader.waits import Wait, Waits
 from auditor.errors import Reason, SourceError, UsageError
+from auditor.extras import install
 from auditor.messages import quoted
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
@@ -184,7 +185,7 @@ class Cluster:
         if isinstance(error, UsageError):
             raise error
         if isinstance(error, ImportError):
-            detail = f"a worker cannot audit: {error}; install hf-audit[cluster] there"
+            detail = f"a worker cannot audit: {error}; {install('cluster')} there"
             raise UsageError(detail)
         if future is not self._alone:
             self._suspects.extend(models)

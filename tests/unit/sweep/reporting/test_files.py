@@ -340,7 +340,7 @@ def test_what_fails_half_way_leaves_the_last_files_as_they_were(tmp_path, monkey
 
 
 def test_parquet_holds_what_the_csv_does(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow (hf-audit[parquet])")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
     _, folder = written(tmp_path, NIGHTS, parquet=True)
     for name, columns in TABLES.items():
         found = parquet.read_table(folder / f"{name}.parquet")
@@ -354,7 +354,7 @@ def test_parquet_holds_what_the_csv_does(tmp_path):
 
 
 def test_a_number_of_more_than_64_bits_is_unknown_to_parquet():
-    pytest.importorskip("pyarrow", reason="needs pyarrow (hf-audit[parquet])")
+    pytest.importorskip("pyarrow", reason="needs pyarrow")
     file = io.BytesIO()
     sink = files.Parquet(file, "models")
     sink.add({"models": [night_row(plain("o/a", expected={"parameters": 10**30}))]})
