@@ -77,6 +77,7 @@ def _may_be_another(case: Case) -> bool:
 def _undoing(case: Case, fit: "_Fit") -> Undoing:
     model_type, target = fit.likeness.model_type, fit.likeness.target
     declared = case.config.get("model_type")
+    is_of = quoted(str(declared or case.report.target))
     solved = ", ".join(f"{path} {value}" for path, value in sorted(fit.values.items())[:_SHOWN])
     return Undoing(
         cause=CAUSE,
@@ -86,7 +87,7 @@ def _undoing(case: Case, fit: "_Fit") -> Undoing:
             ("architectures", case.config.get("architectures"), [target]),
         ),
         summary=f"the files hold a model of the type {quoted(model_type)}, and the config is that "
-        f"of {quoted(str(declared or case.report.target))}",
+        f"of {is_of}",
         fix=f"take the config of the model whose weights these are: {target}, model_type "
         f"{quoted(model_type)}",
         evidence=(
@@ -94,6 +95,10 @@ def _undoing(case: Case, fit: "_Fit") -> Undoing:
             *((f"with {solved}",) if solved else ()),
         ),
         either=quoted(model_type),
+        undecided=(
+            f"the config is that of {is_of}, and the files hold a model of another type",
+            "take the config of the model whose weights these are",
+        ),
         exact=True,
     )
 

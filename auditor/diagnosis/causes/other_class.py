@@ -63,6 +63,10 @@ def of_class(case: Case, name: str) -> Undoing:
         fix=f"{remedies[0]}, or {remedies[1]}",
         evidence=(f"every tensor is one of {name}, and none lacks",),
         either=name,
+        undecided=(
+            f"the config {config}, and the files hold a model of another class",
+            f"set architectures to the class that was saved, or save the {declared}",
+        ),
         exact=True,
     )
 
