@@ -44,6 +44,7 @@ def decided(
         alternatives=tuple({key: held for key, _, held in one.fields} for one in every),
         summary=f"{beginning}; {_undecided([one.either for one in every])}",
         fix=fix,
+        evidence=(),
     )
 
 
@@ -93,6 +94,7 @@ def _with_determined_values(
         ),
         summary="; ".join(summary),
         fix="; ".join(remedies),
+        evidence=(),
     )
 
 

@@ -94,7 +94,8 @@ def _undoing(case: Case, fit: "_Fit") -> Undoing:
             f"{fit.likeness.alike:.0%} of the kinds of names are those of {target}",
             *((f"with {solved}",) if solved else ()),
         ),
-        either=quoted(model_type),
+        # The declared class decides between types that fit.
+        either="" if target in case.report.declared else quoted(model_type),
         undecided=(
             f"the config is that of {is_of}, and the files hold a model of another type",
             "take the config of the model whose weights these are",
