@@ -75,10 +75,10 @@ def _with_determined_values(
     if several:
         names = "/".join(several)
         values = ["/".join(shown(_plain(row[path])) for path in several) for row in rows]
-        declared = " and ".join(f"{path} {shown(keys[path].value)}" for path in several)
+        declared = ", ".join(f"{path} {shown(keys[path].value)}" for path in several)
         summary.append(f"the files do not fit {declared}; {_undecided(values, f'{names} = ')}")
         remedies.append(
-            f"take {' and '.join(several)} from the {file} of the {whose} whose weights these are, "
+            f"take {', '.join(several)} from the {file} of the {whose} whose weights these are, "
             f"or upload weights of a model with {declared}"
         )
     stated = {*several, *lost}

@@ -53,7 +53,10 @@ def test_two_classes_with_the_same_tensors_are_both_named():
     tensors = stored_by(expect("BertForMultipleChoice"))
     report = examine(snapshot_of(tensors, **config), Options(requested="saved"))
     [found] = report.diagnosis
-    assert "(or BertForMultipleChoice, which would explain as much)" in found.summary
+    classes = ["BertForSequenceClassification", "BertForMultipleChoice"]
+    assert f"the shapes do not decide between {classes[0]} and {classes[1]}" in found.summary
+    assert found.fields == ()
+    assert found.alternatives == tuple({"architectures": [name]} for name in classes)
 
 
 @pytest.mark.parametrize(
