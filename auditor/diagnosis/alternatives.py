@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from auditor.analytic.adapters import FILE
 from auditor.analytic.config_keys import NULL, changed, stated_keys
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes import _of_adapters, config_field
+from auditor.diagnosis.causes import _of_adapters, config_field, other_architecture
 from auditor.diagnosis.solving.candidates import KeyChange, plausibility
 from auditor.diagnosis.solving.open_keys import MOST_TREES, other_solutions
 from auditor.messages import shown
@@ -37,12 +37,15 @@ def decided(
         return undoing
     beginning, fix = undoing.undecided
     every = (undoing, *rivals)
+    texts = [one.either for one in every]
+    if undoing.cause == other_architecture.CAUSE:
+        texts.append("perhaps others")  # only the most similar types are tried
     return replace(
         undoing,
         fields=(),
         undetermined=tuple((key, declared) for key, declared, _ in undoing.fields),
         alternatives=tuple({key: held for key, _, held in one.fields} for one in every),
-        summary=f"{beginning}; {_undecided([one.either for one in every])}",
+        summary=f"{beginning}; {_undecided(texts)}",
         fix=fix,
         evidence=(),
     )

@@ -348,7 +348,8 @@ def _with_rivals(undoing: Undoing, rivals: list[Undoing]) -> Undoing:
     if not others:
         return undoing
     more = f", or {len(others) - _MOST_OTHERS} more" if len(others) > _MOST_OTHERS else ""
-    clause = f"(or {' or '.join(others[:_MOST_OTHERS])}{more}, which would explain as much; the files do not decide)"
+    rest = f"{' or '.join(others[:_MOST_OTHERS])}{more}"
+    clause = f"(or {rest}, which would explain as much; the files do not decide)"
     return replace(
         undoing,
         summary=f"{undoing.summary} {clause}",

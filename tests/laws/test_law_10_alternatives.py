@@ -92,6 +92,10 @@ def test_a_stated_value_is_the_only_one_that_fits(drawn):
     stated = {path: held for path, _, held in found.fields}
     for one in found.alternatives:
         assert shapes_of(changed(declared, {**stated, **one}), target) == shapes, found.summary
+    if found.alternatives and "others" not in found.summary:
+        numbers = {one.path: one.value for one in every_key(true)}
+        readings = [{**stated, **one}.items() for one in found.alternatives]
+        assert any(all(numbers.get(*one) == one[1] for one in each) for each in readings)
     if found.cause == "config-field":
         assert ("the shapes do not decide" in found.summary) == bool(found.alternatives)
     for path, held in stated.items():

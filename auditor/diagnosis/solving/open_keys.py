@@ -53,7 +53,7 @@ _FEW = 2  # keys that one slip in a config may change
 _MOST_FURTHER = 2  # the most further keys that change with a flag if heads are implausibly wide
 _MOST_OTHERS = 12  # other solutions that are sought
 MOST_TREES = 100  # trees that are built to find them
-_FACTORS = (*range(1, 9), 16, 32, 64)  # other numbers are the solved one times n/m of these
+_FACTORS = (*range(1, 11), 12, 16, 32, 64)  # other numbers are the solved one times n/m of these
 
 
 def open_keys(
