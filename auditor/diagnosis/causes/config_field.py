@@ -1,8 +1,8 @@
 """config-field: one value of the config, or two at most, explains every wrong shape and name.
 
 All keys are solved for together (`auditor/diagnosis/solving/joint.py`); if more than two differ,
-the cause is other-size. If several values fit, they are listed and none is stated. For an adapter, the keys are those in its adapter_config.json that choose
-modules, layers and ranks.
+the cause is other-size. If several values fit, they are listed and none is stated. For an adapter,
+the keys are those in its adapter_config.json that choose modules, layers and ranks.
 
 To do: Set the key to the value that fits the files, or upload the weights of the model that the
 config describes: either config or weights belong to another model. If several values fit, take the
