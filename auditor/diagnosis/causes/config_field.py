@@ -22,12 +22,13 @@ from auditor.analytic.config_keys import (
     Key,
     changed,
     every_key,
+    name_of,
     stated_keys,
     written,
 )
 from auditor.analytic.generated.probing import Formula, probed_formulas, tree_of_shapes
 from auditor.analytic.outline import ClassTree
-from auditor.analytic.size_keys import WIDTHS, is_width
+from auditor.analytic.size_keys import HEAD_SIZES, WIDTHS, is_width
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing, once
 from auditor.diagnosis.causes import _of_adapters
@@ -93,12 +94,15 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
         for change in solved.changes:  # the other key may only concern unused tensors
             yield undoing_of(case, (change,))
     undoing = undoing_of(case, solved.changes)
-    names = ", ".join(path for path, _ in solved.open_keys)
+    # Heads follow from a width that is stated, and that no shape confirms.
+    given = [one for one in solved.open_keys if name_of(one[0]) in HEAD_SIZES]
+    names = ", ".join(path for path, _ in solved.open_keys if path not in dict(given))
+    condition = "".join(f" if {path} is {shown(width)} as stated" for path, width in given[:1])
     yield replace(
         undoing,
         snapshot=with_values(case.snapshot, written(case.config, solved.values)),
         values=solved.values,
-        summary=undoing.summary + (f"; {names} cannot be read off" if names else ""),
+        summary=undoing.summary + condition + (f"; {names} cannot be read off" if names else ""),
         undetermined=solved.open_keys,
     )
 

@@ -322,6 +322,7 @@ def test_a_stated_width_of_heads_decides_their_number():
     widths = LLAMA | {"head_dim": 24}
     [found] = examine(snapshot_of(tensors, **widths), Options(requested="stated")).diagnosis
     assert found.fields == (("num_key_value_heads", 2, 1),)
+    assert "the files hold 1 if head_dim is 24 as stated; " in found.summary
 
 
 @pytest.mark.parametrize("key", ["attention_bias", "mlp_bias"])
