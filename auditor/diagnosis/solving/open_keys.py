@@ -141,6 +141,8 @@ def _others(solved: "_Solved", tree: ClassTree) -> Iterator[Mapping[str, Any]]:
         if name_of(path) in HEAD_SIZES and path in stated.difference(solved.values)
     }
     known = determined_sizes(lengths, right)
+    settled = right | {one.key: size for one, size in known.items()}
+    lengths = {one for one in lengths if any(key.key not in settled for key in one[0].symbols)}
     for path, value in solved.values.items():
         symbol = symbols_by_path.get(path)
         if isinstance(value, str):
@@ -151,7 +153,7 @@ def _others(solved: "_Solved", tree: ClassTree) -> Iterator[Mapping[str, Any]]:
             if symbol is None:
                 yield {path: other}
             elif time.thread_time() < until:
-                given = determined_sizes(lengths, {**right, symbol.key: other})
+                given = determined_sizes(lengths, {**settled, symbol.key: other})
                 for sizes in ({symbol: other}, {**given, symbol: other}):
                     if all(size_with(size, sizes) == length for size, length in lengths):
                         pairs = symbols_by_path.items()
