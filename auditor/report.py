@@ -79,6 +79,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     fix: str
     fields: tuple[tuple[str, Any, Any], ...] = ()  # (config key, declared, stored)
     undetermined: tuple[tuple[str, Any], ...] = ()  # (config key, declared)
+    alternatives: tuple[Mapping[str, Any], ...] = ()  # values of these keys; the files fit each
     findings: tuple[int, ...] = ()  # indices in the report
     evidence: tuple[str, ...] = ()
 

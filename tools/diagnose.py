@@ -84,9 +84,8 @@ def judged(fault: Fault, report: Report | Unaudited) -> tuple[str, ...]:
     """The columns in which a fault counts."""
     if report.verdict == "clean":
         return COLUMNS[:1]
-    fields = {key: (was, held) for one in report.diagnosis for key, was, held in one.fields}
     causes = [one.cause for one in report.diagnosis]
-    right = fault.cause in causes and (not fault.fields or fields == fault.fields)
+    right = fault.cause in causes and fault.is_read(report.diagnosis)
     if "-v" in sys.argv and causes != [fault.cause]:
         print(f"{fault.name}: {[one.summary for one in report.diagnosis]}")
     return COLUMNS if right and len(causes) == 1 else COLUMNS[: 2 + right]

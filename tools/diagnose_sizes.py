@@ -252,6 +252,7 @@ def judged(
         return "false cause", " | ".join(one.summary[:200] for one in report.diagnosis)
     named = {key: held for one in report.diagnosis for key, _, held in one.fields}
     unread = frozenset(key for one in report.diagnosis for key, _ in one.undetermined)
+    choices = [values for one in report.diagnosis for values in one.alternatives]
     differ = differences(pair)
     true = {key.path: key.value for key in every_key(pair.true)}
     wrong = {
@@ -269,6 +270,7 @@ def judged(
         for key in differ
         if not (
             key in named
+            or any(values.get(key, "") == true.get(key) for values in choices)
             or (key in unread and is_other_reading and keys.get(key) != true.get(key))
             or (key in unread and is_determined(pair, key, shapes, unread) is not True)
             or (may_be_silent(pair, key, differ[key]) and acts_on_no_shape(pair, key))

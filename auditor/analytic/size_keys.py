@@ -20,6 +20,7 @@ DEPTH = re.compile(r"(layers?|depth|num_blocks)$")  # the end of a key that coun
 HEADS = frozenset({"num_attention_heads", "n_head", "n_heads", "num_heads"})
 GROUPS = frozenset({"num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads"})
 HEAD_DIM = "head_dim"
+HEAD_SIZES = frozenset({HEAD_DIM, "d_kv", "kv_channels"})
 WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
 # Widths of heads in published models, most frequent first.
 USUAL_HEADS = (64, 128, 32, 80, 96, 256, 16, 8)

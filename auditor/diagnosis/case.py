@@ -52,10 +52,16 @@ class Undoing(Struct, frozen=True, kw_only=True):
     renames: Mapping[str, str] = field(default_factory=dict)  # stored name -> new name
     fields: tuple[tuple[str, Any, Any], ...] = ()  # (key, declared value, value in the files)
     undetermined: tuple[tuple[str, Any], ...] = ()  # (key, declared); no shape determines its value
+    values: Mapping[str, Any] = field(default_factory=dict)  # solved values, by dotted path
+    alternatives: tuple[Mapping[str, Any], ...] = ()  # values of which the files fit each
     summary: str  # the fault, with numbers; `engine` adds how many findings it explains
     fix: str
     evidence: tuple[str, ...] = ()
     either: str = ""  # the change in a few words, if others of its cause may be as good
+    undecided: tuple[str, str] = (
+        "",
+        "",
+    )  # how the summary begins, and the fix, if others are as good
     exact: bool = False  # valid only if no alarm remains after the change
     certain: bool = True  # whether a fix may be written; not if another undoing is as good
 

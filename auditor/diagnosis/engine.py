@@ -11,9 +11,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from auditor.analytic.config_keys import written
 from auditor.analytic.name_forms import NameForms
 from auditor.analytic.outline import ClassTree
+from auditor.checkpoint.changes import with_values
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.diagnosis.alternatives import decided
 from auditor.diagnosis.case import UNCHANGED, AlarmKey, Case, Shapes, Undoing, alarm_keys, composed
 from auditor.diagnosis.causes import (
     adapter_base,
@@ -221,8 +224,13 @@ def _has_ordinary_names(case: Case) -> bool:
 
 def _repeats(closing: _Closing, closings: list[_Closing]) -> bool:
     """Whether an undoing changes a config key that an earlier undoing of the diagnosis changed."""
-    keys = {key for one in closings for key, *_ in one.undoing.fields}
-    return any(key in keys for key, *_ in closing.undoing.fields)
+    keys = {key for one in closings for key in _changed_keys(one.undoing)}
+    return not keys.isdisjoint(_changed_keys(closing.undoing))
+
+
+def _changed_keys(undoing: Undoing) -> set[str]:
+    alternatives = (key for values in undoing.alternatives for key in values)
+    return {*(key for key, *_ in undoing.fields), *alternatives}
 
 
 class _Tries:
@@ -276,7 +284,37 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
             is_done = best is not None and not (best.left or best.undoing.either)
             if is_done or not tries.left(case.size):
                 break  # computing the next undoing would take time as well
-    return best and best._replace(undoing=_with_rivals(best.undoing, rivals))
+    return best and best._replace(undoing=_decided(case, best, rivals, tries))
+
+
+def _decided(case: Case, best: _Closing, rivals: list[Undoing], tries: _Tries) -> Undoing:
+    """Return the undoing with its alternatives, which explain the same alarms."""
+    alike = [one for one in rivals if one.cause == best.undoing.cause]
+    undoing = decided(case, best.undoing, alike, frozenset(_lost_keys(case, best, tries)))
+    if undoing.alternatives:
+        rivals = [one for one in rivals if one not in alike]
+    return _with_rivals(undoing, rivals)
+
+
+def _lost_keys(case: Case, best: _Closing, tries: _Tries) -> Iterator[str]:
+    """Yield the keys whose solved values only make tensors unexpected that are not stored.
+
+    These are flags, words and lists, and numbers of which 0 or null remains. A smaller number of
+    layers is what the files hold.
+    """
+    undoing = best.undoing
+    left = _alarming(best.report)
+    for path, declared, held in undoing.fields if undoing.values else ():
+        if not config_field.is_choice(case, declared, held):
+            continue
+        closed = best.closed
+        if len(undoing.fields) > 1:
+            if not tries.left(case.size):
+                return
+            back = with_values(undoing.snapshot, written(case.config, {path: declared}))
+            closed = _alarming(tries(back, undoing.target or case.target, case.size)) - left
+        if {kind for kind, _ in closed} == {Missing.kind}:
+            yield path
 
 
 def _is_rival(theirs: Undoing, ours: Undoing) -> bool:
@@ -310,7 +348,8 @@ def _with_rivals(undoing: Undoing, rivals: list[Undoing]) -> Undoing:
     if not others:
         return undoing
     more = f", or {len(others) - _MOST_OTHERS} more" if len(others) > _MOST_OTHERS else ""
-    clause = f"(or {' or '.join(others[:_MOST_OTHERS])}{more}, which would explain as much)"
+    rest = f"{' or '.join(others[:_MOST_OTHERS])}{more}"
+    clause = f"(or {rest}, which would explain as much; the files do not decide)"
     return replace(
         undoing,
         summary=f"{undoing.summary} {clause}",
@@ -413,6 +452,7 @@ def _diagnosis(
         fix=undoing.fix,
         fields=undoing.fields,
         undetermined=undoing.undetermined,
+        alternatives=undoing.alternatives,
         findings=tuple(claimed),
         evidence=undoing.evidence,
     )

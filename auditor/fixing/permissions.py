@@ -6,7 +6,7 @@ no tensor shows them. So the tables here list the keys that may be written; no o
 
 - `_LENGTHS`: rows of a matrix, or the inner size of a feed-forward layer. No other key depends on
   them. They are written if the stored shapes determine them.
-- `_HEADS` and `_HEAD_SIZES`: written if the stored shapes determine them, which needs a declared
+- `_HEADS` and `HEAD_SIZES`: written if the stored shapes determine them, which needs a declared
   size of a head or a tensor that has this size (a norm over each head).
 - `DEPTHS`: a larger number of layers is written, unless the config has a list with an entry for
   each layer, because no tensor shows the new entries. A smaller number needs the user's permission,
@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from auditor.analytic.size_keys import HEAD_SIZES
 from auditor.fixing.json_edits import ABSENT, Edit
 from auditor.messages import listed, quoted
 from auditor.name_kinds import numbers_in
@@ -66,7 +67,6 @@ _HEADS = frozenset(
         "num_kv_heads", "n_head_kv", "encoder_attention_heads", "decoder_attention_heads",
     }
 )  # fmt: skip
-_HEAD_SIZES = frozenset({"head_dim", "d_kv", "kv_channels"})
 DEPTHS = frozenset(
     {
         "num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers",
@@ -74,7 +74,7 @@ DEPTHS = frozenset(
     }
 )  # fmt: skip
 _EXPERTS = frozenset({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"})
-_SIZES = _LENGTHS | _HEADS | _HEAD_SIZES | DEPTHS | _EXPERTS
+_SIZES = _LENGTHS | _HEADS | HEAD_SIZES | DEPTHS | _EXPERTS
 _CHOSEN = ("num_experts_per_tok", "moe_k", "num_experts_per_token", "moe_top_k")
 _LABELS = frozenset({"num_labels", "id2label", "label2id"})
 _DTYPES = frozenset({"dtype", "torch_dtype"})
@@ -95,7 +95,7 @@ def head_sizes(config: Mapping[str, Any], within: str = "") -> dict[str, int]:
     for name, value in config.items():
         if isinstance(value, Mapping):
             sizes |= head_sizes(value, f"{within}{name}.")
-        elif name in _HEAD_SIZES and type(value) is int:
+        elif name in HEAD_SIZES and type(value) is int:
             sizes[f"{within}{name}"] = value
     return sizes
 

@@ -149,6 +149,9 @@ def _diagnosis(cause: Diagnosis) -> dict[str, Any]:
                 for key, declared in cause.undetermined
             },
         },
+        "alternatives": [
+            {key: finite(value) for key, value in values.items()} for values in cause.alternatives
+        ],
         "findings": cause.findings,
         "evidence": cause.evidence,
     }

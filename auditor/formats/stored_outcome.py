@@ -102,6 +102,7 @@ def _cause(stored: _Object) -> Diagnosis:
         undetermined=tuple(
             (key, value["declared"]) for key, value in fields.items() if isinstance(value, Mapping)
         ),
+        alternatives=tuple(stored.get("alternatives", ())),
         findings=tuple(stored["findings"]),
         evidence=tuple(stored.get("evidence", ())),
     )

@@ -87,7 +87,7 @@ def as_sentence(text: str) -> str:
 
 def cause_sentence(cause: Diagnosis) -> str:
     """Return the summary of a cause as a sentence; a config key at its start is not changed."""
-    keys = {key for key, *_ in cause.fields}
+    keys = {key for key, *_ in (*cause.fields, *cause.undetermined)}
     return (
         f"{cause.summary}." if cause.summary.split(" ")[0] in keys else as_sentence(cause.summary)
     )

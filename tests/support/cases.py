@@ -29,7 +29,17 @@ _KEYS = {"name", "model", "config", "tensors", "weights", "files", "audit", "exp
 _TENSOR_KEYS = {"of", "config", "drop", "keep", "rename", "shape", "dtype", "add"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
 _ALARMS = frozenset(kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO)
-_OF_REPORT = {"exit", "verdict", "reason", "target", "causes", "closes", "fields", "mentions"}
+_OF_REPORT = {
+    "exit",
+    "verdict",
+    "reason",
+    "target",
+    "causes",
+    "closes",
+    "fields",
+    "alternatives",
+    "mentions",
+}
 _OF_FIX = {"renames", "values", "allow", "after", "nothing"}
 
 Table = dict[str, tuple[str, tuple[int, ...]]]  # name: (dtype, shape)
@@ -183,6 +193,8 @@ def _answer(key: str, outcome: Report | Unaudited) -> Any:
         return sum(len(outcome.findings[at].names) for at in explained)
     if key == "fields":
         return {key: after for one in outcome.diagnosis for key, _, after in one.fields}
+    if key == "alternatives":
+        return [dict(one) for cause in outcome.diagnosis for one in cause.alternatives]
     value = getattr(outcome, key)
     return value.value if key == "reason" and value else value
 

@@ -1,11 +1,12 @@
 """config-field: one value of the config, or two at most, explains every wrong shape and name.
 
 All keys are solved for together (`auditor/diagnosis/solving/joint.py`); if more than two differ,
-the cause is other-size. For an adapter, the keys are those in its adapter_config.json that choose
-modules, layers and ranks.
+the cause is other-size. If several values fit, they are listed and none is stated. For an adapter,
+the keys are those in its adapter_config.json that choose modules, layers and ranks.
 
 To do: Set the key to the value that fits the files, or upload the weights of the model that the
-config describes: either config or weights belong to another model.
+config describes: either config or weights belong to another model. If several values fit, take the
+value from the config of the model that the weights belong to.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,12 +22,13 @@ from auditor.analytic.config_keys import (
     Key,
     changed,
     every_key,
+    name_of,
     stated_keys,
     written,
 )
 from auditor.analytic.generated.probing import Formula, probed_formulas, tree_of_shapes
 from auditor.analytic.outline import ClassTree
-from auditor.analytic.size_keys import WIDTHS, is_width
+from auditor.analytic.size_keys import HEAD_SIZES, WIDTHS, is_width
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing, once
 from auditor.diagnosis.causes import _of_adapters
@@ -92,11 +94,15 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
         for change in solved.changes:  # the other key may only concern unused tensors
             yield undoing_of(case, (change,))
     undoing = undoing_of(case, solved.changes)
-    names = ", ".join(path for path, _ in solved.open_keys)
+    # Heads follow from a width that is stated, and that no shape confirms.
+    given = [one for one in solved.open_keys if name_of(one[0]) in HEAD_SIZES]
+    names = ", ".join(path for path, _ in solved.open_keys if path not in dict(given))
+    condition = "".join(f" if {path} is {shown(width)} as stated" for path, width in given[:1])
     yield replace(
         undoing,
         snapshot=with_values(case.snapshot, written(case.config, solved.values)),
-        summary=undoing.summary + (f"; {names} cannot be read off" if names else ""),
+        values=solved.values,
+        summary=undoing.summary + condition + (f"; {names} cannot be read off" if names else ""),
         undetermined=solved.open_keys,
     )
 
@@ -160,7 +166,7 @@ def _searched(case: Case) -> Iterator[JointSolution]:
         return
     trials, trees = trials_of(case), trees_of(case)
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
-    most = max(1, min(_MOST_ORACLE, _MOST_TENSORS // case.size)) if by_oracle(case) else MOST_TREES
+    most = most_trees(case, MOST_TREES)
     solutions = solve(case.config, trees, trials, faults=faults, most_trees=most)
     for solution in solutions:
         if by_oracle(case) and _SURE * solution.remains.differ > _of(case, {}).remains.differ:
@@ -174,6 +180,11 @@ def _searched(case: Case) -> Iterator[JointSolution]:
             yield solution._replace(values={**solution.values, **_untying(case)})
         elif not (ties and holds_another_head(case)):
             yield solution
+
+
+def most_trees(case: Case, most: int) -> int:
+    """Return the limit of trees for a search; an oracle's take longer."""
+    return max(1, min(_MOST_ORACLE, _MOST_TENSORS // case.size)) if by_oracle(case) else most
 
 
 def _of(case: Case, values: Mapping[str, Any]) -> JointSolution:
@@ -281,7 +292,7 @@ def _alarming(case: Case) -> set[str]:
 
 def undoing_of(case: Case, changes: tuple[KeyChange, ...]) -> Undoing:
     """Return the undoing that sets these values."""
-    values = written(case.config, {change.key.path: change.value for change in changes})
+    values = {change.key.path: change.value for change in changes}
     names = " and ".join(f"{change.key.path} = {shown(change.value)}" for change in changes)
     declared = " and ".join(
         f"{change.key.path.rpartition('.')[2]} {shown(change.key.value)}" for change in changes
@@ -291,7 +302,8 @@ def undoing_of(case: Case, changes: tuple[KeyChange, ...]) -> Undoing:
     instead = f", or upload weights of {whose} with {declared}"
     return Undoing(
         cause=CAUSE,
-        snapshot=with_values(case.snapshot, values),
+        snapshot=with_values(case.snapshot, written(case.config, values)),
+        values=values,
         fields=fields_of(changes),
         summary="; ".join(map(sentence, changes)),
         fix=f"set {names} in {file}{'' if all(map(_is_misspelt, changes)) else instead}",
@@ -309,6 +321,14 @@ def sentence(change: KeyChange) -> str:
     omitted = " (the class's default)" if change.key.default else ""
     declared = shown(change.key.value)
     return f"{change.key.path} is {declared}{omitted}, the files hold {shown(change.value)}"
+
+
+def is_choice(case: Case, declared: Any, held: Any) -> bool:
+    """Whether a value chooses modules, such as a flag, a word or null, and does not count them."""
+    if _is_misspelt(KeyChange(Key("", declared, default=False), held)):
+        return False
+    items = held if isinstance(held, list) and not _of_adapters.is_adapter(case) else [held]
+    return not any(type(item) in {int, float} and item for item in items)
 
 
 def _is_misspelt(change: KeyChange) -> bool:

@@ -114,7 +114,7 @@ def _lost_kinds(case: Case) -> Iterator[Undoing]:
         cause=CAUSE,
         snapshot=with_missing(case),
         summary=f"all layers lack {' and '.join(map(quoted, names))} ({len(case.missing):,} "
-        "tensors), lost when the files were written",
+        "tensors): they were lost when the files were written, or the model never had them",
         fix="convert or save the complete model again; or take the config of a model without them, "
         "if the weights are of one",
         evidence=("no layer stores them", "all else is stored"),

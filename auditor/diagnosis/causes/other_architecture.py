@@ -34,7 +34,7 @@ _MOST_TYPES = 8  # model types for which a config is solved
 _MOST_CLASSES = 3  # classes of one type or part for which a config is solved
 _EQUAL = 0.9  # least overlap of a part's names with those of a class
 _DEEPEST = 6  # the most segments in the name of a part's module
-_MOST_AUDITED = 4  # fitting types
+_MOST_AUDITED = 6  # fitting classes
 _SECONDS = 0.1  # processor time for one config of one class
 _ALL_SECONDS = 1.0  # after which no further type is tried; types that fit take up to 0.2
 _SHOWN = 8  # values in a message
@@ -77,6 +77,7 @@ def _may_be_another(case: Case) -> bool:
 def _undoing(case: Case, fit: "_Fit") -> Undoing:
     model_type, target = fit.likeness.model_type, fit.likeness.target
     declared = case.config.get("model_type")
+    is_of = quoted(str(declared or case.report.target))
     solved = ", ".join(f"{path} {value}" for path, value in sorted(fit.values.items())[:_SHOWN])
     return Undoing(
         cause=CAUSE,
@@ -86,14 +87,19 @@ def _undoing(case: Case, fit: "_Fit") -> Undoing:
             ("architectures", case.config.get("architectures"), [target]),
         ),
         summary=f"the files hold a model of the type {quoted(model_type)}, and the config is that "
-        f"of {quoted(str(declared or case.report.target))}",
+        f"of {is_of}",
         fix=f"take the config of the model whose weights these are: {target}, model_type "
         f"{quoted(model_type)}",
         evidence=(
             f"{fit.likeness.alike:.0%} of the kinds of names are those of {target}",
             *((f"with {solved}",) if solved else ()),
         ),
-        either=quoted(model_type),
+        # The declared class decides between types that fit.
+        either="" if target in case.report.declared else f"{quoted(model_type)} ({target})",
+        undecided=(
+            f"the config is that of {is_of}, and the files hold a model of another type",
+            "take the config of the model whose weights these are",
+        ),
         exact=True,
     )
 
@@ -136,7 +142,7 @@ def _of_parts(case: Case) -> Iterator[Undoing]:
     """
     names = [kind.parts for kind in (*case.missing_kinds, *case.unexpected_kinds)]
     shared = shared_start(min(names, default=[]), max(names, default=[]))
-    trials = Trials(case.holdings, None)
+    trials, found = Trials(case.holdings, None), set[str]()
     for path, declared, _ in typed_parts(case.config):
         for length in range(min(len(shared), _DEEPEST), 0, -1):
             start = ".".join([*shared[:length], ""])
@@ -146,18 +152,23 @@ def _of_parts(case: Case) -> Iterator[Undoing]:
                 model_type = likeness.model_type
                 base = changed(case.config, {f"{path}.model_type": model_type})
                 values = _fitting_values(case, base, trials) if likeness.alike > _EQUAL else None
-                if values is not None:
+                if values is not None and model_type not in found:
+                    found.add(model_type)
+                    fix = f"take the {path} of the model whose weights these are"
+                    other = f"the files hold another type under {start.removesuffix('.')}"
                     yield Undoing(
                         cause=CAUSE,
                         snapshot=with_config(case.snapshot, changed(base, values)),
                         fields=((f"{path}.model_type", declared, model_type),),
                         summary=f"{path} is that of {quoted(declared)}, and the files hold "
                         f"{quoted(model_type)} under {start.removesuffix('.')}",
-                        fix=f"take the {path} of the model whose weights these are: model_type "
-                        f"{quoted(model_type)}",
+                        fix=f"{fix}: model_type {quoted(model_type)}",
+                        either=quoted(model_type),
+                        undecided=(f"{path} is that of {quoted(declared)}, and {other}", fix),
                         exact=True,
                     )
-                    return
+            if found:
+                return
 
 
 class _Fit(NamedTuple):
@@ -169,15 +180,16 @@ class _Fit(NamedTuple):
 
 
 def _fitting(case: Case) -> Iterator[_Fit]:
-    """Yield a class for each model type whose expected tensors match; the most similar first."""
+    """Yield the classes whose expected tensors match; the most similar first."""
     trials = Trials(case.unpacked, None)
     tried: dict[str, int] = {}
-    fits: set[str] = set()
+    fits: dict[str, _Fit] = {}
     until = time.thread_time() + _ALL_SECONDS
     for likeness in _most_alike(case):
         if len(tried) >= _MOST_TYPES or time.thread_time() > until:
             return
-        if likeness.model_type in fits:
+        if fit := fits.get(likeness.model_type):
+            yield from _alike(case, fit, likeness, trials)
             continue
         tried[likeness.model_type] = tried.get(likeness.model_type, 0) + 1
         if tried[likeness.model_type] > _MOST_CLASSES:
@@ -185,9 +197,17 @@ def _fitting(case: Case) -> Iterator[_Fit]:
         for base in _bases(case, likeness):
             values = _fitting_values(case, base, trials)
             if values is not None:
-                fits.add(likeness.model_type)
-                yield _Fit(likeness, base, values)
+                fits[likeness.model_type] = _Fit(likeness, base, values)
+                yield fits[likeness.model_type]
                 break
+
+
+def _alike(case: Case, fit: _Fit, likeness: Likeness, trials: Trials) -> Iterator[_Fit]:
+    """Yield the fit with another class of its type, if that class expects the same tensors."""
+    base = {**fit.base, "architectures": [likeness.target]}
+    tree = _tree(case, base, fit.values)
+    if tree is not None and not trials.compare(tree).differ:
+        yield _Fit(likeness, base, fit.values)
 
 
 def _fitting_values(

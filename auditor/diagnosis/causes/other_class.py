@@ -63,6 +63,10 @@ def of_class(case: Case, name: str) -> Undoing:
         fix=f"{remedies[0]}, or {remedies[1]}",
         evidence=(f"every tensor is one of {name}, and none lacks",),
         either=name,
+        undecided=(
+            f"the config {config}, and the files hold a model of another class",
+            f"set architectures to the class that was saved, or save the {declared}",
+        ),
         exact=True,
     )
 
@@ -135,14 +139,16 @@ def _part_alone(case: Case) -> Iterator[Undoing]:
     """Yield a nested config, such as text_config, as the config, if the files hold that part."""
     if case.target is not None or not (case.missing and case.unexpected):
         return
-    trials = Trials(case.unpacked, None)
+    trials, is_found = Trials(case.unpacked, None), False
     for path, model_type, part in typed_parts(case.config):
+        if is_found:
+            return
         for name in case.classes(model_type)[:_MOST]:
             snapshot = with_config(case.snapshot, {**part, "architectures": [name]})
             with suppress(CheckpointError):
                 tree = case.tree(snapshot)
                 if tree and not trials.compare(tree).differ:
-                    declared = case.report.target
+                    declared, is_found = case.report.target, True
                     yield Undoing(
                         cause=CAUSE,
                         snapshot=snapshot,
@@ -152,6 +158,10 @@ def _part_alone(case: Case) -> Iterator[Undoing]:
                         fix=f'take {path} as the config, with architectures ["{name}"]; or upload '
                         f"the whole {declared}",
                         evidence=(f"every tensor is one of {name}, and none lacks",),
+                        either=name,
+                        undecided=(
+                            f"the files hold the part of {path} alone, of a whole {declared}",
+                            f"take {path} as the config, with the class that was saved",
+                        ),
                         exact=True,
                     )
-                    return

@@ -305,12 +305,13 @@ class _Search:
         """Yield other values of flags, and of keys whose value is one of a few words."""
         keys = every_key(changed(self._config, now.values))
         yield from flags(keys)
+        activations = library().activations
         for key in keys:
-            is_word = isinstance(key.value, str) and key.value not in library().activations
-            if is_word and not self._is_over():
-                for word in other_words(self._trees, now.values, key.path):
-                    if word != key.value:
-                        yield KeyChange(key, word)
+            if isinstance(key.value, str) and not self._is_over():
+                # "gelu" stores what "relu" stores; "gated-gelu" does not.
+                same = activations if key.value in activations else {key.value}
+                words = other_words(self._trees, now.values, key.path)
+                yield from (KeyChange(key, word) for word in words if word not in same)
         yield from (KeyChange(key, value=True) for key in keys if key.value is None)
 
     def _of_all_axes(self, now: JointSolution) -> Iterator[JointSolution | None]:

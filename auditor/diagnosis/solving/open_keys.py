@@ -1,13 +1,15 @@
-"""The keys of a solved config that no shape determines: they are named without a value.
+"""The keys of a solved config that no shape determines, and other values that fit as well.
 
 A width of `H*d` rows leaves the number of heads open; no shape shows which layers attend to all
-tokens, or the width of feed-forward layers that no layer has.
+tokens, or the width of feed-forward layers that no layer has. If many keys differ, open keys are
+named without a value; if one or two do, the values that fit are listed.
 """
 
 import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
@@ -24,11 +26,20 @@ from auditor.analytic.config_keys import (
     parent_of,
     value_at,
 )
+from auditor.analytic.dim_solutions import size_with
 from auditor.analytic.dim_systems import determined_sizes
 from auditor.analytic.dims import dim
 from auditor.analytic.layer_lists import LayerList, layer_lists
 from auditor.analytic.outline import ClassTree, sizes_of
-from auditor.analytic.size_keys import DEPTH, HEAD_DIM, WIDEST, is_heads, is_width, width_of_heads
+from auditor.analytic.size_keys import (
+    DEPTH,
+    HEAD_DIM,
+    HEAD_SIZES,
+    WIDEST,
+    is_heads,
+    is_width,
+    width_of_heads,
+)
 from auditor.diagnosis.solving import candidates
 from auditor.diagnosis.solving.candidates import KeyChange, flags
 from auditor.diagnosis.solving.joint import Trees, other_words
@@ -40,6 +51,9 @@ _MOST_CHANGES = 48  # further changes that are tried after a flag is changed
 _SECONDS = 0.8  # processor time for further flags; a T5's take 0.1
 _FEW = 2  # keys that one slip in a config may change
 _MOST_FURTHER = 2  # the most further keys that change with a flag if heads are implausibly wide
+_MOST_OTHERS = 12  # other solutions that are sought
+MOST_TREES = 100  # trees that are built to find them
+_FACTORS = (*range(1, 11), 12, 16, 32, 64)  # other numbers are the solved one times n/m of these
 
 
 def open_keys(
@@ -83,6 +97,77 @@ def open_keys(
         if "model_type" in config:  # else the keys that the code reads are not known
             found.update(_unseen_widths(every_key(config), {*values, *shown}))
     return {path: declared.get(path, value_at(config, path)) for path in sorted(found)}
+
+
+def other_solutions(
+    config: Mapping[str, Any],
+    values: Mapping[str, Any],
+    trees: Trees,
+    trials: Trials,
+    most_trees: int = MOST_TREES,
+) -> tuple[dict[str, Any], ...]:
+    """Return solutions with other values of the solved keys that are as good; at most twelve.
+
+    Keys that share a formula with a solved key change with it: 3 heads of 32 rows store what 6
+    heads of 16 rows store. A width of heads is right if the config states it and it is not solved
+    for. The solutions nearest to `values` come first.
+    """
+    solved = _Solved(config, values, trees, trials)
+    tree, best = trees(values), solved.remains({})
+    if tree is None or best is None:
+        return ()
+    found: dict[str, dict[str, Any]] = {}
+    for one in islice(_others(solved, tree), most_trees):
+        remains = solved.remains(one)
+        if remains is not None and remains.differ <= best.differ:
+            found.setdefault(repr(sorted(one.items())), {**values, **one})
+        if len(found) == _MOST_OTHERS:
+            break
+    return tuple(found.values())
+
+
+def _others(solved: "_Solved", tree: ClassTree) -> Iterator[Mapping[str, Any]]:
+    """Yield changes of solved keys with which every formula of a stored length still holds."""
+    until = time.thread_time() + _SECONDS
+    now = changed(solved.config, solved.values)
+    lengths = {one for one in solved.trials.holdings.equations(tree) if one[0].value == one[1]}
+    symbols_by_path = {
+        key_at(now, one.key, 0).path: one for size, _ in lengths for one in size.symbols
+    }
+    stated = {key.path for key in every_key(solved.config, shaping=False) if not key.default}
+    right = {
+        one.key: one.value
+        for path, one in symbols_by_path.items()
+        if name_of(path) in HEAD_SIZES and path in stated.difference(solved.values)
+    }
+    known = determined_sizes(lengths, right)
+    settled = right | {one.key: size for one, size in known.items()}
+    lengths = {one for one in lengths if any(key.key not in settled for key in one[0].symbols)}
+    for path, value in solved.values.items():
+        symbol = symbols_by_path.get(path)
+        if isinstance(value, str):
+            yield from _other_words(solved, path)
+        if type(value) is not int or symbol in known:
+            continue
+        for other in _in_proportion(value):
+            if symbol is None:
+                yield {path: other}
+            elif time.thread_time() < until:
+                given = determined_sizes(lengths, {**settled, symbol.key: other})
+                for sizes in ({symbol: other}, {**given, symbol: other}):
+                    if all(size_with(size, sizes) == length for size, length in lengths):
+                        pairs = symbols_by_path.items()
+                        new = {at: sizes.get(one, one.value) for at, one in pairs}
+                        yield {at: new[at] for at, one in pairs if new[at] != one.value}
+
+
+def _in_proportion(value: int) -> list[int]:
+    """Return the numbers next to a value and in proportion to it, the nearest first."""
+    if value <= 0:
+        return []
+    others = {value * n // m for n in _FACTORS for m in _FACTORS if not value * n % m}
+    others = (others | {value + 1, value - 1}) - {value, 0}
+    return sorted(others, key=lambda one: abs(math.log(one / value)))
 
 
 class _Solved(NamedTuple):

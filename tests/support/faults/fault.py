@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.report import Diagnosis
 from auditor.tensors import StoredTensor
 
 
@@ -19,6 +20,18 @@ class Fault:
     snapshot: Snapshot
     cause: str
     fields: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    def is_read(self, diagnoses: Iterable[Diagnosis]) -> bool:
+        """Whether the fields are stated, or the choices that shapes leave have them among them."""
+        stated, choices = {}, [{}]
+        for one in diagnoses:
+            stated |= {key: (declared, held) for key, declared, held in one.fields}
+            said = dict(one.undetermined)
+            choices = [
+                {key: (said[key], held) for key, held in values.items() if held != said[key]}
+                for values in one.alternatives
+            ] or choices
+        return not self.fields or any({**stated, **one} == self.fields for one in choices)
 
 
 def tensors_of(snapshot: Snapshot) -> list[StoredTensor]:

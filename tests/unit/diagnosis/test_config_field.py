@@ -11,7 +11,7 @@ from support.examples import examples
 from support.faults.families import MORE
 from support.small_snapshots import snapshot_of
 
-from auditor.analytic import Role
+from auditor.analytic import Config, Role, catalogue
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.changes import with_shapes, with_values
@@ -289,10 +289,67 @@ QWEN2 = {
 }
 
 
-def test_a_width_of_heads_that_only_the_code_reads_is_named():
+def test_a_width_of_heads_that_only_the_code_reads_is_one_of_several():
     snapshot = snapshot_of(stored_by(expect("Qwen2ForCausalLM", **QWEN2, head_dim=16)), **QWEN2)
     [found] = examine(snapshot, Options(requested="pruned")).diagnosis
-    assert found.fields == (("head_dim", None, 16),)
+    keys = ("head_dim", "num_attention_heads", "num_key_value_heads")
+    fitting = [tuple(one[key] for key in keys) for one in found.alternatives]
+    assert found.fields == ()
+    assert {(16, 4, 2), (32, 2, 1), (8, 8, 4)} <= set(fitting)
+
+
+LLAMA = {**QWEN2, "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 96}
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_numbers_of_heads_that_fit_as_well_are_listed(groups):
+    tensors = stored_by(
+        expect("LlamaForCausalLM", **LLAMA | {"num_attention_heads": 3, "num_key_value_heads": 1})
+    )
+    config = LLAMA | {"num_attention_heads": 4, "num_key_value_heads": groups}
+    [found] = examine(snapshot_of(tensors, **config), Options(requested="pruned")).diagnosis
+    pairs = [tuple(one.values()) for one in found.alternatives]
+    assert {(3, 1), (6, 2), (12, 4)} <= set(pairs)
+    assert found.fields == ()
+    assert found.summary.startswith(
+        f"the files do not fit num_attention_heads 4, num_key_value_heads {groups}; "
+        "the shapes do not decide between num_attention_heads/num_key_value_heads = "
+    )
+
+
+def test_a_stated_width_of_heads_decides_their_number():
+    tensors = stored_by(expect("LlamaForCausalLM", **LLAMA | {"num_key_value_heads": 1}))
+    widths = LLAMA | {"head_dim": 24}
+    [found] = examine(snapshot_of(tensors, **widths), Options(requested="stated")).diagnosis
+    assert found.fields == (("num_key_value_heads", 2, 1),)
+    assert "the files hold 1 if head_dim is 24 as stated; " in found.summary
+
+
+@pytest.mark.parametrize("key", ["attention_bias", "mlp_bias"])
+@pytest.mark.parametrize("stored_too", [True, False])
+def test_biases_that_are_stored_prove_their_flag_and_lost_ones_do_not(key, stored_too):
+    tensors = stored_by(expect("LlamaForCausalLM", **LLAMA, **{key: stored_too}))
+    snapshot = snapshot_of(tensors, **LLAMA, **{key: not stored_too})
+    [found] = examine(snapshot, Options(requested="biases")).diagnosis
+    if stored_too:
+        assert found.fields == ((key, False, True),)
+    else:
+        assert (found.fields, found.alternatives) == ((), ({key: False},))
+        assert f"either they were lost or {key} was false" in found.summary
+
+
+@pytest.mark.parametrize("model_type", ["t5", "mt5"])
+def test_the_activation_of_a_gated_t5_is_not_decided(model_type):
+    sizes = {"vocab_size": 50, "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2}
+    sizes |= {"model_type": model_type, "num_heads": 4}
+    target = f"{model_type.upper()}ForConditionalGeneration"
+    gated = Config(values=sizes | {"feed_forward_proj": "gated-gelu"})
+    config = sizes | {"feed_forward_proj": "relu", "architectures": [target]}
+    tensors = stored_by(catalogue.expect(gated, target))
+    [found] = examine(snapshot_of(tensors, **config), Options(requested="gated")).diagnosis
+    words = [one["feed_forward_proj"] for one in found.alternatives]
+    assert {"gated-gelu", "gated-silu"} <= set(words)
+    assert found.fields == ()
 
 
 def test_of_types_with_equal_tensors_the_type_of_the_declared_class_is_named():

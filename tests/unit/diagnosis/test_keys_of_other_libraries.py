@@ -78,7 +78,6 @@ def reported(tensors, config):
         (UNET, {"cross_attention_dim": 20, "use_linear_projection": True}),
         (VAE, {"latent_channels": 16}),
         (VAE, {"block_out_channels": [16, 16]}),
-        (FLUX, {"in_channels": 24, "out_channels": 4}),
         (FLUX, {"pooled_projection_dim": 28}),
         (SD3, {"pos_embed_max_size": 24}),
         (SD3, {"dual_attention_layers": [1]}),
@@ -96,6 +95,18 @@ def test_keys_of_a_component_are_named_with_the_values_that_the_file_holds(confi
     assert {key: value for key, _, value in found.fields} == held
     alarms = [at for at, one in enumerate(report.findings) if one.severity != "info"]
     assert found.findings == tuple(alarms)
+
+
+def test_channels_and_the_size_of_a_patch_are_not_decided():
+    """4 channels in patches of one pixel are stored like one channel in patches of four."""
+    held = FLUX | {"in_channels": 24, "out_channels": 4}
+    tensors = stored_by(expect_diffusers(Config(values=held), FLUX["_class_name"]))
+    [found] = reported(tensors, FLUX).diagnosis
+    assert found.fields == (("in_channels", 4, 24),)
+    assert found.alternatives == (
+        {"out_channels": 4, "patch_size": 1},
+        {"out_channels": 1, "patch_size": 2},
+    )
 
 
 def test_a_number_of_classes_of_timm_is_named():

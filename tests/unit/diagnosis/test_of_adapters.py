@@ -47,14 +47,8 @@ def beside(shapes):
     [
         (TENSORS, {"r": 4}, {"r": 2}),
         (TENSORS, {"rank_pattern": {"c_attn": 4}}, {"rank_pattern": {}}),
-        (TENSORS, {"target_modules": ["c_attn", "c_fc"]}, {"target_modules": ["c_attn"]}),
         (TENSORS, {"target_modules": ["c_fc"]}, {"target_modules": ["c_attn"]}),
-        (TENSORS, {"layers_to_transform": [1]}, {"layers_to_transform": None}),
-        (TENSORS, {"use_dora": True}, {"use_dora": False}),
         (beside(MAGNITUDES), {"use_dora": False}, {"use_dora": True}),
-        (TENSORS, {"bias": "lora_only"}, {"bias": "none"}),
-        (TENSORS, {"modules_to_save": ["lm_head"]}, {"modules_to_save": None}),
-        (beside(HEAD), {"modules_to_save": ["wte"]}, {"modules_to_save": ["lm_head"]}),
         (
             TENSORS | other_rank(0, "attn.c_proj", 4) | other_rank(1, "attn.c_proj", 4),
             {"r": 16, "target_modules": ["c_attn", "attn.c_proj"]},
@@ -72,6 +66,32 @@ def test_a_key_of_the_settings_is_named_with_the_value_that_the_file_holds(
     alarms = [one for one in report.findings if one.severity is not Severity.INFO]
     assert len(found.findings) == len(alarms)
     assert " in adapter_config.json" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("tensors", "declared", "held"),
+    [
+        (TENSORS, {"use_dora": True}, False),
+        (TENSORS, {"bias": "lora_only"}, "none"),
+        (TENSORS, {"modules_to_save": ["lm_head"]}, None),
+        (TENSORS, {"target_modules": ["c_attn", "c_fc"]}, ["c_attn"]),
+        (beside(HEAD), {"modules_to_save": ["wte"]}, ["lm_head"]),
+    ],
+)
+def test_tensors_that_a_setting_adds_may_be_lost(tensors, declared, held, diagnosed):
+    """PEFT would load such an adapter in silence if the setting were changed."""
+    [found] = diagnosed(tensors, **declared).diagnosis
+    [(key, value)] = declared.items()
+    assert (found.fields, found.undetermined) == ((), ((key, value),))
+    assert found.alternatives == ({key: held},)
+    assert "either they were lost or" in found.summary
+    assert found.fix.startswith("save the adapter again with all of its tensors; ")
+
+
+def test_two_lists_that_stand_for_all_layers_are_both_listed(diagnosed):
+    [found] = diagnosed(layers_to_transform=[1]).diagnosis
+    assert [one["layers_to_transform"] for one in found.alternatives] == [None, [0, 1]]
+    assert "the shapes do not decide between layers_to_transform = null and [0, 1]" in found.summary
 
 
 def test_in_memory_names_are_reported_as_those_of_an_adapter(diagnosed):

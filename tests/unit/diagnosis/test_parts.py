@@ -55,10 +55,12 @@ def test_a_tower_of_another_type_is_named_whatever_its_size(declared, saved):
     assert found.explains.startswith("all ")
 
 
-def test_a_language_model_of_another_type_is_named():
+def test_types_of_a_language_model_that_fit_are_listed():
     tensors = stored_by(expect(WHOLE, **llava(CLIP, {**TEXT, "model_type": "qwen2"})))
     [found] = diagnosed(tensors, architectures=[WHOLE], **llava(CLIP))
-    assert found.fields == (("text_config.model_type", "llama", "qwen2"),)
+    assert found.undetermined == (("text_config.model_type", "llama"),)
+    assert found.alternatives[0] == {"text_config.model_type": "qwen2"}
+    assert "the shapes do not decide between 'qwen2', " in found.summary
 
 
 def test_a_language_model_that_is_stored_alone_has_the_config_of_its_part():
