@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from auditor.downloader.hub_settings import endpoint, require_online, usable_token
 from auditor.downloader.model_argument import parse_id
-from auditor.errors import PublishError, SourceError, UsageError
+from auditor.errors import AuditError, PublishError, SourceError, UsageError
 from auditor.messages import quoted
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ def hub_api(token: str | None, *, reads_only: bool = False) -> "HfApi":
 def hub_errors(repository: str, doubt: str = "") -> Iterator[None]:
     """Turn each error of huggingface_hub in the block into a PublishError of one line.
 
-    `doubt` follows if the Hub may have done what it was asked without saying so.
+    The library raises a KeyError, a TypeError or another error of Python if the answer of a server
+    has another shape than the Hub's. `doubt` follows if the Hub may have done what it was asked
+    without saying so.
     """
     from httpx2 import HTTPError  # noqa: PLC0415 - comes with huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415 - 0.1 s
@@ -63,9 +65,13 @@ def hub_errors(repository: str, doubt: str = "") -> Iterator[None]:
         said = _BY_STATUS.get(status, f"the Hub answered {status}")
         unknown = doubt if status >= _SERVER_ERROR else ""
         raise PublishError(f"{repository}: {said} ({_in_a_line(error)}){unknown}") from None
-    except (HTTPError, OSError, ValueError, RuntimeError, KeyError) as error:
+    except (AuditError, MemoryError):
+        raise
+    except Exception as error:
         causes = dict.fromkeys(map(_in_a_line, filter(None, (error, error.__cause__))))
         kind = "no answer of the Hub" if isinstance(error, HTTPError) else type(error).__name__
+        if not isinstance(error, HTTPError | OSError | RuntimeError | ValueError):
+            kind = f"the answer of {endpoint()} is not one of the Hub ({kind})"
         raise PublishError(f"{repository}: {kind}: {': '.join(causes)}{doubt}") from None
 
 

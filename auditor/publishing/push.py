@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from auditor.checkpoint.selecting import is_weights
-from auditor.checkpoint.snapshot import FileState, RepoFile
+from auditor.checkpoint.snapshot import FileState, RepoFile, Sha1
 from auditor.downloader.hub import read_listing
 from auditor.downloader.local_file import open_regular_file, state_of
 from auditor.downloader.local_folder import FIX_FOLDER
@@ -50,7 +50,7 @@ class PushTarget(Struct, frozen=True, kw_only=True):
 class Pushed(NamedTuple):
     """A commit that a push made, or found there because no file differs."""
 
-    commit: str
+    commit: Sha1
     revision: str  # that of the pull request, else the commit
     url: str
     is_new: bool
@@ -121,8 +121,9 @@ def push(folder: Path, files: FolderFiles, to: PushTarget) -> Pushed:
             revision=to.revision,
             create_pr=to.create_pr,
         )
-    url = made.pr_url or made.commit_url
-    return Pushed(made.oid, made.pr_revision or made.oid, url, is_new=made.oid != info.sha)
+        url = made.pr_url or made.commit_url
+        pushed = (made.oid, made.pr_revision or made.oid, url, made.oid != info.sha)
+        return convert(pushed, Pushed)
 
 
 def _operation(folder: Path, name: str, state: FileState) -> "CommitOperationAdd":

@@ -10,6 +10,7 @@ from msgspec import Struct
 from auditor.analytic.expectation import ExpectedTensor, Role
 from auditor.analytic.generated.expressions import Outside, evaluator, keys_of
 from auditor.analytic.loading import Memory
+from auditor.bounded.json_text import is_identical
 
 # Keys of every config class that shape no tensor; the learner varies none of them.
 _IGNORED = """
@@ -154,7 +155,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
         for key, allowed in self.guards.items():
             if key in self.implied and key not in written:
                 continue
-            if not any(type(one) is type(values[key]) and one == values[key] for one in allowed):
+            if not any(is_identical(one, values[key]) for one in allowed):
                 raise Outside(key, ", ".join(map(str, allowed))[:80])
         for key, kinds in self.kinds.items():
             if kind_of(values[key]) not in kinds:
@@ -230,7 +231,7 @@ def of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedT
     sizes: tuple[int, ...] | None = None
     for index in indices:
         for key, seen in row.seen.items():
-            if not any(type(one) is type(values[key]) and one == values[key] for one in seen):
+            if not any(is_identical(one, values[key]) for one in seen):
                 raise Outside(key, ", ".join(map(str, seen))[:80])
         if sizes is None or not fixed:
             sizes = tuple(size(values, index) for size in shape)
