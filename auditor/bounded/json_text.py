@@ -128,7 +128,7 @@ def _array(value: object) -> object:
 
 
 def is_identical(value: object, other: object) -> bool:
-    """Return whether two JSON values are equal and of one type; for Python, true equals 1 and 1.0."""
+    """Return whether two JSON values are equal and of one type; in Python, true equals 1."""
     return _kind(value) is _kind(other) and value == other
 
 

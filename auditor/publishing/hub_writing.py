@@ -67,7 +67,7 @@ def hub_errors(repository: str, doubt: str = "") -> Iterator[None]:
         raise PublishError(f"{repository}: {said} ({_in_a_line(error)}){unknown}") from None
     except (AuditError, MemoryError):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - an answer may have any shape
         causes = dict.fromkeys(map(_in_a_line, filter(None, (error, error.__cause__))))
         kind = "no answer of the Hub" if isinstance(error, HTTPError) else type(error).__name__
         if not isinstance(error, HTTPError | OSError | RuntimeError | ValueError):

@@ -62,7 +62,9 @@ _THREADS = 4
 class _Metrics(Struct):
     """The waits of a worker's sweeps, in seconds, as its last heartbeat stated them."""
 
-    waits: dict[str, Annotated[float, Meta(ge=0, le=1e9)]] = field(name=_METRIC, default_factory=dict)
+    waits: dict[str, Annotated[float, Meta(ge=0, le=1e9)]] = field(
+        name=_METRIC, default_factory=dict
+    )
 
 
 class _Worker(Struct):
