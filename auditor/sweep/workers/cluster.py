@@ -36,6 +36,8 @@ from auditor.messages import quoted
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
+from auditor.sweep.store.reading import Recorded
+from auditor.sweep.store.schema import StoredObject
 from auditor.sweep.workers.audit_threads import YOUNG, AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Done, failed
@@ -259,12 +261,16 @@ class Cluster:
 
 def _has_one_of_each(outcomes: object, models: tuple[Waiting, ...]) -> bool:
     """Return whether a worker's result has one outcome of each model of its batch."""
-    try:
-        returned = convert(outcomes, tuple[Done, ...])
-    except ValidationError:
+    if not isinstance(outcomes, tuple) or not all(map(_is_outcome, outcomes)):
         return False
-    commits = [(done.model, done.commit_sha) for done in returned]
+    commits = [(done.model, done.commit_sha) for done in outcomes]
     return sorted(commits) == sorted((one.model, one.commit_sha) for one in models)
+
+
+def _is_outcome(done: object) -> bool:
+    if not isinstance(done, Done) or not isinstance(done.snapshot, StoredObject | None):
+        return False
+    return isinstance(done.model, str) and isinstance(done.recorded, Recorded)
 
 
 def _next_batch(ready: deque[Waiting]) -> tuple[Waiting, ...]:
