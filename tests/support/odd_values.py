@@ -52,10 +52,8 @@ PACKED = {
     "weights": "int8",
     "mode": "affine",
 }
-METHODS = (
-    "aqlm auto-round awq bitnet bitsandbytes compressed-tensors eetq fbgemm_fp8 fp8 gptq hqq "
-    "modelopt mxfp4 quanto torchao vptq"
-).split()
+METHODS = ["aqlm", "auto-round", "awq", "bitnet", "bitsandbytes", "compressed-tensors", "eetq"]
+METHODS += ["fbgemm_fp8", "fp8", "gptq", "hqq", "modelopt", "mxfp4", "quanto", "torchao", "vptq"]
 _TOKEN = {"content": "<s>", "special": True, "lstrip": False}
 COMPANIONS = {
     "generation_config.json": {

@@ -8,8 +8,9 @@ from pathlib import Path
 from random import Random
 from types import MappingProxyType
 
-from auditor.audit.default_configs import snapshot_of_type
 from support.bad_input.making import CONFIG, GOOD_CONFIG, GOOD_WEIGHTS, INDEX, WEIGHTS, whole
+
+from auditor.audit.default_configs import snapshot_of_type
 
 _LENGTH = 8 + int.from_bytes(GOOD_WEIGHTS[:8], "little")
 _OWN = GOOD_WEIGHTS[8:_LENGTH].rstrip()

@@ -70,5 +70,5 @@ def test_a_time_out_is_a_time_or_named(seconds):
         if 1 <= seconds <= 86_400:
             assert patience() == seconds
         else:
-            with pytest.raises(UsageError, match="HF_HUB_DOWNLOAD_TIMEOUT is .*expected 1 to"):
+            with pytest.raises(UsageError, match=r"HF_HUB_DOWNLOAD_TIMEOUT is .*expected 1 to"):
                 patience()

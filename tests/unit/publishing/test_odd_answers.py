@@ -41,7 +41,7 @@ def test_an_error_of_python_in_the_library_is_one_line_that_names_the_server(err
 
 
 def test_an_error_of_ours_passes_as_it_is():
-    with pytest.raises(PublishError, match="^ours$"), hub_writing.hub_errors(MODEL):
+    with pytest.raises(PublishError, match=r"^ours$"), hub_writing.hub_errors(MODEL):
         raise PublishError("ours")
 
 

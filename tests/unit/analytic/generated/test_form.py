@@ -7,8 +7,8 @@ import pytest
 
 from auditor.analytic import generated
 from auditor.analytic.expectation import Role
-from auditor.analytic.generated.expressions import Outside
 from auditor.analytic.generated import form as module
+from auditor.analytic.generated.expressions import Outside
 from auditor.analytic.generated.form import Form, RowLookup
 from auditor.errors import CheckpointError
 
