@@ -86,7 +86,7 @@ class FamilyNames:
             for _, of in self._places
         }
 
-    def classes_of(self, names: Collection[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
+    def classes_of(self, names: Sequence[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
         """Map each name that a class has to (class, tensor) of all classes that have it."""
         may_be_known = answers_by_kind(names, self._may_be_known)
         known_names = [name for name, one in zip(names, may_be_known, strict=True) if one]
