@@ -61,7 +61,10 @@ def test_a_value_of_any_type_is_answered(command, folders, tmp_path_factory):
 def test_every_place_of_a_folder_takes_every_value(name, tmp_path):
     sound, rng = folder(name), random.Random(name)  # noqa: S311 - the same commands each night
     whole = written(tmp_path / "sound" / "model", sound)
+    packed = name.startswith("packed by")  # the rest of its files are those of the decoder
     for place in places(sound):
+        if packed and place[1][:1] != ("quantization_config",):
+            continue
         for at, value in enumerate(ODD):
             odd = written(tmp_path / "odd" / "model", swapped(sound, place, value))
             answer(rng.choice([*ANSWERS]) if at % 4 else "audit", odd, whole)
