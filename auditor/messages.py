@@ -84,7 +84,7 @@ def described(value: object) -> str:
         case int() | float():
             digits = str(value)
             return digits if len(digits) <= _CUT else f"{digits[:20]}... ({len(digits)} digits)"
-        case list() if type(value) is list:
+        case list():
             return "a list"
         case _:
             return "an object"

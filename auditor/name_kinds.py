@@ -6,15 +6,19 @@ kind. The list of modules in `model.layers.3.mlp.up_proj.weight` is called `mode
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import accumulate
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+_Answer = TypeVar("_Answer")
 
 Numbers = tuple[str, ...]  # the numbers in a name; only short ones are converted to int
 MOST_DIGITS = 6  # the most digits of a module's number that is converted to int
+_MANY = 64  # names of a kind that is large
+_EXAMPLES = 16  # names of a large kind that are asked first
 MOST_KINDS = 20_000  # the most kinds of one model; published models have a few hundred
 
 
@@ -67,6 +71,29 @@ def kinds_of(names: Iterable[str]) -> tuple[NameKind, ...]:
             kind = kinds[pattern] = NameKind(pattern)
         kind.names.append(name)
     return tuple(kinds.values())
+
+
+def answers_by_kind(
+    names: Sequence[str], ask: Callable[[Sequence[str]], Sequence[_Answer]]
+) -> list[_Answer]:
+    """Return the answer to each name; `ask` takes names and returns an answer to each.
+
+    If the examples of a large kind, from its first to its last name, have one answer, it is the
+    answer to all names of the kind: a file may have a hundred thousand experts, of three kinds.
+    """
+    examples, others = list[str](), list[str]()
+    large = [kind.names for kind in kinds_of(names) if len(kind.names) > _MANY]
+    for kind_names in large:
+        examples += kind_names[:: len(kind_names) // _EXAMPLES]
+        examples.append(kind_names[-1])
+    answers = dict(zip(examples, ask(examples), strict=True))
+    for kind_names in large:
+        known = [answers[name] for name in kind_names if name in answers]
+        if known.count(known[0]) == len(known):
+            answers.update(dict.fromkeys(kind_names, known[0]))
+    others += [name for name in names if name not in answers]
+    answers.update(zip(others, ask(others), strict=True))
+    return [answers[name] for name in names]
 
 
 def chosen_of(kinds: Iterable[NameKind], chosen: AbstractSet[str]) -> tuple[NameKind, ...]:

@@ -154,7 +154,8 @@ class Depth(NamedTuple):
 
     def cut(self, prefix: str) -> str:
         """Return the prefix if it is listed, else that of the closest listed module around it."""
-        parts = prefix.split(".", self.most)[: self.most]
+        most = min(self.most, MAX_CHARACTERS)  # no name has as many parts
+        parts = prefix.split(".", most)[:most]
         if self.layers is not None:
             for place in range(self.layers, len(parts)):
                 if parts[place].isdecimal():

@@ -275,12 +275,14 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
 
 def parameters_by_module(tensors: Iterable[ExpectedTensor]) -> dict[str, int]:
     """Count the parameters below each prefix with required tensors; "" is the complete model."""
-    counts: defaultdict[str, int] = defaultdict(int, {"": 0})
+    own: defaultdict[str, int] = defaultdict(int)  # of tensors directly in a module
     for tensor in tensors:
-        if tensor.role.optional:
-            continue
-        count = tensor.elements if tensor.role is Role.PARAMETER else 0
-        parts = tensor.name.split(".")[:-1]
+        if not tensor.role.optional:
+            count = tensor.elements if tensor.role is Role.PARAMETER else 0
+            own[tensor.name.rpartition(".")[0]] += count
+    counts: defaultdict[str, int] = defaultdict(int, {"": 0})
+    for module, count in own.items():
+        parts = module.split(".") if module else []
         for length in range(len(parts) + 1):
             counts[".".join(parts[:length])] += count
     return dict(counts)

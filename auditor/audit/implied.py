@@ -1,6 +1,6 @@
 """Functions for the diagnosis and `audit fix` that compute what a config implies."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,14 +81,22 @@ def sizes_determined(
     }
 
 
-def name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | None) -> "NameForms":
-    """Return the map between names on disk and names in memory of the config's tensors."""
+def name_forms(
+    snapshot: Snapshot,
+    tree: "Callable[[], ClassTree | None]",
+    target: str | None,
+    entry: ManifestEntry | None,
+) -> "NameForms":
+    """Return the map between names on disk and names in memory of the config's tensors.
+
+    `tree` returns the tree of the class; it is called if the config implies tensors.
+    """
     from auditor.analytic.name_forms import NameForms, forms_of  # noqa: PLC0415
 
     implied = _implied(snapshot, target, entry)
     if implied is None:
         return NameForms(())
-    expected = class_tree(snapshot, target, entry)
+    expected = tree()
     return forms_of(implied, expected and expected.tree)
 
 

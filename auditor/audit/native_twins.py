@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from auditor.analytic import Config
 from auditor.audit.own_names import OwnNames
 from auditor.audit.twin_table import TWINS, Twin
+from auditor.bounded.json_text import is_identical
 
 _KEPT = frozenset({"auto_map", "dtype", "quantization_config", "torch_dtype"})  # of nested configs
 
@@ -93,4 +94,4 @@ def _equal(value: object, only: object) -> bool:
     """Return whether an option has the only value, or one of a set of values."""
     if isinstance(only, frozenset):
         return any(_equal(value, each) for each in only)
-    return type(value) is type(only) and value == only
+    return is_identical(value, only)

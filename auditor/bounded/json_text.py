@@ -46,6 +46,24 @@ _POINTER_SIZE = re.compile(rb"^size (\d{1,19})\r?$", re.MULTILINE)
 _CONFLICT = re.compile(r"^<{7}(?: |$)", re.MULTILINE)
 
 
+class JsonArray(list[Any]):
+    """An array of an untrusted text, which a table may be asked for: no table contains it.
+
+    Python's list cannot be looked up in a dict or a set, and raises a TypeError: wherever a config
+    states `["yarn"]` in place of a word, looking the word up would end the audit.
+    """
+
+    __slots__ = ()
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+class JsonObject(dict[str, Any]):
+    """An object of an untrusted text, which a table may be asked for, as for a JsonArray."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
 class Loaded(NamedTuple):
     """A JSON object, and the keys that occur twice in an object (the last value counts)."""
 
@@ -81,8 +99,8 @@ def load_object(
         raise CheckpointError(f"{subject} {fault}")
     repeated: set[str] = set()
 
-    def collect(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        members = dict(pairs)
+    def collect(pairs: list[tuple[str, object]]) -> JsonObject:
+        members = JsonObject((key, _array(value)) for key, value in pairs)
         if len(members) != len(pairs):
             repeated.update(_twice(key for key, _ in pairs))
         return members
@@ -104,15 +122,29 @@ def load_object(
     return Loaded(value, tuple(sorted(repeated)))
 
 
+def _array(value: object) -> object:
+    """Return the value with each list in it as a JsonArray; objects in it have been made."""
+    return JsonArray(map(_array, value)) if isinstance(value, list) else value
+
+
+def is_identical(value: object, other: object) -> bool:
+    """Return whether two JSON values are equal and of one type; in Python, true equals 1."""
+    return _kind(value) is _kind(other) and value == other
+
+
+def _kind(value: object) -> type:
+    return next((kind for kind in (list, dict) if isinstance(value, kind)), type(value))
+
+
 def with_floats(value: object) -> object:
     """Return the value with each `{"__float__": ...}` object replaced by its float."""
     match value:
         case {"__float__": str(name), **others} if not others and name in _FLOATS:
             return _FLOATS[name]
         case dict():
-            return {key: with_floats(item) for key, item in value.items()}
+            return JsonObject((key, with_floats(item)) for key, item in value.items())
         case list():
-            return [with_floats(item) for item in value]
+            return JsonArray(map(with_floats, value))
         case _:
             return value
 

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
 from auditor.cli.console import UNAUDITED, USAGE, guarded, say
 from auditor.cli.help import CommandWithHelp, PlainValues, columns, two_columns
+from auditor.downloader import reading_variables
 from auditor.errors import UsageError
 from auditor.messages import meant, printable, quoted
 from auditor.redaction import hide
@@ -184,7 +185,8 @@ def _app(args: list[str]) -> typer.Typer:
 
 
 def function_of(command: str) -> Callable[..., None]:
-    module = import_module(f"auditor.cli.{COMMANDS[command].module}")
+    with reading_variables():
+        module = import_module(f"auditor.cli.{COMMANDS[command].module}")
     function: Callable[..., None] = getattr(module, command.replace("-", "_"))
     return function
 

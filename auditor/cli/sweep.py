@@ -25,7 +25,7 @@ from auditor.cli.console import (
 )
 from auditor.cli.help import RARE
 from auditor.cli.signals import Stopped
-from auditor.downloader.fetching import reading_variables
+from auditor.downloader import reading_variables
 from auditor.errors import SourceError, UsageError
 from auditor.messages import quoted
 from auditor.streams import lines_of

@@ -17,7 +17,7 @@ and vocab.txt (a line for each token).
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Any
 
@@ -76,17 +76,16 @@ def read_tokenizer(
         return Vocabulary("tokenizers", unread=str(error))
     kind, vocabulary = tokenizer.model.type[:40], memoryview(tokenizer.model.vocab)
     highest, entries, unread = None, None, ""
-    special: list[Token] = []
+    ids: dict[str, int] = {}
     absent: list[str] = []
     if vocabulary and (is_complete or _CUT not in bytes(vocabulary)):
+        missing = {*tokens} - {token.text for token in added}
         try:
-            highest, entries = _highest(vocabulary)
+            highest, entries, ids = _entries(vocabulary, missing)
         except CheckpointError as error:
             unread = str(error)
         else:
-            added_texts = {token.text for token in added}
-            missing = [token for token in tokens if token not in added_texts]
-            special, absent = _look_up(vocabulary, missing)
+            absent = sorted(missing - ids.keys())
     elif not is_complete:
         highest = _last_entry(end) if kind in _SORTED_BY_ID else None
         unread = "all of its vocabulary but the last entry" if highest else "its vocabulary"
@@ -98,8 +97,8 @@ def read_tokenizer(
         entries=entries,
         added=added,
         unread=unread,
-        special=tuple(sorted(special)),
-        absent=tuple(sorted(absent)),
+        special=_sorted_tokens(ids),
+        absent=tuple(absent),
         truncation=_length(tokenizer.truncation),
         padding=_length(tokenizer.padding),
     )
@@ -110,35 +109,6 @@ def _length(setting: object) -> int | None:
     match setting:
         case {"max_length": int(length)} | {"strategy": {"Fixed": int(length)}}:
             return length
-    return None
-
-
-def _look_up(vocabulary: memoryview, tokens: Collection[str]) -> tuple[list[Token], list[str]]:
-    """Return the tokens that a vocabulary has, with their ids, and the absent tokens."""
-    if vocabulary[0] == ord("["):
-        ids = _positions(vocabulary, tokens) if tokens else {}
-    else:
-        ids = {text: _id_of(vocabulary, text) for text in tokens}
-    absent = [text for text in tokens if ids.get(text) is None]
-    return [token_of(number, text) for text, number in ids.items() if number is not None], absent
-
-
-def _positions(vocabulary: memoryview, tokens: Collection[str]) -> dict[str, int | None]:
-    """Return the position of each token that `[["token", score], ...]` contains."""
-    positions: dict[str, int | None] = {}
-    for position, entry in enumerate(_PIECE.finditer(vocabulary, 1)):
-        if (text := _text(entry[1])) in tokens:
-            positions[text] = position
-    return positions
-
-
-def _id_of(vocabulary: memoryview, text: str) -> int | None:
-    """Return a token's id in `{"token": id}`, with or without escapes; None if it is absent."""
-    for ascii_only in (True, False):
-        quoted = re.escape(json.dumps(text, ensure_ascii=ascii_only).encode(errors="replace"))
-        entry = re.search(rb"(?<!\\)" + quoted + rb"\s*+:\s*+(\d{1,20}+)", vocabulary)
-        if entry:
-            return int(entry[1])
     return None
 
 
@@ -179,26 +149,41 @@ def _added_tokens(entries: bytes) -> tuple[Token, ...]:
     return tuple(sorted(token_of(token.id, token.content) for token in tokens))
 
 
-def _highest(vocabulary: memoryview) -> tuple[Token | None, int]:
-    """Return the token with the highest id, and the number of entries.
+def _entries(
+    vocabulary: memoryview, tokens: Collection[str] = ()
+) -> tuple[Token | None, int, dict[str, int]]:
+    """Return the token with the highest id, the number of entries, and the ids of `tokens`.
 
-    The vocabulary is `{"token": id, ...}`, or `[["token", score], ...]` in the order of ids.
+    The vocabulary is `{"token": id, ...}`, or `[["token", score], ...]` in the order of ids. It is
+    read once, whatever the number of tokens; these may be written with or without escapes.
     """
+    wanted = {
+        json.dumps(text, ensure_ascii=ascii_only).encode(errors="replace"): text
+        for text in tokens
+        for ascii_only in (True, False)
+    }
     is_list = bytes(vocabulary[:1]) == b"["
     pattern = _PIECE if is_list else _ENTRY
     highest, text, end, count = -1, b'""', 1, 0
+    ids: dict[str, int] = {}
     while entry := pattern.match(vocabulary, end):
         if not is_list and len(entry[2]) > MOST_DIGITS:
             raise CheckpointError(f"it has an id of {len(entry[2]):,} digits")
         number = count if is_list else int(entry[2])
         if number > highest:
             highest, text = number, entry[1]
+        if wanted and entry[1] in wanted and number >= 0:
+            ids[wanted[entry[1]]] = number
         end, count = entry.end(), count + 1
         if count > _MOST_ENTRIES:
             raise CheckpointError(f"its vocabulary has more than {_MOST_ENTRIES:,} entries")
     if bytes(vocabulary[:1]) + bytes(vocabulary[end : end + 1000]).strip() not in {b"[]", b"{}"}:
         raise CheckpointError(f"byte {end:,} of its vocabulary is not a token and its id")
-    return (token_of(highest, _text(text)) if count else None), count
+    return (token_of(highest, _text(text)) if count else None), count, ids
+
+
+def _sorted_tokens(ids: Mapping[str, int]) -> tuple[Token, ...]:
+    return tuple(sorted(token_of(number, text) for text, number in ids.items()))
 
 
 def _text(string: bytes) -> str:
@@ -226,6 +211,7 @@ _FIRST_PIECES = 16  # among the first tokens are the special tokens
 _MOST_PIECES = 500_000
 _BYTES = 2  # the wire type of fields with a length
 _LONGEST_VARINT = 10  # bytes
+_TEXT_FIELD = b"\x0a"  # field 1, with a length
 
 
 def sentencepiece(data: bytes, tokens: Collection[str] = ()) -> Vocabulary:
@@ -238,13 +224,12 @@ def sentencepiece(data: bytes, tokens: Collection[str] = ()) -> Vocabulary:
         return tiktoken(data)
     entries, last = 0, (0, 0)
     first: list[Token] = []
-    encoded_tokens = tuple(text.encode(errors="replace") for text in tokens)
+    encoded_tokens = {text.encode(errors="replace") for text in tokens}
     for field, start, stop in _fields(data):
         if field != 1:
             continue
-        if entries < _FIRST_PIECES or any(
-            data.find(text, start, stop) > 0 for text in encoded_tokens
-        ):
+        is_wanted = encoded_tokens and _piece_text(data[start:stop]) in encoded_tokens
+        if entries < _FIRST_PIECES or is_wanted:
             first.append(_piece(data, (start, stop), entries))
         entries, last = entries + 1, (start, stop)
         if entries > _MOST_PIECES:
@@ -256,9 +241,15 @@ def sentencepiece(data: bytes, tokens: Collection[str] = ()) -> Vocabulary:
 
 
 def _piece(data: bytes, span: tuple[int, int], number: int) -> Token:
-    piece = data[slice(*span)]
-    text = next((piece[start:stop] for field, start, stop in _fields(piece) if field == 1), b"")
+    text = _piece_text(data[slice(*span)])
     return token_of(number, text[:1024].decode(errors="replace"))
+
+
+def _piece_text(piece: bytes) -> bytes:
+    """Return field 1 of a piece, which most files store first and with one byte of length."""
+    if piece[:1] == _TEXT_FIELD and 1 < len(piece) > piece[1] + 1 and piece[1] < 0x80:  # noqa: PLR2004 - the continuation bit
+        return piece[2 : 2 + piece[1]]
+    return next((piece[start:stop] for field, start, stop in _fields(piece) if field == 1), b"")
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -323,10 +314,10 @@ def tekken(start: bytes) -> Vocabulary:
 def token_object(data: bytes, tokens: Collection[str] = ()) -> Vocabulary:
     """Return the Vocabulary in a vocab.json, `{"token": id}`; look up `tokens` in it."""
     vocabulary = memoryview(data.strip())
-    highest, entries = _highest(vocabulary)
+    highest, entries, ids = _entries(vocabulary, tokens)
     matches = islice(_SPECIAL.finditer(data, 0, _LOOKED_AT), _MOST_SPECIAL)
     special = {token_of(int(match[2]), match[1].decode(errors="replace")) for match in matches}
-    special.update(_look_up(vocabulary, tokens)[0])
+    special.update(_sorted_tokens(ids))
     return Vocabulary("object", highest, entries, special=tuple(sorted(special)))
 
 

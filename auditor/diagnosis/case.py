@@ -143,7 +143,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _both_forms(self) -> NameForms:
-        return self.forms(self.snapshot)
+        return self.forms(self.snapshot, lambda: self.own_tree)
 
     @cached_property
     def _forms(self) -> NameForms | None:

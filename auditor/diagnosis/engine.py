@@ -6,6 +6,7 @@ the alarms that this audit no longer has, and opens the alarms that are new.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -49,6 +50,7 @@ from auditor.diagnosis.causes import (
     unsharded_save,
 )
 from auditor.diagnosis.repository import with_repository
+from auditor.errors import CheckpointError
 from auditor.findings import (
     BadQuantization,
     Duplicate,
@@ -269,7 +271,7 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
         costs_as_much = any({cause, best_cause} <= group for group in _RIVALS)
         if best is not None and not best.left and not costs_as_much:
             continue
-        for undoing in cause(case) if tries.left(case.size) else ():
+        for undoing in _undoings(cause, case) if tries.left(case.size) else ():
             is_small = best is not None and (
                 costs_as_much and _is_rival(undoing, best.undoing)
                 if cause is not best_cause
@@ -315,6 +317,12 @@ def _lost_keys(case: Case, best: _Closing, tries: _Tries) -> Iterator[str]:
             closed = _alarming(tries(back, undoing.target or case.target, case.size)) - left
         if {kind for kind, _ in closed} == {Missing.kind}:
             yield path
+
+
+def _undoings(cause: Cause, case: Case) -> Iterator[Undoing]:
+    """Yield the undoings of a cause, up to a config that it tries and that implies no tensors."""
+    with suppress(CheckpointError):
+        yield from cause(case)
 
 
 def _is_rival(theirs: Undoing, ours: Undoing) -> bool:

@@ -1,8 +1,7 @@
 """`fetch`: read the model that a user named, from any source, and the base of an adapter."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from auditor.checkpoint.selecting import (
     select_tagged,
 )
 from auditor.checkpoint.snapshot import BaseModel, Snapshot, Source
-from auditor.downloader import bundled, local_folder
+from auditor.downloader import bundled, local_folder, reading_variables
 from auditor.downloader.model_argument import HubModel, parse_id, parse_model
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.machine import require_address_space
@@ -109,16 +108,6 @@ def _read_model(
         if source == "auto":
             return _stand_in(target, error, say, choose)
         raise SourceError(error.reason, f"{error}; {_WAYS_OUT}") from error
-
-
-@contextmanager
-def reading_variables() -> Iterator[None]:
-    """Raise UsageError if huggingface_hub, imported in the block, rejects a variable."""
-    try:
-        yield
-    except ValueError as error:
-        detail = "huggingface_hub cannot read HF_ENDPOINT or another HF_ variable of this machine"
-        raise UsageError(f"{detail}: {error}") from None
 
 
 def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> Snapshot:

@@ -9,8 +9,10 @@ from huggingface_hub import constants
 from pyreqwest.http import Url
 
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.messages import quoted
+from auditor.messages import described, quoted
 from auditor.redaction import hide, hide_user
+
+_DAY = 24 * 60 * 60  # seconds
 
 
 def plain_url(text: str, base: Url | None = None) -> Url:
@@ -25,8 +27,15 @@ def plain_url(text: str, base: Url | None = None) -> Url:
 
 
 def patience() -> float:
-    """Return HF_HUB_DOWNLOAD_TIMEOUT: the seconds to wait for headers and each read of a body."""
-    return float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
+    """Return HF_HUB_DOWNLOAD_TIMEOUT: the seconds to wait for headers and each read of a body.
+
+    Raise UsageError if that is no time, or longer than a day.
+    """
+    seconds = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    if not 0 < seconds <= _DAY:
+        observed = f"HF_HUB_DOWNLOAD_TIMEOUT is {described(seconds)}"
+        raise UsageError(f"{observed}, expected 1 to {_DAY:,} seconds")
+    return float(seconds)
 
 
 def require_online() -> None:
@@ -115,6 +124,9 @@ def _by_library() -> str:
         return get_token() or ""
     except (OIDCError, HfHubHTTPError) as error:
         raise SourceError(Reason.DENIED, f"the token cannot be obtained: {error}") from None
+    except Exception as error:  # noqa: BLE001 - a server's answer may have any shape
+        observed = f"the answer has another form ({type(error).__name__})"
+        raise SourceError(Reason.DENIED, f"the token cannot be obtained: {observed}") from None
 
 
 def _without_line_ends(token: str) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from auditor.bounded.json_text import is_identical
+
 UNKNOWN = "unknown"
 _MOST_GROUPS = 16
 _DEEPEST = 4  # config_groups.group_0.weights
@@ -118,4 +120,4 @@ def _groups(method: str, settings: Settings) -> Iterator[Settings]:
 
 def _is_listed(value: Any, listed: tuple[Any, ...]) -> bool:
     """Return whether a value is one of the tried ones; the number 1 is not true."""
-    return any(type(value) is type(one) and value == one for one in listed or (None,))
+    return any(is_identical(value, one) for one in listed or (None,))

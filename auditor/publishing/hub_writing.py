@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from auditor.downloader.hub_settings import endpoint, require_online, usable_token
 from auditor.downloader.model_argument import parse_id
-from auditor.errors import PublishError, SourceError, UsageError
+from auditor.errors import AuditError, PublishError, SourceError, UsageError
 from auditor.messages import printable, quoted
 from auditor.redaction import redacted
 
@@ -60,7 +60,9 @@ def _escape(record: logging.LogRecord) -> bool:
 def hub_errors(repository: str, doubt: str = "") -> Iterator[None]:
     """Turn each error of huggingface_hub in the block into a PublishError of one line.
 
-    `doubt` follows if the Hub may have done what it was asked without saying so.
+    The library raises a KeyError, a TypeError or another error of Python if the answer of a server
+    has another shape than the Hub's. `doubt` follows if the Hub may have done what it was asked
+    without saying so.
     """
     from httpx2 import HTTPError  # noqa: PLC0415 - comes with huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415 - 0.1 s
@@ -74,11 +76,15 @@ def hub_errors(repository: str, doubt: str = "") -> Iterator[None]:
         raise PublishError(f"{repository}: {said} ({_in_a_line(error)}){unknown}") from None
     except SourceError as error:
         raise PublishError(f"nothing is committed: {error}") from None
-    except (HTTPError, OSError, ValueError, RuntimeError, KeyError) as error:
+    except (AuditError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - an answer may have any shape
         if isinstance(error.__cause__, SourceError):
             raise PublishError(f"nothing is committed: {error.__cause__}") from None
         causes = dict.fromkeys(map(_in_a_line, filter(None, (error, error.__cause__))))
         kind = "no answer of the Hub" if isinstance(error, HTTPError) else type(error).__name__
+        if not isinstance(error, HTTPError | OSError | RuntimeError | ValueError):
+            kind = f"the answer of {endpoint()} is not one of the Hub ({kind})"
         raise PublishError(f"{repository}: {kind}: {': '.join(causes)}{doubt}") from None
 
 

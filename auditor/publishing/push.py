@@ -5,10 +5,10 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, NamedTuple, cast
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from auditor.checkpoint.skipped import SkipReason, skipped_lines
-from auditor.checkpoint.snapshot import RepoFile
+from auditor.checkpoint.snapshot import RepoFile, Sha1
 from auditor.downloader.folder_listing import list_folder
 from auditor.downloader.hub import read_listing
 from auditor.downloader.local_file import ListedFile
@@ -45,7 +45,7 @@ class PushTarget(Struct, frozen=True, kw_only=True):
 class Pushed(NamedTuple):
     """A commit that a push made, or found there because no file differs."""
 
-    commit: str
+    commit: Sha1
     revision: str  # that of the pull request, else the commit
     url: str
     is_new: bool
@@ -142,8 +142,9 @@ def push(
             revision=to.revision,
             create_pr=to.create_pr,
         )
-    url = made.pr_url or made.commit_url
-    return Pushed(made.oid, made.pr_revision or made.oid, url, is_new=made.oid != info.sha)
+        url = made.pr_url or made.commit_url
+        pushed = (made.oid, made.pr_revision or made.oid, url, made.oid != info.sha)
+        return convert(pushed, Pushed)
 
 
 def _progress(total: int, say: Callable[[str], None]) -> Callable[[int], None]:

@@ -20,6 +20,7 @@ from auditor.findings import (
     UnusedHead,
     by_name,
 )
+from auditor.name_kinds import answers_by_kind
 from auditor.reconciler.matching import Candidate, Fate, Hit, Places
 from auditor.tensors import StoredTensor, learned
 
@@ -58,7 +59,8 @@ def identify(
         batch = candidates[at : at + _AT_ONCE]
         names = [name for _, name in batch]
         classes_by_name = family.classes_of(names)
-        for (tensor, name), unknown in zip(batch, loading.unknown(names), strict=True):
+        unknown_names = answers_by_kind(names, loading.unknown)
+        for (tensor, name), unknown in zip(batch, unknown_names, strict=True):
             if unknown.buffer:
                 identified = _buffer(tensor, Role.LEGACY, None)
             else:
@@ -84,9 +86,10 @@ class FamilyNames:
             for _, of in self._places
         }
 
-    def classes_of(self, names: Collection[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
+    def classes_of(self, names: Sequence[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
         """Map each name that a class has to (class, tensor) of all classes that have it."""
-        known_names = [*self._possible_names(names)]
+        may_be_known = answers_by_kind(names, self._may_be_known)
+        known_names = [name for name, one in zip(names, may_be_known, strict=True) if one]
         classes_by_name: dict[str, list[tuple[str, ExpectedTensor]]] = {}
         for target, places in self._places if known_names else ():
             for name, place in zip(known_names, places.of(known_names), strict=True):
@@ -94,16 +97,16 @@ class FamilyNames:
                     classes_by_name.setdefault(name, []).append((target, place.expected))
         return classes_by_name
 
-    def _possible_names(self, names: Collection[str]) -> dict[str, None]:
-        """Return the names that some class may have, before any tensor is looked up."""
-        possible_names: dict[str, None] = {}
+    def _may_be_known(self, names: Collection[str]) -> list[bool]:
+        """Return whether some class may have each name, before any tensor is looked up."""
+        possible_names: set[str] = set()
         for (prefix, *_), rules in self._rules.items():
             renamed = rules.looked_for(names)
             forms = forms_with_prefix(chain(names, renamed), prefix)
             for stored, other in zip(names, renamed, strict=True):
                 if any(form in self._names for form in {*forms[stored], *forms[other]}):
-                    possible_names[stored] = None
-        return possible_names
+                    possible_names.add(stored)
+        return [name in possible_names for name in names]
 
 
 def _used(tensor: StoredTensor, by_class: Iterable[tuple[str, ExpectedTensor]]) -> UnexpectedTensor:

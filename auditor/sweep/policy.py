@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from auditor.errors import Reason
-from auditor.sweep.settings_file import Count
+from auditor.sweep.settings_file import Count, Workers
 
 # Reasons that may be temporary, so the model is tried again the next night: errors of the network,
 # of the Hub or of this program, and gated models, whose licence may have been accepted since.
@@ -33,21 +33,21 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The limits of a sweep, and the severity at which it fails."""
 
     # Processes that audit; if more than one, they are Dask workers on this machine.
-    processes: Count = 1
+    processes: Workers = 1
 
     # The largest number of models under way in each process. The Hub's largest plan allows 166
     # models a second: 50 are under way if two answers take 0.15 s each, 150 if they take 0.45 s.
-    at_once: Count = 160
+    at_once: Workers = 160
 
     # Shards under way in each process, over all models.
-    shards: Count = 16
+    shards: Workers = 16
 
     # Limit on requests in five minutes; if None, only the Hub's RateLimit headers limit them.
     max_requests: Count | None = None
 
     # Seconds of network for one model; waiting for the budget does not count. DeepSeek-V3's 163
     # shards take 20 s at 8 requests a second, the rate of a free token.
-    deadline: Annotated[float, Meta(gt=0)] = 120.0
+    deadline: Annotated[float, Meta(gt=0, le=1_000_000)] = 120.0
 
     # Bytes to read of one model. The longest known headers, of DeepSeek-V3, have 11 MB.
     max_bytes: Count = 64 * 1024 * 1024

@@ -13,7 +13,8 @@ from auditor.formats.text import cut_middle
 from auditor.messages import quoted
 
 Text = Annotated[str, Meta(min_length=1)]
-Count = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=1, le=2**53)]
+Workers = Annotated[int, Meta(ge=1, le=10_000)]  # processes, threads, or models under way
 
 _LONGEST = 300  # characters of an error message, which may contain a long key of the file
 

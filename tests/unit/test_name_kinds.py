@@ -11,7 +11,7 @@ from support.small_snapshots import snapshot_of
 from auditor import name_kinds
 from auditor.checkpoint.changes import with_names
 from auditor.checkpoint.snapshot import TextFile
-from auditor.name_kinds import kinds_of, members, numbers
+from auditor.name_kinds import answers_by_kind, kinds_of, members, numbers
 from auditor.tensor_roles import role_of, roles_of
 
 PARTS = ["0", "3", "03", "17", "1234567", "layers", "block", "experts", "layer", "w1", "a", "", "*"]
@@ -82,3 +82,24 @@ def test_names_that_all_differ_are_not_sorted_into_kinds_for_ever(monkeypatch):
     monkeypatch.setattr(name_kinds, "MOST_KINDS", 3)
     names = [f"{letter}.{at}" for letter in "abcdef" for at in range(2)]
     assert [kind.pattern for kind in kinds_of(names)] == ["a.0", "b.0", "c.0", "d.0"]
+
+
+@given(NAMES)
+def test_of_a_large_kind_with_one_answer_few_names_are_asked(names):
+    experts = [f"layers.{at // 100}.experts.{at}.w" for at in range(400)]
+    asked = []
+
+    def ask(some):
+        asked.extend(some)
+        return [len(one.split(".")) for one in some]
+
+    every = [*experts, *names]
+    assert answers_by_kind(every, ask) == [len(one.split(".")) for one in every]
+    assert len(asked) < 100 + len(names)
+
+
+@pytest.mark.parametrize("odd", [0, 25, 399])
+def test_a_name_of_a_large_kind_may_have_an_answer_of_its_own(odd):
+    experts = [f"layers.{at // 100}.experts.{at}.w" for at in range(400)]
+    answers = [name == experts[odd] for name in experts]
+    assert answers_by_kind(experts, lambda some: [one == experts[odd] for one in some]) == answers

@@ -41,3 +41,7 @@ def test_the_parameters_of_hidden_layers_are_counted():
     assert depth.cut("bert.encoder.layer.0.attention") == "bert.encoder.layer.0"
     assert depth.cut("encoder.layer.0.attention") == "encoder.layer.0"
     assert depth.cut("layers.0.attention.self.query") == "layers.0.attention.self"
+
+
+def test_a_depth_may_be_any_number():
+    assert Depth(10**30).cut("bert.encoder.layer.0") == "bert.encoder.layer.0"

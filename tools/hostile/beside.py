@@ -65,6 +65,17 @@ def _vocabularies(folder: Path) -> None:
         (folder / f"{number}.tiktoken").write_bytes(ranks)
 
 
+def _added(folder: Path) -> None:
+    """A thousand added tokens, none of which is in a long vocabulary."""
+    named = {str(at): {"content": f"<extra_{at}>"} for at in range(1_038)}
+    config = {"added_tokens_decoder": named}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    entries = b"{" + b",".join(b'"word%d":%d' % (at, at) for at in range(200_000)) + b"}"
+    (folder / "vocab.json").write_bytes(entries)
+    (folder / "vocab.txt").write_bytes(b"word\n" * 700_000)
+    (folder / "spm.model").write_bytes(b"\x0a\x03\x0a\x01a" * 490_000)
+
+
 def _poolings(folder: Path) -> None:
     for number in range(300):
         place = folder / f"{number}_Pooling"
@@ -89,6 +100,7 @@ _SEVERAL: dict[str, Writer] = {
     "vocabularies of every format": _vocabularies,
     "modules with settings of 300 MB": _poolings,
     "80 long templates": _templates,
+    "1,038 added tokens": _added,
     "70,000 unknown keys": _keys,
 }
 

@@ -10,6 +10,8 @@ from types import MappingProxyType
 
 from support.bad_input.making import CONFIG, GOOD_CONFIG, GOOD_WEIGHTS, INDEX, WEIGHTS, whole
 
+from auditor.audit.default_configs import snapshot_of_type
+
 _LENGTH = 8 + int.from_bytes(GOOD_WEIGHTS[:8], "little")
 _OWN = GOOD_WEIGHTS[8:_LENGTH].rstrip()
 _DATA = len(GOOD_WEIGHTS) - _LENGTH
@@ -77,6 +79,27 @@ def config(**changes: object) -> Make:
     return make
 
 
+def of_type(model_type: str, names: Iterable[str] | None = None) -> Make:
+    """The default config of a type, over a small model's weights and names that do not fit."""
+    names = [f"encoder.blocks.{at}.w" for at in range(200)] if names is None else names
+
+    def make(folder: Path) -> None:
+        tensors(names)(folder)
+        config = snapshot_of_type(model_type).config
+        assert config is not None
+        (folder / CONFIG).write_bytes(config.content)
+
+    return make
+
+
+def experts(model_type: str, number: int) -> Make:
+    """More experts than the default config has."""
+    parts = ("gate_proj", "up_proj", "down_proj")
+    each = ((at // 1_800, at // 3 % 600, parts[at % 3]) for at in range(number))
+    form = "model.layers.{}.mlp.experts.{}.{}.weight"
+    return of_type(model_type, [form.format(*one) for one in each])
+
+
 def _shards(number: int, files: int) -> dict[str, str]:
     return {f"x.{at}.w": f"s{at % files}.safetensors" for at in range(number)}
 
@@ -107,6 +130,9 @@ def large() -> Mapping[str, Callable[[], Make]]:
             "90,000 experts": lambda: tensors(
                 f"model.layers.{at % 60}.mlp.experts.{at}.w" for at in range(90_000)
             ),
+            "95,000 experts of another model": lambda: experts("qwen3_moe", 95_000),
+            "74,390 tensors of qwen3_next, and 200 others": lambda: of_type("qwen3_next"),
+            "92,000 tensors of deepseek_v3, and 200 others": lambda: of_type("deepseek_v3"),
             "100,000 names of 40 parts": lambda: tensors(f"{at}." * 40 for at in range(100_000)),
             "90,000 names in one deep module": lambda: tensors(
                 "x." * 60 + str(at) for at in range(90_000)

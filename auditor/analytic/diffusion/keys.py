@@ -11,6 +11,7 @@ from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.family import Family
 from auditor.analytic.loading import Loading
+from auditor.bounded.json_text import is_identical
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
 
@@ -45,7 +46,7 @@ def outside(c: Config, key: str) -> SourceError:
 def require(c: Config, key: str, *covered: object) -> None:
     """Raise SourceError if the key's value is not covered."""
     value = c.attribute(key)
-    if not any(type(value) is type(one) and value == one for one in covered):
+    if not any(is_identical(value, one) for one in covered):
         raise outside(c, key)
 
 

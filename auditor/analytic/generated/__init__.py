@@ -22,7 +22,7 @@ from auditor.analytic.catalogue import Sibling
 from auditor.analytic.config import Config
 from auditor.analytic.expectation import Expectation, summed_expectation
 from auditor.analytic.generated.expressions import Outside
-from auditor.analytic.generated.form import Form
+from auditor.analytic.generated.form import Form, RowLookup
 from auditor.analytic.generated.formulas import Formulas, formulas_of
 from auditor.analytic.loading import Loading
 from auditor.bounded.json_text import examined
@@ -117,6 +117,13 @@ def expect(config: Config, target: str) -> Expectation:
 
 
 def sibling(config: Config, target: str) -> Sibling:
+    """Return a class with a lookup of its tensors; rows that no name belongs to are not listed."""
+    form = _form(config, target)
+    with _covered(target):
+        loading = convert(form.loading(config.values), examined(Loading))
+        if not loading.renames:
+            names = RowLookup(form.rows, form.values(config.values))
+            return Sibling(target, form.prefix, names, loading)
     expectation = expect(config, target)
     return Sibling(target, expectation.prefix, expectation.renamed, expectation.loading)
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from auditor.bounded.json_text import is_identical
 from auditor.errors import CheckpointError
 
 _DEEPEST = 12
@@ -57,7 +58,7 @@ _OPERATORS: Mapping[str, tuple[int, Callable[..., Any]]] = MappingProxyType(
         "//": (2, lambda a, b: _integer(a) // _integer(b)),
         "%": (2, lambda a, b: _integer(a) % _integer(b)),
         "2^": (1, _power),
-        "==": (2, lambda a, b: type(a) is type(b) and a == b),
+        "==": (2, is_identical),
         "<": (2, lambda a, b: _integer(a) < _integer(b)),
         "not": (1, lambda a: not a),
         "bool": (1, bool),

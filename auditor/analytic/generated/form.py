@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -10,6 +11,8 @@ from msgspec import Struct
 from auditor.analytic.expectation import ExpectedTensor, Role
 from auditor.analytic.generated.expressions import Outside, evaluator, keys_of
 from auditor.analytic.loading import Memory
+from auditor.bounded.json_text import is_identical
+from auditor.name_kinds import name_pattern
 
 # Keys of every config class that shape no tensor; the learner varies none of them.
 _IGNORED = """
@@ -154,7 +157,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
         for key, allowed in self.guards.items():
             if key in self.implied and key not in written:
                 continue
-            if not any(type(one) is type(values[key]) and one == values[key] for one in allowed):
+            if not any(is_identical(one, values[key]) for one in allowed):
                 raise Outside(key, ", ".join(map(str, allowed))[:80])
         for key, kinds in self.kinds.items():
             if kind_of(values[key]) not in kinds:
@@ -211,6 +214,35 @@ def listed(rows: Iterable[Row], values: Mapping[str, Any]) -> dict[str, Expected
     return tensors
 
 
+class RowLookup(Mapping[str, ExpectedTensor]):
+    """The tensors of rows by name; a row is listed at the first name that its template may have.
+
+    A row of experts has 24,576 tensors, and most files have no such name that the class lacks.
+    """
+
+    def __init__(self, rows: Iterable[Row], values: Mapping[str, Any]) -> None:
+        self._rows: dict[str, list[Row]] = {}
+        self._listed: dict[str, Mapping[str, ExpectedTensor]] = {}
+        self._values = values
+        for row in rows:
+            self._rows.setdefault(name_pattern(row.template.replace("*", "0")), []).append(row)
+
+    def __getitem__(self, name: str) -> ExpectedTensor:
+        pattern = name_pattern(name)
+        if pattern in self._rows and pattern not in self._listed:
+            try:
+                self._listed[pattern] = listed(self._rows[pattern], self._values)
+            except Outside:  # no tensor of the row is known
+                self._listed[pattern] = {}
+        return self._listed[pattern][name]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(listed(rows, self._values) for rows in self._rows.values())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 def of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedTensor]]:
     if not evaluator(row.present)(values, ()):
         return
@@ -230,7 +262,7 @@ def of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedT
     sizes: tuple[int, ...] | None = None
     for index in indices:
         for key, seen in row.seen.items():
-            if not any(type(one) is type(values[key]) and one == values[key] for one in seen):
+            if not any(is_identical(one, values[key]) for one in seen):
                 raise Outside(key, ", ".join(map(str, seen))[:80])
         if sizes is None or not fixed:
             sizes = tuple(size(values, index) for size in shape)
@@ -257,14 +289,19 @@ def _filled(template: str, index: tuple[int, ...]) -> str:
 def _in_order(tensors: Mapping[str, ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
     """Sort tensors by module, in order of first appearance, then by number; tied ones come last."""
     ranks: dict[tuple[int, str], int] = {}  # by the module's rank and the next part of the name
-    keys: dict[str, tuple[int, ...]] = {}
-    for name in tensors:
-        rank, places = -1, list[int]()
-        for part in name.split("."):
-            number = int(part) if part.isdecimal() else -1
-            rank = ranks.setdefault((rank, part if number < 0 else "*"), len(ranks))
-            places += (rank, number)
-        keys[name] = tuple(places)
+    modules: dict[str, tuple[int, ...]] = {"": ()}  # tensors share most of their modules
+
+    def key_of(path: str) -> tuple[int, ...]:
+        """Return the rank and the number of each part of a path."""
+        if path in modules:
+            return modules[path]
+        module, _, part = path.rpartition(".")
+        above = modules[module] = key_of(module)
+        number = int(part) if part.isdecimal() else -1
+        within = above[-2] if above else -1
+        return (*above, ranks.setdefault((within, part if number < 0 else "*"), len(ranks)), number)
+
+    keys = {name: key_of(name) for name in tensors}
     ordered = sorted(tensors.values(), key=lambda one: keys[one.name])
     return (
         *(one for one in ordered if one.role is not Role.TIED),

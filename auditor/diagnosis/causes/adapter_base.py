@@ -57,7 +57,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
     has_no_target = {one.kind for one in case.alarms} == {"bad-config"}
     if (case.missing and case.unexpected) or has_no_target:
         audited = (case.report.target or "").rpartition(" ")[2]
-        yield from _with_older_names(case, case.forms(of_base, target=audited or None))
+        tree = partial(case.tree, of_base, target=audited or None)
+        yield from _with_older_names(case, case.forms(of_base, tree, target=audited or None))
         known = values.get("architectures")
         first = known[0] if isinstance(known, list) and known else "model of another class"
         declared = audited or str(first)

@@ -40,6 +40,7 @@ from auditor.analytic.size_keys import (
     is_width,
     width_of_heads,
 )
+from auditor.bounded.json_text import is_identical
 from auditor.diagnosis.solving import candidates
 from auditor.diagnosis.solving.candidates import KeyChange, flags
 from auditor.diagnosis.solving.joint import Trees, other_words
@@ -346,7 +347,7 @@ def _heads_beside(
 def _repeated(keys: tuple[Key, ...], path: str, declared: Any, seen: set[str]) -> Iterator[str]:
     """Yield stated keys with a changed key's declared value: other depths and namesakes."""
     for key in keys:
-        equal = type(key.value) is type(declared) and key.value == declared
+        equal = is_identical(key.value, declared)
         if key.default or not equal or key.path in seen:
             continue
         depth = key.parent == parent_of(path) and type(declared) is int and DEPTH.search(path)

@@ -329,7 +329,7 @@ def _is_same_kind(value: object, default: object) -> bool:
     if value is None or default is None:
         return True
     if any(isinstance(value, kind) or isinstance(default, kind) for kind in kinds):
-        return type(value) is type(default)
+        return any(isinstance(value, kind) and isinstance(default, kind) for kind in kinds)
     return isinstance(value, numbers) and isinstance(default, numbers)
 
 

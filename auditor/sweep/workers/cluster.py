@@ -24,9 +24,10 @@ from hashlib import sha256
 from multiprocessing import resource_tracker
 from queue import Empty, SimpleQueue
 from threading import Lock
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import distributed
+from msgspec import Meta, Struct, ValidationError, convert, field
 
 from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.downloader.waits import Wait, Waits
@@ -36,6 +37,8 @@ from auditor.messages import quoted
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
+from auditor.sweep.store.reading import Recorded
+from auditor.sweep.store.schema import StoredObject
 from auditor.sweep.workers.audit_threads import YOUNG, AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Done, failed
@@ -50,12 +53,32 @@ _LOOK = 2.0  # seconds between checks of the workers
 _STUCK = 0.5  # seconds between a worker's checks for stuck models
 _CONNECTING = 10.0  # seconds for a scheduler to answer, and to end
 _METRIC = "hf-audit-waits"  # name of a worker's metric; `waits` returns its value
+_OTHER_RESULT = "a worker returned no outcome of this model; install the same version there"
 _ALONE = 60.0  # seconds without any worker after which a sweep ends; nannies restart workers in 2
 _SWEEPS = 4  # most policies of sweeps that one worker serves at a time
 
 # Threads of each worker on this machine, each with one batch. A batch occupies its thread until its
 # last model is done; the last models of two batches alone would leave the worker idle.
 _THREADS = 4
+
+
+class _Metrics(Struct):
+    """The waits of a worker's sweeps, in seconds, as its last heartbeat stated them."""
+
+    waits: dict[str, Annotated[float, Meta(ge=0, le=1e9)]] = field(
+        name=_METRIC, default_factory=dict
+    )
+
+
+class _Worker(Struct):
+    nthreads: Annotated[int, Meta(ge=0, le=1_000_000)]
+    metrics: _Metrics
+
+
+class _Identity(Struct):
+    """The scheduler's description of itself."""
+
+    workers: dict[str, _Worker]
 
 
 class Cluster:
@@ -172,6 +195,9 @@ class Cluster:
             return
         except (CancelledError, OSError) as error:
             raise self._lost(f"has lost its models ({type(error).__name__})") from None
+        if not _has_one_of_each(outcomes, self._sent[future]):
+            yield from self._failed_batch(future, SourceError(Reason.BAD_RESPONSE, _OTHER_RESULT))
+            return
         del self._sent[future]
         yield from outcomes
 
@@ -190,6 +216,9 @@ class Cluster:
         if future is not self._alone:
             self._suspects.extend(models)
             return
+        if isinstance(error, SourceError):
+            yield failed(models[0], error.reason, str(error))
+            return
         detail = f"{type(error).__name__}, and nothing else was under way"
         yield failed(models[0], Reason.CRASHED, f"its audit ended a worker: {detail}")
 
@@ -202,14 +231,17 @@ class Cluster:
         if self._threads and now - self._looked < _LOOK:
             return
         try:
-            workers = self._client.sync(self._client.scheduler.identity)["workers"]
+            identity = self._client.sync(self._client.scheduler.identity)
+            workers = convert(identity, _Identity).workers
         except (OSError, CancelledError) as error:
             raise self._lost(f"is gone ({type(error).__name__})") from None
-        self._threads = sum(worker["nthreads"] for worker in workers.values())
+        except ValidationError as error:
+            raise self._lost(f"describes its workers in another form: {error}") from None
+        self._threads = sum(worker.nthreads for worker in workers.values())
         self._workers, self._looked = len(workers), now
         waits_by_worker: dict[str, tuple[float, float]] = {}
         for name, worker in workers.items():
-            seconds = worker["metrics"].get(_METRIC, {}).get(self._client.id)
+            seconds = worker.metrics.waits.get(self._client.id)
             before = self._waits_by_worker.get(name)
             if before and before[0] == seconds:  # no heartbeat since the last check
                 waits_by_worker[name] = before
@@ -226,6 +258,20 @@ class Cluster:
         name = f"scheduler {quoted(self._scheduler)}" if self._scheduler else "local cluster"
         detail = f"the {name} {observation}; {remedy}"
         return SourceError(Reason.UNREACHABLE, detail)
+
+
+def _has_one_of_each(outcomes: object, models: tuple[Waiting, ...]) -> bool:
+    """Return whether a worker's result has one outcome of each model of its batch."""
+    if not isinstance(outcomes, tuple) or not all(map(_is_outcome, outcomes)):
+        return False
+    commits = [(done.model, done.commit_sha) for done in outcomes]
+    return sorted(commits) == sorted((one.model, one.commit_sha) for one in models)
+
+
+def _is_outcome(done: object) -> bool:
+    if not isinstance(done, Done) or not isinstance(done.snapshot, StoredObject | None):
+        return False
+    return isinstance(done.model, str) and isinstance(done.recorded, Recorded)
 
 
 def _next_batch(ready: deque[Waiting]) -> tuple[Waiting, ...]:

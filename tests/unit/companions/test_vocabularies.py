@@ -203,3 +203,42 @@ def test_a_wanted_token_is_looked_up_in_lines_and_pieces():
     proto = b"\n" + b"\n".join(fields)
     assert vocabulary_files.sentencepiece(proto, ["p19", "p"]).special == (Token(19, "p19"),)
     assert vocabulary_files.sentencepiece(proto).special == ()
+
+
+class Bytes(bytes):
+    """Content that counts how often it is searched."""
+
+    searches = 0
+
+    def find(self, *args):
+        type(self).searches += 1
+        return super().find(*args)
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_any_number_of_tokens_is_looked_up_in_one_pass(count, monkeypatch):
+    """Counted are the patterns that begin to be searched, and the pieces that are searched."""
+    passes = []
+    entry = vocabulary_files._ENTRY  # noqa: SLF001 - the pattern of one entry
+
+    class Entry:
+        def match(self, content, at):
+            passes.append(at)
+            return entry.match(content, at)
+
+    monkeypatch.setattr(vocabulary_files, "_ENTRY", Entry())
+    tokens = [f"<é{at}>" for at in range(count)]
+    vocabulary = {"a": 0, "b": 1, tokens[-1]: 2}
+    for ascii_only in (True, False):
+        passes.clear()
+        text = json.dumps(vocabulary, ensure_ascii=ascii_only).encode()
+        found = vocabulary_files.token_object(text, tokens)
+        assert Token(2, tokens[-1]) in found.special
+        assert len(passes) == len(vocabulary) + 1
+    pieces = b"".join(
+        b"\x0a" + bytes([len(one) + 2]) + b"\x0a" + bytes([len(one)]) + one
+        for one in (*[b"word"] * 40, tokens[-1].encode())
+    )
+    Bytes.searches = 0
+    assert Token(40, tokens[-1]) in vocabulary_files.sentencepiece(Bytes(pieces), tokens).special
+    assert Bytes.searches == 0

@@ -10,7 +10,8 @@ from huggingface_hub.utils import _auth
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from auditor.downloader.hub_settings import usable_token
+from auditor.downloader.hub_settings import patience, usable_token
+from auditor.errors import UsageError
 
 # Absent, empty, plain, and as it was copied from somewhere.
 WRITTEN = st.sampled_from([None, "", " ", "\n", "hf_one", " hf_two\n", "hf_three\r\n", "hf_\nfour"])
@@ -60,3 +61,14 @@ def test_the_library_provides_tokens_of_other_sources(where, machine):
     else:
         machine.setitem(sys.modules, "google.colab", sys)
     assert usable_token(None) == "hf_of_theirs"
+
+
+@given(seconds=st.integers() | st.just(10**30))
+def test_a_time_out_is_a_time_or_named(seconds):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", seconds)
+        if 1 <= seconds <= 86_400:
+            assert patience() == seconds
+        else:
+            with pytest.raises(UsageError, match=r"HF_HUB_DOWNLOAD_TIMEOUT is .*expected 1 to"):
+                patience()

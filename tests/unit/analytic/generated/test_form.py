@@ -7,8 +7,9 @@ import pytest
 
 from auditor.analytic import generated
 from auditor.analytic.expectation import Role
+from auditor.analytic.generated import form as module
 from auditor.analytic.generated.expressions import Outside
-from auditor.analytic.generated.form import Form
+from auditor.analytic.generated.form import Form, RowLookup
 from auditor.errors import CheckpointError
 
 D, N = ["k", "width"], ["k", "text.layers"]
@@ -158,3 +159,23 @@ def test_a_default_may_be_infinite():
 def test_a_broken_or_huge_chunk_is_refused(chunk):
     with pytest.raises(CheckpointError):
         generated.decoded(chunk)
+
+
+def test_names_are_looked_up_in_rows_of_which_only_those_are_listed_that_may_have_them(monkeypatch):
+    listed, of_row = [], module.of_row
+    monkeypatch.setattr(
+        module, "of_row", lambda row, values: listed.append(row.template) or of_row(row, values)
+    )
+    toy, config = form(), {"model_type": "toy"}
+    every = toy.by_name(config)
+    names = RowLookup(toy.rows, toy.values(config))
+    listed.clear()
+    assert "other.weight" not in names
+    assert names.get("layers.weight") is None
+    assert listed == []
+    assert all(names[name] == tensor for name, tensor in every.items())
+    assert names.get("layers.1.weight") is None
+    assert names.get("layers.99.weight") is None
+    assert names.get("gate.weight") is None
+    assert sorted(listed) == sorted(row.template for row in toy.rows)
+    assert (dict(names), len(names)) == (every, len(every))

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from auditor.downloader.waits import Wait, Waits
-from auditor.errors import Reason, UsageError
+from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.workers import one_model
@@ -197,9 +197,8 @@ class Future:
         return tuple(one_model.failed(one, Reason.GATED, "said the Hub") for one in self.models)
 
 
-def test_nothing_is_under_way_beside_a_suspect_not_even_the_last_one(at_hub):
-    del at_hub
-    sent = []
+def connected(sent):
+    """A cluster whose scheduler has one worker; each batch is a future in the list."""
 
     def submit(_work, models, *_given, pure):
         assert not pure
@@ -212,6 +211,67 @@ def test_nothing_is_under_way_beside_a_suspect_not_even_the_last_one(at_hub):
     client.sync = lambda asked: asked()
     ours = cluster.Cluster(Policy(), None, Waits(lambda _wait: None))
     ours._client = client  # noqa: SLF001 - as if it were connected
+    return ours
+
+
+RESULTS = {
+    "short": lambda right: right[:-1],
+    "long": lambda right: (*right, *right[:1]),
+    "of others": lambda right: tuple(one._replace(model="o/other") for one in right),
+    "without outcomes": lambda right: tuple(one._replace(recorded=None) for one in right),
+    "of other types": lambda right: tuple(one._replace(snapshot=[["a"]]) for one in right),
+    **{repr(odd): lambda _, odd=odd: odd for odd in (None, True, 1.5, "a", [["a"]], {"a": 1}, ())},
+}
+
+
+@pytest.mark.parametrize("spoil", RESULTS.values(), ids=RESULTS)
+def test_a_result_without_one_outcome_of_each_model_is_asked_for_again_model_by_model(
+    spoil, at_hub
+):
+    del at_hub
+    sent = []
+    ours = connected(sent)
+    for name in ("o/a", "o/b"):
+        ours.submit(Waiting(name, "0" * 40, None, None))
+    done = []
+    while ours.under_way:
+        done += [(one.model, one.recorded.summary.reason) for one in ours.finished(0.0)]
+        for future in (one for one in sent if one.status == "pending"):
+            right = future.result(0)
+            first = spoil(right) if len(future.models) > 1 or right[0].model == "o/a" else right
+            future.result = lambda _seconds, first=first: first
+            future.end("finished")
+    assert [[one.model for one in batch.models] for batch in sent] == [
+        ["o/a", "o/b"],
+        ["o/a"],
+        ["o/b"],
+    ]
+    assert done == [("o/a", "bad-response"), ("o/b", "gated")]
+
+
+IDENTITIES = (
+    [],
+    {},
+    {"workers": []},
+    {"workers": {"a": []}},
+    {"workers": {"a": {"nthreads": "2"}}},
+)
+
+
+@pytest.mark.parametrize("identity", IDENTITIES, ids=repr)
+def test_a_scheduler_that_describes_itself_in_another_form_is_lost_in_one_line(identity, at_hub):
+    del at_hub
+    ours = connected([])
+    ours._client.scheduler.identity = lambda: identity  # noqa: SLF001 - Dask's side
+    with pytest.raises(SourceError, match="describes its workers in another form") as lost:
+        list(ours.finished(0.0))
+    assert "\n" not in str(lost.value)
+
+
+def test_nothing_is_under_way_beside_a_suspect_not_even_the_last_one(at_hub):
+    del at_hub
+    sent = []
+    ours = connected(sent)
 
     def finished():
         return [(done.model, done.recorded.summary.reason) for done in ours.finished(0.0)]
