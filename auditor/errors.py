@@ -75,3 +75,4 @@ class SourceError(AuditError):
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+        self.snapshot: object = None  # the Snapshot without weights, if the files were listed

@@ -20,6 +20,7 @@ from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import LookAtValues, Options
+from auditor.audit.outcome import with_code_in_files
 from auditor.checkpoint.filenames import CONFIG, Chooser, checked_variant
 from auditor.checkpoint.selecting import (
     select,
@@ -156,7 +157,8 @@ def _outcome(
         try:
             snapshot = fetch_snapshot()
         except SourceError as error:
-            return unread(nothing.as_unaudited(error.reason, str(error)), options.engines)
+            outcome = with_code_in_files(nothing, error.snapshot, options)
+            return unread(outcome.as_unaudited(error.reason, str(error)), options.engines)
         return examine_snapshot(snapshot, options)
 
     def crashed(detail: str) -> Unaudited:

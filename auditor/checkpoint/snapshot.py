@@ -86,6 +86,7 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     parts: tuple[FilePart, ...] = ()  # sorted, with gaps; () for safetensors
     # The value of `parsed`, if the reader has computed it: parsing a torch file twice takes long.
     known: Header | Table | CheckpointError | None = None
+    by_content: bool = False  # whether the file is parsed by its first bytes, not by its name
     state: FileState | None = None  # state of a local file when its header was read
 
     @property
@@ -110,7 +111,7 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
         if self.known is not None:
             return self.known
         try:
-            parse = parser(self.name)
+            parse = parser(self.name, by_content=self.by_content)
             if parse is None:
                 return parse_header(self.name, self.prefix)
             return parse(self.name, PartialFile(self.size or 0, self.parts))
@@ -211,6 +212,8 @@ class Snapshot(Observation, frozen=True, kw_only=True):
     headers: tuple[WeightHeader, ...] = ()  # sorted by name; the weight files that were opened
     torch_copies: tuple[WeightHeader, ...] = ()  # sorted by name; the same weights again
     pickles: tuple[WeightHeader, ...] = ()  # sorted by name; other local files that may run code
+    # Local files in which no code was looked for, sorted; None: names decide, as on the Hub.
+    unexamined: tuple[str, ...] | None = None
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
     base: BaseModel | None = None  # only for an adapter
     manifest: TextFile | None = None  # declares the components

@@ -48,7 +48,7 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
     if any(head.parts for head in snapshot.headers):
         return None
     heads = [(head.name, head.size, len(head.prefix)) for head in snapshot.headers]
-    fields = (snapshot.origin, snapshot.partial, snapshot.unopened, heads)
+    fields = (snapshot.origin, snapshot.partial, snapshot.unopened, snapshot.unexamined, heads)
     digest = sha256(f"{fields!r}\n".encode())
     for head in snapshot.headers:
         digest.update(head.prefix)
@@ -96,6 +96,8 @@ def _shared_part(snapshot: Snapshot) -> dict[str, object]:
         document["torch_copies"] = [_head(head) for head in snapshot.torch_copies]
     if snapshot.pickles:
         document["pickles"] = [_head(head) for head in snapshot.pickles]
+    if snapshot.unexamined is not None:
+        document["unexamined"] = list(snapshot.unexamined)
     if snapshot.base:
         document["base"] = {**asdict(snapshot.base), "config": _text(snapshot.base.config)}
     if snapshot.packing:

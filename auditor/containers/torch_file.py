@@ -19,6 +19,7 @@ from typing import NamedTuple
 from auditor.bounded.json_text import lfs_fault
 from auditor.bounded.pickle_machine import MAX_PICKLE, follow_pickle
 from auditor.bounded.pickle_names import FollowedPickle
+from auditor.bounded.pickle_opcodes import Opcodes, read_opcodes
 from auditor.containers.state_dict import StateDict, is_dict, state_dict
 from auditor.containers.torch_archive import open_archive
 from auditor.containers.torch_tensors import (
@@ -29,7 +30,9 @@ from auditor.containers.torch_tensors import (
     storages,
 )
 from auditor.containers.weight_formats import (
+    MODULES,
     PICKLES,
+    START,
     NeedsBytes,
     PartialFile,
     Table,
@@ -61,6 +64,7 @@ PROTOCOL = 1001
 _MAGIC, _PROTOCOL, _FACTS, _VALUE, _KEYS = range(5)
 _FIRST = 64 * 1024  # bytes of the first read; doubled until they suffice
 _LENGTH = 8  # bytes before each storage
+_PROTO = 0x80  # the opcode at the start of a pickle of protocol 2 and later
 _TAR = 512  # bytes of the first block of a tar archive
 
 
@@ -101,7 +105,8 @@ def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpo
     start = sparse.read(Span(0, min(sparse.size, _LONGEST_MAGIC)))
     if file.lower().endswith(PICKLES) and start.startswith(_COMPRESSED):
         return not_followed(file, "is compressed")
-    if first.fault and not first.fault.may_go_on and not first.outside:
+    runs_nothing = not start.startswith(b"\x80") and not opcodes_at(sparse, 0).names
+    if runs_nothing or (first.fault and not first.fault.may_go_on and not first.outside):
         prefix = sparse.read(Span(0, min(sparse.size, _START)))
         message = lfs_fault(named(file), prefix) or _other_format_error(file, prefix)
         if message:
@@ -109,7 +114,9 @@ def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpo
     if len(legacy.pickles) == 1 and not first.fault and first.stop < sparse.size:
         excess = sparse.size - first.stop
         return not_followed(file, f"has {excess:,} bytes behind its pickle", first.outside)
-    return _unusable_error(file, _join(legacy), legacy.fault or "")
+    is_complete = len(legacy.pickles) == 1 and not first.fault
+    is_other = is_complete and not file.lower().endswith(tuple(MODULES))
+    return _unusable_error(file, _join(legacy), "is a pickle" if is_other else legacy.fault or "")
 
 
 def _other_format_error(file: str, prefix: bytes) -> str | None:
@@ -119,6 +126,17 @@ def _other_format_error(file: str, prefix: bytes) -> str | None:
     kind = "a safetensors file, perhaps" if prefix[8:9] == b"{" else format_by_magic(prefix)
     fault = f"is {kind}, not a file of torch.save" if kind else "is not a file of torch.save"
     return f"{named(file)} {fault}"
+
+
+def opcodes_at(sparse: PartialFile, at: int) -> Opcodes:
+    """Read the opcodes from byte `at` on, up to the bound of a pickle."""
+    length = START
+    while True:
+        data = sparse.read(Span(at, min(sparse.size, at + length)))
+        opcodes = read_opcodes(data, sparse.size - at)
+        if not opcodes.is_cut or length >= MAX_PICKLE or (opcodes.names and data[0] == _PROTO):
+            return opcodes
+        length = min(max(_FIRST, 2 * length), MAX_PICKLE)
 
 
 def _join(legacy: LegacyFile) -> FollowedPickle:
@@ -248,7 +266,7 @@ def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
 
     Raise it also if the pickles are longer than MAX_PICKLE bytes.
     """
-    if _is_tar(sparse.read(Span(0, min(sparse.size, _TAR)))):
+    if is_tar(sparse.read(Span(0, min(sparse.size, _TAR)))):
         raise not_followed(file, "is a tar archive, as torch wrote before version 0.1.10")
     pickles = _pickles(file, sparse)
     if fault := _fault(pickles):
@@ -256,7 +274,7 @@ def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
     return LegacyFile(pickles, None, _places(file, pickles, sparse.size))
 
 
-def _is_tar(block: bytes) -> bool:
+def is_tar(block: bytes) -> bool:
     """Return whether torch.load reads the file as a tar archive, which it tries first."""
     from tarfile import HeaderError, TarInfo  # noqa: PLC0415 - few files are of the legacy form
 

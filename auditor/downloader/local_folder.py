@@ -32,7 +32,7 @@ from auditor.checkpoint.snapshot_reader import MAX_SNAPSHOT, is_snapshot, load
 from auditor.companions.companion_files import CompanionBounds
 from auditor.containers.manifest import MANIFESTS
 from auditor.containers.weight_formats import parser
-from auditor.downloader.assemble import assemble
+from auditor.downloader.assemble import assemble, examine_files
 from auditor.downloader.headers import FIRST_READ, read_header
 from auditor.downloader.local_file import open_regular_file, read_all, unreadable_file
 from auditor.downloader.model_argument import HubModel
@@ -78,12 +78,6 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
     files = _listing(folder)
     names, where = {file.name for file in files}, f"the folder {quoted(str(folder))}"
     model, commit = _cached_as(folder)
-    try:
-        selection = with_torch_copies(names, where, choose)  # a disk reads copies fast
-    except SourceError as error:
-        if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names or model:
-            raise
-        return _file(folder / CONFIG)
     place = "the Hugging Face cache" if model else "the folder"
     snapshot = Snapshot(
         model=model or str(folder),
@@ -95,11 +89,26 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
         partial=True,
     )
     count = sum(is_weights(file.name) for file in files)
-    with threads(0 if count <= AT_HAND else AT_HAND, do_nothing) as scheduler:
-        snapshot = assemble(snapshot, _Files(folder), selection, scheduler)
+    try:
+        selection = _select(names, where, choose, is_cached=model is not None)
+        with threads(0 if count <= AT_HAND else AT_HAND, do_nothing) as scheduler:
+            snapshot = assemble(snapshot, _Files(folder), selection, scheduler)
+    except SourceError as error:
+        error.snapshot = examine_files(snapshot, _Files(folder))
+        raise
     for name in chain(snapshot.unopened, *(part.unopened for part in snapshot.components)):
         _require_file(folder / name)
     return snapshot
+
+
+def _select(names: set[str], where: str, choose: Chooser, *, is_cached: bool) -> FileSelection:
+    """Select the files to read; a folder without weights, outside a cache, is its config alone."""
+    try:
+        return with_torch_copies(names, where, choose)  # a disk reads copies fast
+    except SourceError as error:
+        if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names or is_cached:
+            raise
+        return FileSelection(config=CONFIG)
 
 
 def _interrupted(folder: Path) -> str:
