@@ -81,6 +81,9 @@ _KINDS: dict[type, str] = {
 }
 
 
+_DCP = "torch.distributed.checkpoint"
+
+
 def kind(value: object) -> str:
     return _KINDS.get(type(value)) or f"a value of type {type(value).__name__}"
 
@@ -89,6 +92,8 @@ def is_key(value: object) -> bool:
     """Return whether the value can be a dict key or a set item, without hashing it."""
     if isinstance(value, tuple):
         return all(item is None or isinstance(item, str | bytes | int | float) for item in value)
+    if isinstance(value, Call) and isinstance(value.callee, Global):
+        return value.callee.path == f"{_DCP}.metadata.MetadataIndex"
     return value is None or isinstance(value, str | bytes | int | float)
 
 
@@ -99,8 +104,13 @@ _DATA = Path(__file__).parents[1] / "data" / "pickle_names.json"
 _LISTS: Mapping[str, list[str]] = json.decode(_DATA.read_bytes(), type=dict[str, list[str]])
 
 WEIGHTS_ONLY = frozenset(_LISTS["weights_only"])
-_ENUMS = frozenset(_LISTS["enums"])
-_PLAIN_OBJECTS = frozenset(_LISTS["plain_objects"]) | {"argparse.Namespace"}
+_ENUMS = frozenset(_LISTS["enums"]) | {"torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING"}
+# The dataclasses of a distributed checkpoint's .metadata, and argparse's plain object.
+_PLAIN_OBJECTS = frozenset(_LISTS["plain_objects"]) | {
+    *("argparse.Namespace", f"{_DCP}.filesystem._StorageInfo", f"{_DCP}.metadata.Metadata"),
+    *(f"{_DCP}.metadata.{kind}StorageMetadata" for kind in ("Tensor", "Chunk", "Bytes")),
+    *(f"{_DCP}.metadata.{name}" for name in ("MetadataIndex", "StorageMeta", "TensorProperties")),
+}
 _FACTORIES = frozenset(
     f"builtins.{name}" for name in ("dict", "float", "int", "list", "set", "str")
 )
@@ -176,11 +186,14 @@ def new_object(name: Global, args: tuple[object, ...]) -> Call | None:
 def may_have_state(call: Call, state: object) -> bool:
     """Return whether the state has the form that libraries write for the call's result."""
     path = call.callee.path if isinstance(call.callee, Global) else ""
-    if path == "collections.OrderedDict" or path in _PLAIN_OBJECTS:
+    is_plain = path in _PLAIN_OBJECTS and not isinstance(state, tuple)
+    if path == "collections.OrderedDict" or is_plain:
         return isinstance(state, PickledDict) and all(
             isinstance(key, str) and key not in _METHODS for key, _ in state.pairs
         )
     match (path, state):
+        case ("torch.distributed.checkpoint.metadata.TensorProperties", tuple(values)):
+            return all(isinstance(value, bool | Global | Call) for value in values)
         case ("numpy.dtype", (3, "<" | ">" | "|" | "=", None, None, None, *sizes)):
             return sizes == _sizes_of_dtype(call)
         case (

@@ -1,4 +1,4 @@
-"""The opcodes at the start of a file, read without a stack: whether it can be a pickle that imports.
+"""The opcodes at the start of a file, read without a stack to see whether it may be a pickle.
 
 Everything that an unpickler reads as an opcode is read as one here, and more. So bytes in which no
 opcode imports run nothing, whatever unpickler reads them: a text, an image, or a pickle of plain

@@ -213,7 +213,11 @@ def _shared(tensors: Mapping[str, TensorView]) -> Mapping[str, str]:
 def _faults(
     state: StateDict, places: StoragePlaces, storage_by_key: Mapping[str, Storage]
 ) -> Iterator[TensorFault]:
-    """Yield faults of tensors that are unreadable or do not fit their storages."""
+    """Yield faults of tensors that are unreadable or do not fit their storages, and of storages."""
+    used = {view.storage.key for view in state.tensors.values()}
+    for key, fault in places.faults.items():
+        if key not in used:  # torch.load raises for it, whatever uses the storage
+            yield TensorFault((), f"a value that is not a tensor of the model: {fault}")
     for name, reason in state.unreadable.items():
         yield TensorFault((name,), f"tensor {quoted(name)} {reason}")
     for name, view in state.tensors.items():
