@@ -43,6 +43,7 @@ from auditor.reconciler.other_model import (
     pointed_size_note,
 )
 from auditor.reconciler.other_weights import (
+    answer_notes,
     embedded_adapter,
     other_weights,
     torch_copy_findings,
@@ -418,6 +419,7 @@ def with_code_in_files(outcome: SomeOutcome, snapshot: object, options: Options)
         findings=in_order((*outcome.findings, *reported)),
         ignored=in_order((*outcome.ignored, *ignored)),
         unchecked=(*outcome.unchecked, *unread_pickles(snapshot)),
+        notes=(*outcome.notes, *answer_notes(snapshot)),
     )
 
 

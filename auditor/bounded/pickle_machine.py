@@ -78,7 +78,7 @@ def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
     return FollowedPickle(
         value=value,
         stop=stream.tell(),
-        outside=machine.lines(),
+        outside=machine.lines(is_complete=fault is None),
         refused=tuple(machine.refused),
         persistent=tuple(machine.persistent),
         fault=fault,
@@ -346,11 +346,11 @@ class _Machine:
         except UnicodeDecodeError:
             raise _NotFollowedError("has a string of Python 2 that is not UTF-8") from None
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, *, is_complete: bool) -> tuple[str, ...]:
         """Return a line for each unknown name, in the order of the pickle, up to MAX_LINES."""
         names = list(self.outside.items())
         shown = [
-            f"{_called(name, self.calls.get(name))} at byte {at:,}"
+            f"{_called(name, self.calls.get(name), is_complete=is_complete)} at byte {at:,}"
             for name, at in names[:MAX_LINES]
         ]
         more = len(names) - len(shown)
@@ -364,10 +364,10 @@ def _is_dict(call: Call) -> bool:
 # --- lines ----------------------------------------------------------------------------------------
 
 
-def _called(name: Global, call: Call | None) -> str:
+def _called(name: Global, call: Call | None, *, is_complete: bool) -> str:
     """Return a call as text, such as `posix.system('id')`, or a clause if nothing is called."""
     if call is None:
-        return f"{named(name.path)}, imported and not called,"
+        return f"{named(name.path)}{', imported and not called,' if is_complete else ''}"
     shown = [_argument(arg) for arg in call.args[:_ARGUMENTS]]
     more = ["..."] if len(call.args) > _ARGUMENTS else []
     return f"{named(name.path)}({', '.join([*shown, *more])})"

@@ -11,7 +11,14 @@ from auditor.bounded.json_text import lfs_pointer_size
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.index import Index, parse_index
 from auditor.containers.safetensors import Header, parse_header
-from auditor.containers.weight_formats import FilePart, NeedsBytes, PartialFile, Table, parser
+from auditor.containers.weight_formats import (
+    FilePart,
+    NeedsBytes,
+    PartialFile,
+    Table,
+    parser,
+    parser_by_content,
+)
 from auditor.errors import CheckpointError, Reason
 from auditor.messages import named
 from auditor.observation import Observation
@@ -111,7 +118,7 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
         if self.known is not None:
             return self.known
         try:
-            parse = parser(self.name, by_content=self.by_content)
+            parse = parser_by_content() if self.by_content else parser(self.name)
             if parse is None:
                 return parse_header(self.name, self.prefix)
             return parse(self.name, PartialFile(self.size or 0, self.parts))
@@ -198,7 +205,7 @@ class Component(Struct, frozen=True, kw_only=True):
 class Snapshot(Observation, frozen=True, kw_only=True):
     """The file list, texts and headers that an audit reads of a checkpoint at one commit."""
 
-    _aside = ("folder", "card_base", "card")
+    _aside = ("folder", "card_base", "card", "unexamined")
 
     model: str  # the Hub id after renames, or the path as the user wrote it
     commit: str | None  # 40 hex digits; None for a folder

@@ -16,9 +16,11 @@ from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from auditor.bounded.json_text import lfs_fault
-from auditor.bounded.pickle_machine import MAX_PICKLE, follow_pickle
-from auditor.bounded.pickle_names import FollowedPickle
+from auditor.bounded.pickle_machine import MAX_LINES, MAX_PICKLE, follow_pickle
+from auditor.bounded.pickle_names import FollowedPickle, is_known, renamed
 from auditor.bounded.pickle_opcodes import Opcodes, read_opcodes
 from auditor.containers.state_dict import StateDict, is_dict, state_dict
 from auditor.containers.torch_archive import open_archive
@@ -105,7 +107,8 @@ def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpo
     start = sparse.read(Span(0, min(sparse.size, _LONGEST_MAGIC)))
     if file.lower().endswith(PICKLES) and start.startswith(_COMPRESSED):
         return not_followed(file, "is compressed")
-    runs_nothing = not start.startswith(b"\x80") and not opcodes_at(sparse, 0).names
+    names = opcodes_at(sparse, 0).names
+    runs_nothing = not (start.startswith(b"\x80") or names)
     if runs_nothing or (first.fault and not first.fault.may_go_on and not first.outside):
         prefix = sparse.read(Span(0, min(sparse.size, _START)))
         message = lfs_fault(named(file), prefix) or _other_format_error(file, prefix)
@@ -116,7 +119,12 @@ def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpo
         return not_followed(file, f"has {excess:,} bytes behind its pickle", first.outside)
     is_complete = len(legacy.pickles) == 1 and not first.fault
     is_other = is_complete and not file.lower().endswith(tuple(MODULES))
-    return _unusable_error(file, _join(legacy), "is a pickle" if is_other else legacy.fault or "")
+    joined = _join(legacy)
+    if not joined.outside and joined.fault and joined.fault.may_go_on:
+        found = (pair and renamed(*(part.decode("latin-1") for part in pair)) for pair in names)
+        lines = (named(one.path) for one in found if one and not is_known(one))
+        joined = replace(joined, outside=tuple(dict.fromkeys(lines))[:MAX_LINES])
+    return _unusable_error(file, joined, "is a pickle" if is_other else legacy.fault or "")
 
 
 def _other_format_error(file: str, prefix: bytes) -> str | None:

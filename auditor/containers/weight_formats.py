@@ -159,17 +159,25 @@ class Table(Struct, frozen=True, kw_only=True):
 Parse = Callable[[str, PartialFile], Table]
 
 
-def parser(file: str, *, by_content: bool = False) -> Parse | None:
-    """Return the parser for the file's ending, or for any file; None for a safetensors file.
+def parser(file: str) -> Parse | None:
+    """Return the parser for the file's ending; None for a safetensors file.
 
     A parser reads from a PartialFile, raises NeedsBytes if bytes are missing, and CheckpointError
     for a file of another format.
     """
     ending = PurePosixPath(file).suffix.lower()
     module = "torch_file" if ending in PICKLES else MODULES.get(ending)
-    module = "code_in_files" if by_content else module
     if module is None:
         return None
+    return _parse_of(module)
+
+
+def parser_by_content() -> Parse:
+    """Return the parser of any file, which looks for code in it."""
+    return _parse_of("code_in_files")
+
+
+def _parse_of(module: str) -> Parse:
     parse: Parse = import_module(f"auditor.containers.{module}").parse
     return parse
 
@@ -198,7 +206,7 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
 )
 _LEAST, _LOOKED_AT = 4, 256  # bytes of a text: shorter ones prove nothing
 _LINE = 80  # most characters of the line that is quoted
-_ANSWER = "perhaps an answer of a server, saved as a file"
+ANSWER = "perhaps an answer of a server, saved as a file"
 
 
 def format_by_magic(prefix: bytes) -> str | None:
@@ -215,7 +223,7 @@ def format_by_magic(prefix: bytes) -> str | None:
     is_page = start[:9].lower().startswith((b"<!doctype", b"<html", b"<?xml"))
     is_json = start.startswith((b"{", b"["))
     kind = "an HTML or XML page:" if is_page else "JSON:" if is_json else "plain text,"
-    return f"{kind} {_ANSWER} ({quoted(line)})"
+    return f"{kind} {ANSWER} ({quoted(line)})"
 
 
 def _first_line(prefix: bytes) -> str | None:

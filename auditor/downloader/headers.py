@@ -17,6 +17,7 @@ from auditor.containers.weight_formats import (
     PartialFile,
     merged_parts,
     parser,
+    parser_by_content,
 )
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
@@ -148,15 +149,13 @@ def safetensors_end(name: str) -> Callable[[bytes, int | None], int]:
 
 def read_by_content(name: str, size: int, read: Callable[[Span], bytes]) -> WeightHeader:
     """Read what shows whether a local file may run code, whatever its name."""
-    parse = parser(name, by_content=True)
     spans = {Span(0, min(size, START)), Span(max(0, size - END), size)}
     parts = merged_parts(FilePart(span.start, read(span)) for span in spans if span.length)
-    assert parse is not None  # noqa: S101 - for mypy
     head = read_parsed_header(
         name,
         size,
         lambda span, _: Received(read(span), size),
-        parse,
+        parser_by_content(),
         parts=parts,
         most_reads=MOST_READS_BY_CONTENT,
     )

@@ -90,25 +90,19 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
     )
     count = sum(is_weights(file.name) for file in files)
     try:
-        selection = _select(names, where, choose, is_cached=model is not None)
+        selection = with_torch_copies(names, where, choose)  # a disk reads copies fast
         with threads(0 if count <= AT_HAND else AT_HAND, do_nothing) as scheduler:
             snapshot = assemble(snapshot, _Files(folder), selection, scheduler)
     except SourceError as error:
-        error.snapshot = examine_files(snapshot, _Files(folder))
+        examined = examine_files(snapshot, _Files(folder))
+        if error.reason is Reason.NO_WEIGHTS and CONFIG in names and not model:
+            fields = {name: getattr(examined, name) for name in ("files", "pickles", "unexamined")}
+            return replace(_file(folder / CONFIG), **fields)
+        error.snapshot = examined
         raise
     for name in chain(snapshot.unopened, *(part.unopened for part in snapshot.components)):
         _require_file(folder / name)
     return snapshot
-
-
-def _select(names: set[str], where: str, choose: Chooser, *, is_cached: bool) -> FileSelection:
-    """Select the files to read; a folder without weights, outside a cache, is its config alone."""
-    try:
-        return with_torch_copies(names, where, choose)  # a disk reads copies fast
-    except SourceError as error:
-        if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names or is_cached:
-            raise
-        return FileSelection(config=CONFIG)
 
 
 def _interrupted(folder: Path) -> str:

@@ -12,7 +12,7 @@ from auditor.checkpoint.filenames import torch_model_files, variant_of
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, ADAPTERS, other_weight_files
 from auditor.checkpoint.shard_names import Split, split_of
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.containers.weight_formats import Table, UnfollowedError, may_have_code
+from auditor.containers.weight_formats import ANSWER, Table, UnfollowedError, may_have_code
 from auditor.errors import CheckpointError
 from auditor.findings import (
     AdapterBeside,
@@ -225,6 +225,13 @@ def unread_pickles(snapshot: Snapshot) -> Iterator[str]:
     if doubts:
         doubtful = listed([head.name for head in doubts])
         yield f"{doubtful}: may contain code, and not followed to the end: {doubts[0].parsed}"
+
+
+def answer_notes(snapshot: Snapshot) -> Iterator[str]:
+    """Yield a note for each file that has a pickle's name and the text of a server's answer."""
+    for file in snapshot.pickles:
+        if isinstance(file.parsed, CheckpointError) and ANSWER in str(file.parsed):
+            yield str(file.parsed)
 
 
 def uncompared_torch_copies(snapshot: Snapshot, contents: Contents) -> tuple[str, ...]:
