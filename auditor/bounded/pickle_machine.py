@@ -82,6 +82,7 @@ def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
         refused=tuple(machine.refused),
         persistent=tuple(machine.persistent),
         fault=fault,
+        is_calling=bool(machine.calls),
     )
 
 

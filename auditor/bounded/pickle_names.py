@@ -70,6 +70,7 @@ class FollowedPickle(Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...]  # harmless names that torch.load(weights_only=True) refuses
     persistent: tuple[Persistent, ...]
     fault: PickleFault | None = None
+    is_calling: bool = False  # whether an unknown name is called
 
 
 _KINDS: dict[type, str] = {

@@ -35,15 +35,21 @@ class Opcodes(NamedTuple):
     is_cut: bool  # whether the bytes at hand end first, and the file does not
 
     @property
+    def is_standard(self) -> bool:
+        """Whether a module of the standard library is imported, or one named on the stack."""
+        return any(name is None or _root(name) in _STANDARD for name in self.names)
+
+    @property
     def is_credible(self) -> bool:
-        """Whether the imports can be meant: words of a text may look like an import."""
-        if None in self.names:
-            return True
-        names = [name for name in self.names if name and all(map(_NAME.fullmatch, name))]
-        return any(
-            self.is_used or self.is_ended or module.split(b".")[0].decode() in _STANDARD
-            for module, _ in names
-        )
+        """Whether the imports can be meant: two words of a text may look like one."""
+        are_names = any(name and all(map(_NAME.fullmatch, name)) for name in self.names)
+        return self.is_standard or (are_names and (self.is_used or self.is_ended))
+
+
+def _root(name: tuple[bytes, bytes]) -> str | None:
+    """Return the outermost package of an import; None if it is not an identifier."""
+    are_names = all(map(_NAME.fullmatch, name))
+    return name[0].split(b".")[0].decode() if are_names else None
 
 
 _STANDARD = sys.stdlib_module_names | {"__builtin__", "copy_reg"}

@@ -81,10 +81,15 @@ def _ends_as_zip(sparse: PartialFile) -> bool:
 
 
 def _may_import(sparse: PartialFile, at: int) -> bool:
-    """Whether an unpickler that begins at byte `at` may import something."""
+    """Whether an unpickler that begins at byte `at` may import something that exists."""
     opcodes = torch_file.opcodes_at(sparse, at)
-    is_marked = sparse.size > at and sparse.read(Span(at, at + 1)) == b"\x80"
-    return bool(opcodes.names) and (is_marked or opcodes.is_credible or opcodes.is_cut)
+    is_marked = at < sparse.size and sparse.read(Span(at, at + 1)) == b"\x80"
+    if not opcodes.names or is_marked or opcodes.is_cut or opcodes.is_standard:
+        return bool(opcodes.names)
+    if not opcodes.is_credible:
+        return False
+    pickle = follow_pickle(sparse.read(Span(at, min(sparse.size, at + MAX_PICKLE))))
+    return pickle.is_calling or pickle.fault is None or pickle.fault.may_go_on
 
 
 def _numpy_array(file: str, sparse: PartialFile) -> Table:
