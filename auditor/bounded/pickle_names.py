@@ -317,7 +317,7 @@ def _has_objects(dtype: object) -> bool:
 
 
 class JoblibArray(Struct, frozen=True):
-    """What follows the state of joblib's stand-in for an array."""
+    """The bytes behind the state of joblib's stand-in for an array."""
 
     length: int  # bytes of its numbers, behind their padding
     has_objects: bool  # whether a pickle follows in place of numbers
