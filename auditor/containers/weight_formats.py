@@ -228,7 +228,13 @@ def format_by_magic(prefix: bytes) -> str | None:
 
 def _first_line(prefix: bytes) -> str | None:
     """Return the first line of a text that is not empty; None for bytes that are not a text."""
-    text = prefix[:_LOOKED_AT].decode(errors="replace").rstrip("\ufffd")
+    start = prefix[:_LOOKED_AT]
+    try:
+        text = start.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(start) - 3:  # else the last character is cut off
+            return None
+        text = start[: error.start].decode()
     if len(text) < _LEAST or not all(one.isprintable() or one in "\t\r\n" for one in text):
         return None
     return next((line[:_LINE] for line in text.split("\n") if line.strip()), "").strip()
