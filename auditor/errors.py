@@ -77,6 +77,7 @@ class SourceError(AuditError):
     The message is one line: what, where and what to do.
     """
 
-    def __init__(self, reason: Reason, message: str) -> None:
+    def __init__(self, reason: Reason, message: str, *, snapshot: object = None) -> None:
         super().__init__(message)
         self.reason = reason
+        self.snapshot = snapshot  # the Snapshot without weights, if the files were listed

@@ -58,6 +58,7 @@ BOUNDS = (
     ("the directory of a zip archive", mib(torch_archive.MAX_DIRECTORY)),
     ("imports that a finding lists", f"{pickle_machine.MAX_LINES:,}"),
     ("pickles beside the weights of a folder", f"{assemble._MOST_PICKLES:,}"),
+    ("other files of a folder in which code is looked for", f"{assemble._MOST_OTHERS:,}"),
     ("a snapshot file, without gzip", mib(snapshot_reader.MAX_SNAPSHOT)),
     ("its JSON values", f"{snapshot_reader.MAX_VALUES:,}"),
     ("texts and copies of weights in it, unpacked", mib(snapshot_reader.MAX_OTHERS)),

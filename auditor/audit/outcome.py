@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,11 +43,13 @@ from auditor.reconciler.other_model import (
     pointed_size_note,
 )
 from auditor.reconciler.other_weights import (
+    answer_notes,
     embedded_adapter,
     other_weights,
     torch_copy_findings,
     uncompared_torch_copies,
     unread_pickles,
+    unsafe_pickles,
 )
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.repository_rules.repository_case import value_text
@@ -77,6 +79,7 @@ from auditor.walker import Shallow, Walk, counted_once, depth_within, walk
 # rows.
 MOST_MODULES = 120_000
 MOST_STRANGE_MODULES = 10_000
+SomeOutcome = TypeVar("SomeOutcome", bound=Outcome)
 _MOST_NAMES = 5  # patterns of folded names in a reason
 
 
@@ -401,18 +404,38 @@ def no_weights(
         modules=modules,
         tensors=TensorTable.of_expected(expectation),
     )
+    if case.options.weights:
+        outcome = with_code_in_files(outcome, case.snapshot, case.options)
     return outcome.as_unaudited(Reason.NO_WEIGHTS, detail)
+
+
+def with_code_in_files(outcome: SomeOutcome, snapshot: object, options: Options) -> SomeOutcome:
+    """Add what is known of code in the files of a snapshot, if its weights were not audited."""
+    if not isinstance(snapshot, Snapshot):
+        return outcome
+    reported, ignored = split(tuple(unsafe_pickles(snapshot)), options.ignore)
+    return replace(
+        outcome,
+        findings=in_order((*outcome.findings, *reported)),
+        ignored=in_order((*outcome.ignored, *ignored)),
+        unchecked=(*outcome.unchecked, *unread_pickles(snapshot)),
+        notes=(*outcome.notes, *answer_notes(snapshot)),
+    )
 
 
 def without_expectation(case: ModelAudit, *bad: BadConfig) -> Report:
     """Return the outcome for a broken config: stored tensors are counted and not compared."""
-    unchecked = ("everything: the config does not say what to expect",)
+    unchecked = (
+        "everything: the config does not say what to expect",
+        *unread_pickles(case.snapshot),
+    )
     return replace(_tally(case, *bad), unchecked=unchecked).as_report(None)
 
 
 def unaudited_outcome(case: ModelAudit, reason: Reason, detail: str) -> Unaudited:
     """Return an unaudited outcome, with counts of the stored tensors."""
-    return _tally(case).as_unaudited(reason, detail)
+    outcome = replace(_tally(case), unchecked=tuple(unread_pickles(case.snapshot)))
+    return outcome.as_unaudited(reason, detail)
 
 
 def _with_findings(case: ModelAudit, *findings: Finding) -> Outcome:

@@ -20,6 +20,7 @@ from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import LookAtValues, Options
+from auditor.audit.outcome import SomeOutcome, with_code_in_files
 from auditor.checkpoint.filenames import CONFIG, Chooser, checked_variant
 from auditor.checkpoint.selecting import (
     select,
@@ -157,7 +158,10 @@ def _outcome(
         try:
             snapshot = fetch_snapshot()
         except SourceError as error:
-            return unread(nothing.as_unaudited(error.reason, str(error)), options.engines)
+            outcome = with_code_in_files(nothing, error.snapshot, options)
+            if isinstance(error.snapshot, Snapshot):
+                outcome = _with_skipped(outcome, error.snapshot)
+            return unread(outcome.as_unaudited(error.reason, str(error)), options.engines)
         return examine_snapshot(snapshot, options)
 
     def crashed(detail: str) -> Unaudited:
@@ -278,12 +282,17 @@ def diff(  # noqa: PLR0913 - one keyword for each choice a caller has
     return compare_models(before, after, values=values, say=say)
 
 
+def _with_skipped(outcome: SomeOutcome, snapshot: Snapshot) -> SomeOutcome:
+    """Name the entries of the folder that were not looked into."""
+    if not snapshot.skipped:
+        return outcome
+    return replace(outcome, unchecked=(*outcome.unchecked, *skipped_lines(snapshot.skipped)))
+
+
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:
     """Audit a snapshot; the outcome depends only on it and, with the oracle, on transformers."""
     outcome = _examine(snapshot, options)
-    if snapshot.skipped:
-        lines = (*outcome.unchecked, *skipped_lines(snapshot.skipped))
-        outcome = replace(outcome, unchecked=lines)
+    outcome = _with_skipped(outcome, snapshot)
     if not options.engines:
         return outcome
     from auditor.audit.engine_verdicts import with_engines  # noqa: PLC0415 - few audits ask

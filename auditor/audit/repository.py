@@ -18,6 +18,7 @@ from auditor.audit.component_sums import (
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import Options
+from auditor.audit.outcome import with_code_in_files
 from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.filenames import is_in_folder
 from auditor.checkpoint.selecting import is_weights
@@ -121,7 +122,8 @@ def _part(piece: ComponentAudit, options: Options) -> Report | Unaudited:
         detail = f"{piece.component} has no weights under a name that is looked for, "
         detail += f"such as model.safetensors; it has {listed(unread)}"
         outcome = replace(
-            Outcome.begin(snapshot, options.requested), target=entry.kind if entry else None
+            with_code_in_files(Outcome.begin(snapshot, options.requested), snapshot, options),
+            target=entry.kind if entry else None,
         )
         return outcome.as_unaudited(Reason.NO_SAFETENSORS, detail)
     own_options = replace(options, target=None) if piece.folder else options
@@ -303,6 +305,7 @@ def _split_off(snapshot: Snapshot, folder: str, by_folder: Mapping[str, Componen
         snapshot,
         files=files,
         pickles=tuple(head for head in snapshot.pickles if head.name in names),
+        unexamined=_only_named(snapshot.unexamined, names),
         config=component.config,
         index=component.index,
         headers=component.headers,
@@ -330,7 +333,14 @@ def _unclaimed_files(snapshot: Snapshot, components: Iterable[ComponentAudit]) -
         origin=snapshot.origin,
         files=tuple(file for file in snapshot.files if file.name not in names),
         pickles=tuple(head for head in snapshot.pickles if head.name not in names),
+        unexamined=_only_named(
+            snapshot.unexamined, {file.name for file in snapshot.files}.difference(names)
+        ),
     )
+
+
+def _only_named(files: tuple[str, ...] | None, names: Collection[str]) -> tuple[str, ...] | None:
+    return None if files is None else tuple(name for name in files if name in names)
 
 
 def _other_weights(

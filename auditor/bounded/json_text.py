@@ -217,7 +217,9 @@ def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
     if error.msg.startswith("Unterminated string"):
         return f"{subject} is cut off: the string that begins at {where} has no end"
     fault = error.msg.removesuffix(" at")
-    return f"{subject} is not JSON: {fault} at {where}, before {quoted(excerpt)}"
+    fault = f"{subject} is not JSON: {fault} at {where}, before {quoted(excerpt)}"
+    is_no_json = error.doc.lstrip()[:1] not in {"{", "["} and not error.doc[: error.pos].strip()
+    return f"{fault}; it is perhaps an answer of a server, saved as a file" if is_no_json else fault
 
 
 def bounds_fault(content: bytes, depth: int, most: int = MAX_VALUES) -> str | None:

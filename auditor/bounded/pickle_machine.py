@@ -12,6 +12,7 @@ from io import BytesIO
 from typing import Any
 
 from auditor.bounded.pickle_names import (
+    JOBLIB_ARRAY,
     WEIGHTS_ONLY,
     Call,
     FollowedPickle,
@@ -22,6 +23,7 @@ from auditor.bounded.pickle_names import (
     PickleFault,
     is_key,
     is_known,
+    joblib_array,
     kind,
     may_have_state,
     new_object,
@@ -39,6 +41,8 @@ _MAKING = 5
 _PROTOCOLS = 5
 _ARGUMENTS = 4  # characters of a call that a line shows
 _LONG = 2**64
+_MOST_INNER = 8  # levels of pickles inside of each other
+_MOST_PADDING = 16  # bytes before the numbers of an array
 
 
 class _NotFollowedError(Exception):
@@ -74,31 +78,38 @@ def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
     return FollowedPickle(
         value=value,
         stop=stream.tell(),
-        outside=machine.lines(),
+        outside=machine.lines(is_complete=fault is None),
         refused=tuple(machine.refused),
         persistent=tuple(machine.persistent),
         fault=fault,
+        is_calling=bool(machine.calls),
     )
 
 
 class _Machine:
     """An unpickler's stack and memo, with records in place of objects."""
 
-    def __init__(self) -> None:
+    def __init__(self, outer: "_Machine | None" = None) -> None:
+        """Begin a pickle, perhaps inside of another one, with its names and bounds."""
+        self.depth: int = outer.depth + 1 if outer else 0
+        self.has_inner = False  # whether a pickle inside was followed
+        self.stream = BytesIO()
         self.at = 0  # offset of the opcode
         self.frame = 0  # offset after the frame; 0 outside of frames
-        self.steps = MAX_STEPS
+        self.steps: int = outer.steps if outer else MAX_STEPS
         self.stack: list[object] = []
         self.marked: list[list[object]] = []  # the stacks below the marks
         self.memo: dict[int, object] = {}
         self.used: set[int] = set()  # ids of objects that were read from the memo
-        self.outside: dict[Global, int] = {}  # offset of the first import
-        self.calls: dict[Global, Call] = {}  # the first call of each unknown name
-        self.refused: dict[str, None] = {}
+        # The offset of the first import of each unknown name, and its first call.
+        self.outside: dict[Global, int] = outer.outside if outer else {}
+        self.calls: dict[Global, Call] = outer.calls if outer else {}
+        self.refused: dict[str, None] = outer.refused if outer else {}
         self.persistent: list[Persistent] = []
 
     def run(self, stream: BytesIO) -> object:
         """Return the value that the pickle builds; raise EOFError if the bytes end too early."""
+        self.stream = stream
         while True:
             self.at = stream.tell()
             code = stream.read(1)
@@ -109,6 +120,8 @@ class _Machine:
                 self.check_frame(self.at + 1)
                 if self.frame > self.at + 1:
                     raise _NotFollowedError("ends before its frame does")
+                if self.has_inner and not self.outside:  # other loaders go on behind its end
+                    raise _NotFollowedError("has a pickle inside, as joblib stores objects,")
                 return self.stack.pop()
             if code not in _OPCODES:
                 raise _ImpossibleError(f"has the byte 0x{code[0]:02x} in place of an opcode")
@@ -126,7 +139,8 @@ class _Machine:
     def not_followed(self, name: str, stream: BytesIO) -> Exception:
         """Return the error for an opcode that is not followed or that every unpickler refuses."""
         is_empty = not (self.stack or self.marked)
-        if name in _PREPARED or (is_empty and name in _TAKING):
+        lacks_mark = name in _TO_MARK and not self.marked
+        if name in _PREPARED or lacks_mark or (is_empty and name in _TAKING):
             return _ImpossibleError(f"uses the opcode {name} with nothing to take")
         if name in _ASCII and not stream.readline().isascii():
             return _ImpossibleError(f"uses the opcode {name} with bytes that are not text")
@@ -276,11 +290,35 @@ class _Machine:
         target = self.filled()
         if isinstance(target, Call) and (may_have_state(target, state) or self.is_outside(target)):
             target.state, target.has_state = state, True
+            if isinstance(target.callee, Global) and target.callee.path == JOBLIB_ARRAY:
+                self.joblib_array(state)
         elif not self.is_outside(target):
             what = target.path if isinstance(target, Global) else kind(target)
             if isinstance(target, Call) and isinstance(target.callee, Global):
                 what = f"an object of {target.callee.path}"
             raise _NotFollowedError(f"gives a state to {what}")
+
+    def joblib_array(self, state: object) -> None:
+        """Pass over the array behind the state of joblib's stand-in for it.
+
+        Its first byte, the length of the padding, is no opcode: other loaders than joblib's fail.
+        """
+        array = joblib_array(state)
+        self.check_frame(self.stream.tell())
+        if array is None or self.frame or self.depth > _MOST_INNER:
+            raise _NotFollowedError("has an array in a form that joblib does not write")
+        if array.has_objects:
+            inner = _Machine(self)
+            inner.run(self.stream)
+            self.has_inner, self.steps = True, inner.steps
+            return
+        padding = self.stream.read(1)
+        if padding and padding[0] > _MOST_PADDING:
+            raise _NotFollowedError("has an array in a form that joblib does not write")
+        stop = self.stream.tell() + sum(padding) + array.length
+        if stop > len(self.stream.getbuffer()):
+            raise EOFError
+        self.stream.seek(stop)
 
     def storage(self) -> None:
         """Push the record of a torch storage that the loader supplies; raise for other objects."""
@@ -309,11 +347,11 @@ class _Machine:
         except UnicodeDecodeError:
             raise _NotFollowedError("has a string of Python 2 that is not UTF-8") from None
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, *, is_complete: bool) -> tuple[str, ...]:
         """Return a line for each unknown name, in the order of the pickle, up to MAX_LINES."""
         names = list(self.outside.items())
         shown = [
-            f"{_called(name, self.calls.get(name))} at byte {at:,}"
+            f"{_called(name, self.calls.get(name), is_complete=is_complete)} at byte {at:,}"
             for name, at in names[:MAX_LINES]
         ]
         more = len(names) - len(shown)
@@ -327,10 +365,10 @@ def _is_dict(call: Call) -> bool:
 # --- lines ----------------------------------------------------------------------------------------
 
 
-def _called(name: Global, call: Call | None) -> str:
+def _called(name: Global, call: Call | None, *, is_complete: bool) -> str:
     """Return a call as text, such as `posix.system('id')`, or a clause if nothing is called."""
     if call is None:
-        return f"{named(name.path)}, imported and not called,"
+        return f"{named(name.path)}{', imported and not called,' if is_complete else ''}"
     shown = [_argument(arg) for arg in call.args[:_ARGUMENTS]]
     more = ["..."] if len(call.args) > _ARGUMENTS else []
     return f"{named(name.path)}({', '.join([*shown, *more])})"
@@ -388,6 +426,8 @@ _OPCODES: dict[bytes, tuple[str, int, Callable[[BytesIO], Any] | None]] = {
 _PREPARED = frozenset({"EXT1", "EXT2", "EXT4", "NEXT_BUFFER"})
 # Opcodes that take something from the stack, or need a mark on it.
 _TAKING = frozenset(one.name for one in pickletools.opcodes if one.stack_before)
+# Opcodes that take everything above a mark; INST imports before it looks for the mark.
+_TO_MARK = frozenset({"OBJ", "LIST", "DICT", "POP_MARK"})
 _ASCII = frozenset({"INT", "LONG", "FLOAT", "PERSID", "GET", "PUT"})
 
 _Step = Callable[[_Machine, Any], None]

@@ -70,6 +70,7 @@ class FollowedPickle(Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...]  # harmless names that torch.load(weights_only=True) refuses
     persistent: tuple[Persistent, ...]
     fault: PickleFault | None = None
+    is_calling: bool = False  # whether an unknown name is called
 
 
 _KINDS: dict[type, str] = {
@@ -81,6 +82,9 @@ _KINDS: dict[type, str] = {
 }
 
 
+_DCP = "torch.distributed.checkpoint"
+
+
 def kind(value: object) -> str:
     return _KINDS.get(type(value)) or f"a value of type {type(value).__name__}"
 
@@ -89,6 +93,8 @@ def is_key(value: object) -> bool:
     """Return whether the value can be a dict key or a set item, without hashing it."""
     if isinstance(value, tuple):
         return all(item is None or isinstance(item, str | bytes | int | float) for item in value)
+    if isinstance(value, Call) and isinstance(value.callee, Global):
+        return value.callee.path == f"{_DCP}.metadata.MetadataIndex"
     return value is None or isinstance(value, str | bytes | int | float)
 
 
@@ -99,8 +105,13 @@ _DATA = Path(__file__).parents[1] / "data" / "pickle_names.json"
 _LISTS: Mapping[str, list[str]] = json.decode(_DATA.read_bytes(), type=dict[str, list[str]])
 
 WEIGHTS_ONLY = frozenset(_LISTS["weights_only"])
-_ENUMS = frozenset(_LISTS["enums"])
-_PLAIN_OBJECTS = frozenset(_LISTS["plain_objects"]) | {"argparse.Namespace"}
+_ENUMS = frozenset(_LISTS["enums"]) | {"torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING"}
+# The dataclasses of a distributed checkpoint's .metadata, and argparse's plain object.
+_PLAIN_OBJECTS = frozenset(_LISTS["plain_objects"]) | {
+    *("argparse.Namespace", f"{_DCP}.filesystem._StorageInfo", f"{_DCP}.metadata.Metadata"),
+    *(f"{_DCP}.metadata.{kind}StorageMetadata" for kind in ("Tensor", "Chunk", "Bytes")),
+    *(f"{_DCP}.metadata.{name}" for name in ("MetadataIndex", "StorageMeta", "TensorProperties")),
+}
 _FACTORIES = frozenset(
     f"builtins.{name}" for name in ("dict", "float", "int", "list", "set", "str")
 )
@@ -114,7 +125,10 @@ _PLAIN_VALUES = frozenset(
         *("numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer"),
     }
 )
-_KNOWN = WEIGHTS_ONLY | _ENUMS | _PLAIN_OBJECTS | _FACTORIES | _PLAIN_VALUES
+_JOBLIB_ALIGNMENT = 16  # bytes, since joblib 1.2
+# The object that joblib stores in place of a numpy array, whose numbers follow its state.
+JOBLIB_ARRAY = "joblib.numpy_pickle.NumpyArrayWrapper"
+_KNOWN = {JOBLIB_ARRAY} | WEIGHTS_ONLY | _ENUMS | _PLAIN_OBJECTS | _FACTORIES | _PLAIN_VALUES
 
 # Names of Python 2 -> names of Python 3.
 _RENAMED = {("__builtin__", "xrange"): Global("builtins", "range")}
@@ -123,7 +137,9 @@ _RENAMED_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _REBUILD = "torch._utils._rebuild_"
 _MOST_DIMENSIONS = 64
 _METHODS = frozenset(dir(OrderedDict))
-_NUMBERS = re.compile(r"[biufc](1|2|4|8|16)")  # numpy's code of a type of numbers, and its bytes
+# numpy's codes of types: numbers with their bytes, strings with their length, objects.
+_DTYPE = re.compile(r"[biufc](1|2|4|8|16)|[SU][0-9]{1,6}|O[48]")
+_OBJECT_FLAGS = 63  # of a dtype of objects, which has references
 
 
 def renamed(module: str, name: str) -> Global:
@@ -164,24 +180,30 @@ def _octets(args: list[object]) -> bytes:
 
 def new_object(name: Global, args: tuple[object, ...]) -> Call | None:
     """Return the record of `name.__new__(*args)`; None if the class is not a known plain class."""
-    return Call(name, args) if name.path in _PLAIN_OBJECTS and not args else None
+    is_plain = name.path in _PLAIN_OBJECTS or name.path == JOBLIB_ARRAY
+    return Call(name, args) if is_plain and not args else None
 
 
 def may_have_state(call: Call, state: object) -> bool:
     """Return whether the state has the form that libraries write for the call's result."""
     path = call.callee.path if isinstance(call.callee, Global) else ""
-    if path == "collections.OrderedDict" or path in _PLAIN_OBJECTS:
+    is_plain = path in _PLAIN_OBJECTS and not isinstance(state, tuple)
+    if path == "collections.OrderedDict" or is_plain:
         return isinstance(state, PickledDict) and all(
             isinstance(key, str) and key not in _METHODS for key, _ in state.pairs
         )
     match (path, state):
-        case ("numpy.dtype", (3, "<" | ">" | "|" | "=", None, None, None, -1, -1, 0)):
-            return True
+        case ("torch.distributed.checkpoint.metadata.TensorProperties", tuple(values)):
+            return all(isinstance(value, bool | Global | Call) for value in values)
+        case ("numpy.dtype", (3, "<" | ">" | "|" | "=", None, None, None, *sizes)):
+            return sizes == _sizes_of_dtype(call)
         case (
             "numpy.core.multiarray._reconstruct" | "numpy._core.multiarray._reconstruct",
-            (1, tuple(shape), dtype, bool(), bytes(content)),
+            (1, tuple(shape), dtype, bool(), bytes() | list() as content),
         ):
             return _fits(content, shape, dtype)
+        case (str(path), PickledDict()) if path == JOBLIB_ARRAY:
+            return joblib_array(state) is not None
         case _:
             return path.startswith(_REBUILD) or path == "torch.nn.parameter.Parameter"
 
@@ -219,7 +241,7 @@ def _is_written(path: str, args: tuple[object, ...]) -> bool:  # noqa: C901, PLR
         case ("torch._tensor._rebuild_from_type_v2", Global() as function, Global(), tuple(), _):
             return function.path.startswith(_REBUILD)
         case ("numpy.dtype", str(name), 0, 1):
-            return _NUMBERS.fullmatch(name) is not None
+            return _DTYPE.fullmatch(name) is not None
         case (
             "numpy.core.multiarray._reconstruct" | "numpy._core.multiarray._reconstruct",
             Global("numpy", "ndarray"),
@@ -261,11 +283,54 @@ def _is_shape(value: tuple[object, ...]) -> bool:
     )
 
 
-def _fits(content: bytes, shape: tuple[object, ...], dtype: object) -> bool:
-    """Return whether the bytes fill a numpy array of this shape and dtype."""
-    match dtype:
-        case Call(callee=Global("numpy", "dtype"), args=(str(name), *_)) if _is_shape(shape):
-            sizes = (number for number in shape if isinstance(number, int))
-            return len(content) == int(name[1:]) * prod(sizes)
+def _sizes_of_dtype(dtype: Call) -> list[int]:
+    """Return the size, alignment and flags that numpy writes into the state of a dtype."""
+    match dtype.args:
+        case (str(name), *_) if name[0] in "SU":
+            return [int(name[1:]), 1, 0] if name[0] == "S" else [4 * int(name[1:]), 4, 8]
+        case (str(name), *_) if name[0] == "O":
+            return [-1, -1, _OBJECT_FLAGS]
         case _:
-            return False
+            return [-1, -1, 0]
+
+
+def _item_size(dtype: object) -> int | None:
+    """Return the bytes of one element; 0 for objects, None for what is not a dtype."""
+    match dtype:
+        case Call(callee=Global("numpy", "dtype"), args=(str(name), *_)):
+            return 0 if name[0] == "O" else int(name[1:]) * (4 if name[0] == "U" else 1)
+        case _:
+            return None
+
+
+def _fits(content: bytes | list[object], shape: tuple[object, ...], dtype: object) -> bool:
+    """Return whether bytes, or a list of objects, fill a numpy array of this shape and dtype."""
+    size = _item_size(dtype)
+    if size is None or not _is_shape(shape) or isinstance(content, list) != _has_objects(dtype):
+        return False
+    count = prod(number for number in shape if isinstance(number, int))
+    return len(content) == (count if isinstance(content, list) else size * count)
+
+
+def _has_objects(dtype: object) -> bool:
+    return isinstance(dtype, Call) and isinstance(dtype.args[0], str) and dtype.args[0][0] == "O"
+
+
+class JoblibArray(Struct, frozen=True):
+    """The bytes behind the state of joblib's stand-in for an array."""
+
+    length: int  # bytes of its numbers, behind their padding
+    has_objects: bool  # whether a pickle follows in place of numbers
+
+
+def joblib_array(state: object) -> JoblibArray | None:
+    """Return what follows the state that joblib writes; None for another state."""
+    pairs = state.pairs if isinstance(state, PickledDict) else []
+    values = {key: value for key, value in pairs if isinstance(key, str)}
+    shape, dtype = values.get("shape"), values.get("dtype")
+    size = _item_size(dtype)
+    is_padded = values.get("numpy_array_alignment_bytes") == _JOBLIB_ALIGNMENT
+    if size is None or not isinstance(shape, tuple) or not _is_shape(shape) or not is_padded:
+        return None
+    count = prod(number for number in shape if isinstance(number, int))
+    return JoblibArray(size * count, _has_objects(dtype))

@@ -66,7 +66,8 @@ PIECES = (
 
 # What to do with weights in a format that is not read, by the ending of their names.
 _CONVERSIONS = {
-    ".distcp": "join them with torch.distributed.checkpoint.format_utils.dcp_to_torch_save",
+    ".distcp": "ask whoever saved them for safetensors: joining them unpickles .metadata and parts "
+    "of them, which may run code",
     ".h5": "load them with from_tf=True in transformers 4, and save the model again",
     ".msgpack": "load them with from_flax=True in transformers 4, and save the model again",
 }

@@ -13,7 +13,14 @@ from auditor.checkpoint.skipped import SkippedEntry
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.index import Index, parse_index
 from auditor.containers.safetensors import Header, parse_header
-from auditor.containers.weight_formats import FilePart, NeedsBytes, PartialFile, Table, parser
+from auditor.containers.weight_formats import (
+    FilePart,
+    NeedsBytes,
+    PartialFile,
+    Table,
+    parser,
+    parser_by_content,
+)
 from auditor.errors import CheckpointError, Reason
 from auditor.messages import named
 from auditor.observation import Observation
@@ -80,6 +87,7 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     parts: tuple[FilePart, ...] = ()  # sorted, with gaps; () for safetensors
     # The value of `parsed`, if the reader has computed it: parsing a torch file twice takes long.
     known: Header | Table | CheckpointError | None = None
+    by_content: bool = False  # whether the file is parsed by its first bytes, not by its name
     state: FileState | None = None  # state of a local file when its header was read
 
     @property
@@ -104,7 +112,7 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
         if self.known is not None:
             return self.known
         try:
-            parse = parser(self.name)
+            parse = parser_by_content() if self.by_content else parser(self.name)
             if parse is None:
                 return parse_header(self.name, self.prefix)
             return parse(self.name, PartialFile(self.size or 0, self.parts))
@@ -191,7 +199,7 @@ class Component(Struct, frozen=True, kw_only=True):
 class Snapshot(Observation, frozen=True, kw_only=True):
     """The file list, texts and headers that an audit reads of a checkpoint at one commit."""
 
-    _aside = ("folder", "card_base", "card")
+    _aside = ("folder", "card_base", "card", "unexamined")
 
     model: str  # the Hub id after renames, or the path as the user wrote it
     commit: str | None  # 40 hex digits; None for a folder
@@ -206,6 +214,8 @@ class Snapshot(Observation, frozen=True, kw_only=True):
     headers: tuple[WeightHeader, ...] = ()  # sorted by name; the weight files that were opened
     torch_copies: tuple[WeightHeader, ...] = ()  # sorted by name; the same weights again
     pickles: tuple[WeightHeader, ...] = ()  # sorted by name; other local files that may run code
+    # Local files in which no code was looked for, sorted; None: names decide, as on the Hub.
+    unexamined: tuple[str, ...] | None = None
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
     base: BaseModel | None = None  # only for an adapter
     manifest: TextFile | None = None  # declares the components

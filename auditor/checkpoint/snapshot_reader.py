@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from auditor.bounded.deflated import GZIP, BoundedTotal, gunzip, inflate, require
 from auditor.bounded.json_text import Loaded, converted, load_object
@@ -118,6 +119,7 @@ class SnapshotDocument(_Closed):
     manifest: BytesEntry | None = None
     torch_copies: list[HeaderEntry] = []
     pickles: list[HeaderEntry] = []
+    unexamined: list[str] | None = None
     base: BaseEntry | UnsetType = UNSET
     components: list[ComponentEntry] = []
     companions: list[BytesEntry] | None = None
@@ -198,7 +200,11 @@ class _Reader:
             index=self._text(document.index, "index"),
             headers=self._heads(document.heads),
             torch_copies=self._torch_files(document.torch_copies, "torch_copies"),
-            pickles=self._torch_files(document.pickles, "pickles"),
+            pickles=tuple(
+                replace(head, by_content=True)
+                for head in self._torch_files(document.pickles, "pickles")
+            ),
+            unexamined=None if document.unexamined is None else _names(document.unexamined),
             base=None if document.base is UNSET else self._base(document.base),
             unopened=_names(document.unopened),
             packing=self._text(document.packing, "packing"),

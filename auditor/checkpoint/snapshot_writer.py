@@ -80,6 +80,8 @@ def _shared_part(snapshot: Snapshot) -> dict[str, object]:
         document["torch_copies"] = [_head(head) for head in snapshot.torch_copies]
     if snapshot.pickles:
         document["pickles"] = [_head(head) for head in snapshot.pickles]
+    if snapshot.unexamined is not None:
+        document["unexamined"] = list(snapshot.unexamined)
     if snapshot.base:
         document["base"] = {**asdict(snapshot.base), "config": _text(snapshot.base.config)}
     if snapshot.packing:

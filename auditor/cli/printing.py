@@ -104,7 +104,8 @@ def print_outcomes(
 
 def print_outcome(outcome: Report | Unaudited, form: str, shown: Shown) -> Report | Unaudited:
     """Print an outcome, and on stderr why it is Unaudited; return the outcome that was printed."""
-    parts = (outcome.observed, outcome.expected, outcome.findings)
+    known = (outcome.findings, outcome.unchecked, outcome.notes)
+    parts = (outcome.observed, outcome.expected, *known)
     is_line, is_printed = shown.name_columns is not None, False
     has_content = isinstance(outcome, Report) or any(parts) or is_line
     if not shown.quiet and (has_content or form != TERMINAL):

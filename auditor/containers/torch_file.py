@@ -16,9 +16,12 @@ from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from auditor.bounded.json_text import lfs_fault
-from auditor.bounded.pickle_machine import MAX_PICKLE, follow_pickle
-from auditor.bounded.pickle_names import FollowedPickle
+from auditor.bounded.pickle_machine import MAX_LINES, MAX_PICKLE, follow_pickle
+from auditor.bounded.pickle_names import FollowedPickle, is_known, renamed
+from auditor.bounded.pickle_opcodes import Opcodes, read_opcodes
 from auditor.containers.state_dict import StateDict, is_dict, state_dict
 from auditor.containers.torch_archive import open_archive
 from auditor.containers.torch_tensors import (
@@ -29,7 +32,9 @@ from auditor.containers.torch_tensors import (
     storages,
 )
 from auditor.containers.weight_formats import (
+    MODULES,
     PICKLES,
+    START,
     NeedsBytes,
     PartialFile,
     Table,
@@ -61,6 +66,7 @@ PROTOCOL = 1001
 _MAGIC, _PROTOCOL, _FACTS, _VALUE, _KEYS = range(5)
 _FIRST = 64 * 1024  # bytes of the first read; doubled until they suffice
 _LENGTH = 8  # bytes before each storage
+_PROTO = 0x80  # the opcode at the start of a pickle of protocol 2 and later
 _TAR = 512  # bytes of the first block of a tar archive
 
 
@@ -101,7 +107,9 @@ def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpo
     start = sparse.read(Span(0, min(sparse.size, _LONGEST_MAGIC)))
     if file.lower().endswith(PICKLES) and start.startswith(_COMPRESSED):
         return not_followed(file, "is compressed")
-    if first.fault and not first.fault.may_go_on and not first.outside:
+    names = opcodes_at(sparse, 0).names
+    runs_nothing = not (start.startswith(b"\x80") or names)
+    if runs_nothing or (first.fault and not first.fault.may_go_on and not first.outside):
         prefix = sparse.read(Span(0, min(sparse.size, _START)))
         message = lfs_fault(named(file), prefix) or _other_format_error(file, prefix)
         if message:
@@ -109,7 +117,14 @@ def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpo
     if len(legacy.pickles) == 1 and not first.fault and first.stop < sparse.size:
         excess = sparse.size - first.stop
         return not_followed(file, f"has {excess:,} bytes behind its pickle", first.outside)
-    return _unusable_error(file, _join(legacy), legacy.fault or "")
+    is_complete = len(legacy.pickles) == 1 and not first.fault
+    is_other = is_complete and not file.lower().endswith(tuple(MODULES))
+    joined = _join(legacy)
+    if not joined.outside and joined.fault and joined.fault.may_go_on:
+        found = (pair and renamed(*(part.decode("latin-1") for part in pair)) for pair in names)
+        lines = (named(one.path) for one in found if one and not is_known(one))
+        joined = replace(joined, outside=tuple(dict.fromkeys(lines))[:MAX_LINES])
+    return _unusable_error(file, joined, "is a pickle" if is_other else legacy.fault or "")
 
 
 def _other_format_error(file: str, prefix: bytes) -> str | None:
@@ -119,6 +134,17 @@ def _other_format_error(file: str, prefix: bytes) -> str | None:
     kind = "a safetensors file, perhaps" if prefix[8:9] == b"{" else format_by_magic(prefix)
     fault = f"is {kind}, not a file of torch.save" if kind else "is not a file of torch.save"
     return f"{named(file)} {fault}"
+
+
+def opcodes_at(sparse: PartialFile, at: int) -> Opcodes:
+    """Read the opcodes from byte `at` on, up to the bound of a pickle."""
+    length = START
+    while True:
+        data = sparse.read(Span(at, min(sparse.size, at + length)))
+        opcodes = read_opcodes(data, sparse.size - at)
+        if not opcodes.is_cut or length >= MAX_PICKLE or (opcodes.names and data[0] == _PROTO):
+            return opcodes
+        length = min(max(_FIRST, 2 * length), MAX_PICKLE)
 
 
 def _join(legacy: LegacyFile) -> FollowedPickle:
@@ -195,7 +221,11 @@ def _shared(tensors: Mapping[str, TensorView]) -> Mapping[str, str]:
 def _faults(
     state: StateDict, places: StoragePlaces, storage_by_key: Mapping[str, Storage]
 ) -> Iterator[TensorFault]:
-    """Yield faults of tensors that are unreadable or do not fit their storages."""
+    """Yield faults of tensors that are unreadable or do not fit their storages, and of storages."""
+    used = {view.storage.key for view in state.tensors.values()}
+    for key, fault in places.faults.items():
+        if key not in used:  # torch.load raises for it, whatever uses the storage
+            yield TensorFault((), f"a value that is not a tensor of the model: {fault}")
     for name, reason in state.unreadable.items():
         yield TensorFault((name,), f"tensor {quoted(name)} {reason}")
     for name, view in state.tensors.items():
@@ -248,7 +278,7 @@ def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
 
     Raise it also if the pickles are longer than MAX_PICKLE bytes.
     """
-    if _is_tar(sparse.read(Span(0, min(sparse.size, _TAR)))):
+    if is_tar(sparse.read(Span(0, min(sparse.size, _TAR)))):
         raise not_followed(file, "is a tar archive, as torch wrote before version 0.1.10")
     pickles = _pickles(file, sparse)
     if fault := _fault(pickles):
@@ -256,7 +286,7 @@ def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
     return LegacyFile(pickles, None, _places(file, pickles, sparse.size))
 
 
-def _is_tar(block: bytes) -> bool:
+def is_tar(block: bytes) -> bool:
     """Return whether torch.load reads the file as a tar archive, which it tries first."""
     from tarfile import HeaderError, TarInfo  # noqa: PLC0415 - few files are of the legacy form
 

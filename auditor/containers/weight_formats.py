@@ -6,7 +6,7 @@ missing, NeedsBytes names them, the reader fetches them and calls the parser aga
 the same bytes, so that the same function reads it years later.
 """
 
-import string
+import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import PurePosixPath
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from auditor.errors import CheckpointError
-from auditor.messages import named
+from auditor.messages import named, quoted
 from auditor.tensors import Span, StoredTensor
 
 
@@ -34,6 +34,10 @@ class UnsafeFileError(CheckpointError):
     def __init__(self, message: str, imports: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.imports = imports  # a line for each imported name that is in no list of known names
+
+
+class UnfollowedError(CheckpointError):
+    """An error for a file that may contain code and was not looked at completely."""
 
 
 def not_followed(file: str, reason: str, imports: tuple[str, ...] = ()) -> UnsafeFileError:
@@ -102,6 +106,35 @@ PICKLES = (".pkl", ".pickle", ".joblib")
 PICKLED = (*PICKLES, *(ending for ending, module in MODULES.items() if module == "torch_file"))
 
 
+# Bytes at both ends of a file that show its format, whatever its name: the header of a tar archive,
+# and the record that ends a zip archive.
+START, END = 512, 22
+
+
+# Endings of other files that may have code, by which files of the Hub are named as not read.
+_MAY_HAVE_CODE = (
+    *(".dill", ".sav", ".p", ".pk", ".th", ".pt2", ".ptl", ".pdparams", ".pdopt", ".metadata"),
+    *(".npy", ".npz", ".keras", ".h5", ".hdf5", ".nemo", ".mar", ".model", ".distcp"),
+)
+_COMPRESSED = (".gz", ".bz2", ".xz", ".lzma", ".zst", ".lz4", ".z", ".zip", ".tar", ".tgz")
+# Files with such an ending that are not loaded by a format that has code.
+_WITHOUT_CODE = re.compile(
+    r"(.*/)?(tf_model[\w.-]*\.h5|([\w.-]*(tokenizer|sentencepiece|spiece|spm|bpe|vocab)[\w.-]*)\.model)",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+def may_have_code(name: str) -> bool:
+    """Return whether a file may run code when it is loaded, by its name alone."""
+    name = name.lower()
+    bare = name
+    for ending in _COMPRESSED:
+        bare = bare.removesuffix(ending)
+    is_packed_pickle = bare != name and bare.endswith((*PICKLED, *_MAY_HAVE_CODE))
+    endings = (*PICKLED, *_MAY_HAVE_CODE)
+    return (name.endswith(endings) or is_packed_pickle) and not _WITHOUT_CODE.fullmatch(name)
+
+
 class TensorFault(NamedTuple):
     """Tensors that contradict the file; if `names` is empty, the file cannot be loaded at all."""
 
@@ -136,6 +169,15 @@ def parser(file: str) -> Parse | None:
     module = "torch_file" if ending in PICKLES else MODULES.get(ending)
     if module is None:
         return None
+    return _parse_of(module)
+
+
+def parser_by_content() -> Parse:
+    """Return the parser of any file, which looks for code in it."""
+    return _parse_of("code_in_files")
+
+
+def _parse_of(module: str) -> Parse:
     parse: Parse = import_module(f"auditor.containers.{module}").parse
     return parse
 
@@ -162,8 +204,9 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"<<<<<<< ", "a git merge conflict"),
     (b"\xef\xbb\xbf", "text with a byte order mark"),
 )
-_PREFIX = 8  # shorter runs of letters prove nothing
-_PRINTABLE = string.printable.encode()
+_LEAST, _LOOKED_AT = 4, 256  # bytes of a text: shorter ones prove nothing
+_LINE = 80  # most characters of the line that is quoted
+ANSWER = "perhaps an answer of a server, saved as a file"
 
 
 def format_by_magic(prefix: bytes) -> str | None:
@@ -171,11 +214,27 @@ def format_by_magic(prefix: bytes) -> str | None:
     for signature, name in _SIGNATURES:
         if prefix.startswith(signature):
             return name
-    text = prefix.lstrip()[:64].lower()
-    if text.startswith((b"<!doctype", b"<html", b"<?xml")):
-        return "an HTML or XML page: perhaps an error page saved in place of the file"
-    if text.startswith((b"{", b"[")):
+    start = prefix.lstrip()
+    if start.startswith((b"{", b"[")) and (b'"dtype"' in prefix or b'"__metadata__"' in prefix):
         return "bare JSON, without the eight bytes of length that come first"
-    if len(prefix) >= _PREFIX and not prefix[:64].translate(None, _PRINTABLE):
-        return "plain text"
-    return None
+    line = _first_line(prefix)
+    if line is None:
+        return None
+    is_page = start[:9].lower().startswith((b"<!doctype", b"<html", b"<?xml"))
+    is_json = start.startswith((b"{", b"["))
+    kind = "an HTML or XML page:" if is_page else "JSON:" if is_json else "plain text,"
+    return f"{kind} {ANSWER} ({quoted(line)})"
+
+
+def _first_line(prefix: bytes) -> str | None:
+    """Return the first line of a text that is not empty; None for bytes that are not a text."""
+    start = prefix[:_LOOKED_AT]
+    try:
+        text = start.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(start) - 3:  # else the last character is cut off
+            return None
+        text = start[: error.start].decode()
+    if len(text) < _LEAST or not all(one.isprintable() or one in "\t\r\n" for one in text):
+        return None
+    return next((line[:_LINE] for line in text.split("\n") if line.strip()), "").strip()

@@ -1,6 +1,6 @@
 """Read the selected config, index and headers concurrently, through the reader of any source."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -36,8 +36,15 @@ from auditor.companions.companion_files import (
 )
 from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
-from auditor.containers.weight_formats import PICKLED
-from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, within_bound
+from auditor.containers.safetensors import Header
+from auditor.containers.weight_formats import PICKLED, Table, UnfollowedError, UnsafeFileError
+from auditor.downloader.headers import (
+    ENTRY,
+    FIRST_READ,
+    ROOM,
+    read_by_content,
+    within_bound,
+)
 from auditor.downloader.parallel import Scheduler, as_they_end, awaited, results
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.names import folder_of
@@ -48,8 +55,9 @@ from auditor.tensors import Span
 MAX_CONFIG = 16 * 1024 * 1024
 
 # Local pickles next to the weights: a checkpoint of the Trainer has four. Reading a thousand small
-# ones takes a second; the report names the others as not checked.
-_MOST_PICKLES = 1000
+# ones takes a second, and so does looking at the first bytes of ten thousand other files; the
+# report names the others as not checked.
+_MOST_PICKLES, _MOST_OTHERS = 1000, 10_000
 
 
 _NETWORK_REASONS = frozenset(
@@ -144,7 +152,7 @@ def assemble(
     return replace(
         snapshot,
         **root,
-        pickles=_pickles(reads, [root, *components]),
+        **_code_in_files(reader, snapshot.files, [root, *components]),
         packing=awaited(packing),
         manifest=manifest,
         components=tuple(
@@ -340,17 +348,40 @@ def _contents(model: _Model) -> dict[str, Any]:
     }
 
 
-def _pickles(reads: _Reads, models: list[dict[str, Any]]) -> tuple[WeightHeader, ...]:
-    """Read the headers of local files that may be pickles and were not read as weights."""
-    if reads.reader.bounds is not None:
-        return ()
-    read_names = {
-        head.name for model in models for head in (*model["headers"], *model["torch_copies"])
-    }
-    names = sorted(name for name in reads.listing if name.lower().endswith(PICKLED))
-    unread_names = [name for name in names if name not in read_names]
-    heads = reads.scheduler.map(reads.torch_copy, unread_names[:_MOST_PICKLES])
-    return tuple(head for head in heads if head is not None)
+def examine_files(snapshot: Snapshot, reader: FileReader) -> Snapshot:
+    """Look for code in the files of a folder whose weights could not be selected or read."""
+    return replace(snapshot, **_code_in_files(reader, snapshot.files, ()))
+
+
+def _code_in_files(
+    reader: FileReader, files: tuple[RepoFile, ...], models: Iterable[dict[str, Any]]
+) -> dict[str, Any]:
+    """Look for code in local files that were not read as weights; return fields of a Snapshot."""
+    if reader.bounds is not None:
+        return {}
+    read_heads = [head for one in models for head in (*one["headers"], *one["torch_copies"])]
+    is_known = {head.name: isinstance(head.parsed, _FOLLOWED) for head in read_heads}
+    by_name: dict[bool, list[RepoFile]] = {True: [], False: []}
+    for file in sorted(files, key=lambda file: file.name):
+        if not is_known.get(file.name):
+            by_name[file.name.lower().endswith(PICKLED)].append(file)
+    most_others = by_name[False][:_MOST_OTHERS]
+    heads: list[WeightHeader] = []
+    unexamined = {file.name for some in by_name.values() for file in some}
+    for file in (*by_name[True][:_MOST_PICKLES], *most_others):
+        if len(heads) >= _MOST_PICKLES:
+            break
+        with suppress(SourceError):
+            head = read_by_content(file.name, file.size or 0, partial(reader.part, file))
+            unexamined.discard(file.name)
+            is_pickle = file.name.lower().endswith(PICKLED) and file.name not in is_known
+            if is_pickle or isinstance(head.parsed, (*_FOLLOWED, UnfollowedError)):
+                heads.append(head)
+    heads.sort(key=lambda head: head.name)
+    return {"pickles": tuple(heads), "unexamined": tuple(sorted(unexamined))}
+
+
+_FOLLOWED = (Header, Table, UnsafeFileError)
 
 
 def _shares(head: WeightHeader, index: TextFile | None) -> bool:

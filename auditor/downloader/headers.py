@@ -4,16 +4,20 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec import field
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import WeightHeader
 from auditor.containers.safetensors import header_span
 from auditor.containers.weight_formats import (
+    END,
+    START,
     FilePart,
     NeedsBytes,
     Parse,
     PartialFile,
     merged_parts,
     parser,
+    parser_by_content,
 )
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
@@ -45,6 +49,7 @@ AHEAD = 64 * 1024
 # tokens and 515,000 merges. The bytes are in memory twice while spans are joined, so the bound is
 # half of 64 MiB, less the memory of parsing.
 MOST_READS = 16
+MOST_READS_BY_CONTENT = 100  # of a local file: the members of an archive are read one by one
 MOST_BYTES = 24 * 1024 * 1024
 
 
@@ -142,20 +147,42 @@ def safetensors_end(name: str) -> Callable[[bytes, int | None], int]:
     return end
 
 
-def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) -> WeightHeader:
+def read_by_content(name: str, size: int, read: Callable[[Span], bytes]) -> WeightHeader:
+    """Read what shows whether a local file may run code, whatever its name."""
+    spans = {Span(0, min(size, START)), Span(max(0, size - END), size)}
+    parts = merged_parts(FilePart(span.start, read(span)) for span in spans if span.length)
+    head = read_parsed_header(
+        name,
+        size,
+        lambda span, _: Received(read(span), size),
+        parser_by_content(),
+        parts=parts,
+        most_reads=MOST_READS_BY_CONTENT,
+    )
+    return replace(head, by_content=True)
+
+
+def read_parsed_header(  # noqa: PLR0913 - what is read, and how
+    name: str,
+    size: int | None,
+    read: Read,
+    parse: Parse,
+    *,
+    parts: tuple[FilePart, ...] = (),
+    most_reads: int = MOST_READS,
+) -> WeightHeader:
     """Fetch the bytes of a file that `parse` reads, and no others.
 
     Stop early if the file needs more reads or bytes than any genuine file does;
     `WeightHeader.parsed` is then an error. Raise SourceError if the file's size is not known.
     """
-    parts: tuple[FilePart, ...] = ()
     if size is None:
         data, size = read(Span(0, AHEAD), _requested_end)
         if size is None:
             detail = f"the size of {quoted(name)} is unknown, so its end cannot be read"
             raise SourceError(Reason.BAD_RESPONSE, detail)
         parts = (FilePart(0, data),)
-    for _ in range(MOST_READS):
+    for _ in range(most_reads):
         recorded = _Recorded(size, parts)
         try:
             table = parse(name, recorded)

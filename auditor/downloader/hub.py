@@ -126,11 +126,15 @@ def _read_files(  # noqa: PLR0913 - likewise, and the early reads
     progress: Callable[[int, int], None] = lambda _count, _total: None,
     patient: bool = False,
 ) -> Snapshot:
-    selection = choose({file.name for file in listing.files}, listing.model_id)
     host = endpoint_url().origin_ascii
     snapshot = snapshot_of(listing, model.id, model.revision, host)
     files = _HubFiles(session, listing, early, patient=patient)
-    snapshot = assemble(snapshot, files, selection, scheduler, progress)
+    try:
+        selection = choose({file.name for file in listing.files}, listing.model_id)
+        snapshot = assemble(snapshot, files, selection, scheduler, progress)
+    except SourceError as error:
+        error.snapshot = snapshot
+        raise
     return replace(snapshot, fetched=session.fetched)
 
 

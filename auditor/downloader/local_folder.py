@@ -33,7 +33,7 @@ from auditor.checkpoint.snapshot_reader import MAX_SNAPSHOT, is_snapshot, load
 from auditor.companions.companion_files import CompanionBounds
 from auditor.containers.manifest import MANIFESTS
 from auditor.containers.weight_formats import parser
-from auditor.downloader.assemble import assemble
+from auditor.downloader.assemble import assemble, examine_files
 from auditor.downloader.folder_listing import (
     FolderListing,
     is_utf8,
@@ -76,18 +76,31 @@ def _is_folder(path: Path) -> bool:
 def _folder(folder: Path, choose: Chooser, *required: str) -> Snapshot:
     listing = list_folder(folder)
     skipped = {entry.name: entry.reason for entry in listing.skipped}
-    needed = _needed_links(folder, listing, choose)
-    for name in (CONFIG, WEIGHTS, INDEX, *required, *needed):
-        _require_file(folder, name, skipped)
+    model, commit = _cached_as(folder)
+    place = "the Hugging Face cache" if model else "the folder"
+    files = Snapshot(
+        model=model or str(folder),
+        commit=commit,
+        source=Source.CACHE if model else Source.FOLDER,
+        origin=f"read from {place}, {quoted(str(folder))}",
+        files=listing.files,
+        skipped=listing.skipped,
+        folder=folder,
+        partial=True,
+    )
     try:
-        snapshot = _read_folder(folder, listing, choose)
+        for name in (CONFIG, WEIGHTS, INDEX, *required, *_needed_links(folder, listing, choose)):
+            _require_file(folder, name, skipped)
+        snapshot = _with_weights(files, folder, choose)
+        for name in chain(snapshot.unopened, *(part.unopened for part in snapshot.components)):
+            _require_file(folder, name, skipped)
     except SourceError as error:
-        if error.reason not in _INCOMPLETE or not skipped:
-            raise
         lines = "; ".join(skipped_lines(listing.skipped))
-        raise SourceError(error.reason, f"{error}; not looked at: {lines}") from None
-    for name in chain(snapshot.unopened, *(part.unopened for part in snapshot.components)):
-        _require_file(folder, name, skipped)
+        is_incomplete = error.reason in _INCOMPLETE and lines
+        fault = f"{error}; not looked at: {lines}" if is_incomplete else str(error)
+        raise SourceError(
+            error.reason, fault, snapshot=examine_files(files, _Files(folder))
+        ) from None
     return snapshot
 
 
@@ -105,30 +118,23 @@ def _needed_links(folder: Path, listing: FolderListing, choose: Chooser) -> Iter
             yield from links & {one.config, one.index, one.weights, *one.shards}
 
 
-def _read_folder(folder: Path, listing: FolderListing, choose: Chooser) -> Snapshot:
-    files, names = listing.files, {file.name for file in listing.files}
-    where = f"the folder {quoted(str(folder))}"
-    model, commit = _cached_as(folder)
+def _with_weights(files: Snapshot, folder: Path, choose: Chooser) -> Snapshot:
+    """Read the weights and texts that are chosen among the listed files; else the config alone."""
+    names, where = {file.name for file in files.files}, f"the folder {quoted(str(folder))}"
     try:
         selection = with_torch_copies(names, where, choose)  # a disk reads copies fast
     except SourceError as error:
-        if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names or model:
+        is_config_alone = error.reason is Reason.NO_WEIGHTS and CONFIG in names
+        if not is_config_alone or files.source is Source.CACHE:
             raise
-        return _config_alone(folder / CONFIG, listing)
-    place = "the Hugging Face cache" if model else "the folder"
-    snapshot = Snapshot(
-        model=model or str(folder),
-        commit=commit,
-        source=Source.CACHE if model else Source.FOLDER,
-        origin=f"read from {place}, {quoted(str(folder))}",
-        files=files,
-        skipped=listing.skipped,
-        folder=folder,
-        partial=True,
-    )
-    count = sum(is_weights(file.name) for file in files)
+        examined = examine_files(files, _Files(folder))
+        alone = _config_alone(folder / CONFIG, FolderListing(files.files, files.skipped))
+        return replace(
+            alone, files=files.files, pickles=examined.pickles, unexamined=examined.unexamined
+        )
+    count = sum(is_weights(name) for name in names)
     with threads(0 if count <= AT_HAND else AT_HAND, do_nothing) as scheduler:
-        return assemble(snapshot, _Files(folder), selection, scheduler)
+        return assemble(files, _Files(folder), selection, scheduler)
 
 
 def _file(path: Path) -> Snapshot:

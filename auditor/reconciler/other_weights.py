@@ -12,7 +12,7 @@ from auditor.checkpoint.filenames import torch_model_files, variant_of
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, ADAPTERS, other_weight_files
 from auditor.checkpoint.shard_names import Split, split_of
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.containers.weight_formats import PICKLED, Table
+from auditor.containers.weight_formats import ANSWER, Table, UnfollowedError, may_have_code
 from auditor.errors import CheckpointError
 from auditor.findings import (
     AdapterBeside,
@@ -216,9 +216,22 @@ def unread_pickles(snapshot: Snapshot) -> Iterator[str]:
     read_files = (*snapshot.headers, *snapshot.torch_copies, *snapshot.pickles)
     accounted = {*(file.name for file in read_files), *copies, *snapshot.unopened}
     names = (file.name for file in snapshot.files)
-    unread = [name for name in names if name not in accounted and name.lower().endswith(PICKLED)]
+    unread = snapshot.unexamined
+    if unread is None:
+        unread = tuple(name for name in names if name not in accounted and may_have_code(name))
     if unread:
         yield f"{listed(unread)}: not read, and a pickle may run code when it is loaded"
+    doubts = [head for head in snapshot.pickles if isinstance(head.parsed, UnfollowedError)]
+    if doubts:
+        doubtful = listed([head.name for head in doubts])
+        yield f"{doubtful}: may contain code, and not followed to the end: {doubts[0].parsed}"
+
+
+def answer_notes(snapshot: Snapshot) -> Iterator[str]:
+    """Yield a note for each file that has a pickle's name and the text of a server's answer."""
+    for file in snapshot.pickles:
+        if isinstance(file.parsed, CheckpointError) and ANSWER in str(file.parsed):
+            yield str(file.parsed)
 
 
 def uncompared_torch_copies(snapshot: Snapshot, contents: Contents) -> tuple[str, ...]:

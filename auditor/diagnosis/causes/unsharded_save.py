@@ -1,7 +1,8 @@
 """unsharded-save: only one rank's share of ZeRO-3 or FSDP was saved: empty or flattened tensors.
 
-To do: Gather the weights before they are saved, or merge the shares with the script of the software
-that saved them (`zero_to_fp32.py`, `torch.distributed.checkpoint`).
+To do: Gather the weights before they are saved. The software that saved the shares can merge them
+(`zero_to_fp32.py`, `torch.distributed.checkpoint`), but it unpickles them, which may run code: do
+that only with shares that you saved yourself.
 """
 
 import re
@@ -19,7 +20,8 @@ _MOST_RANKS = 4096
 _FIX = (
     "gather the weights before they are saved: accelerator.save_model, "
     "stage3_gather_16bit_weights_on_model_save of DeepSpeed, or FULL_STATE_DICT of FSDP; "
-    "zero_to_fp32.py or torch.distributed.checkpoint merges what the ranks saved"
+    "zero_to_fp32.py or torch.distributed.checkpoint merges the shares, but unpickles them, "
+    "which may run code: do it only with shares that you saved yourself"
 )
 
 

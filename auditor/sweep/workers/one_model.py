@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
 from auditor.audit.options import Options
+from auditor.audit.outcome import with_code_in_files
 from auditor.audit.pipeline import examine, unread
 from auditor.checkpoint.hub_listing import Listing, listing_of
 from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, with_companions
@@ -103,7 +104,7 @@ class Auditor:
             stored = _stored(waiting, companions=self._policy.companions)
             snapshot = stored or self._fetched(waiting, allowance)
         except SourceError as error:
-            return failed(waiting, error.reason, str(error), self._policy.engines)
+            return failed(waiting, error.reason, str(error), self._policy.engines, error.snapshot)
         except UsageError as error:
             return failed(waiting, Reason.BAD_RESPONSE, str(error), self._policy.engines)
         size = _size(snapshot)
@@ -156,12 +157,19 @@ def _size(snapshot: Snapshot) -> int:
     return sum(map(len, texts)) + sum(header.length for header in snapshot.headers)
 
 
-def failed(waiting: Waiting, reason: Reason, detail: str, engines: Sequence[str] = ()) -> Done:
+def failed(
+    waiting: Waiting,
+    reason: Reason,
+    detail: str,
+    engines: Sequence[str] = (),
+    snapshot: object = None,
+) -> Done:
     """Return the result for a model that could not be fetched, or whose audit failed.
 
-    `engines` are those whose verdicts are then unknown.
+    `engines` are those whose verdicts are then unknown; the snapshot has the files, if known.
     """
     outcome = unaudited_model(waiting.model, waiting.commit_sha, reason, detail)
+    outcome = with_code_in_files(outcome, snapshot, Options(requested=waiting.model))
     return Done(waiting.model, waiting.commit_sha, recorded(unread(outcome, engines)))
 
 

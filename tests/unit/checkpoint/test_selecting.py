@@ -114,7 +114,7 @@ def test_the_only_weight_file_of_a_repository_without_a_config_is_selected(name)
     ("name", "says"),
     [
         ("global_step10/mp_rank_00_model_states.pt", "name one of them to audit it alone"),
-        ("pytorch_model_fsdp_0/__0_0.distcp", "dcp_to_torch_save"),
+        ("pytorch_model_fsdp_0/__0_0.distcp", "unpickles .metadata"),
         ("tf_model.h5", "from_tf=True in transformers 4"),
         ("flax_model.msgpack", "from_flax=True in transformers 4"),
         ("model.onnx", "can be audited are safetensors, torch's and GGUF"),

@@ -4,6 +4,7 @@ import io
 import pickle
 import re
 import warnings
+import zipfile
 from collections import OrderedDict
 from math import prod
 
@@ -409,3 +410,79 @@ def test_references_that_double_are_counted_and_not_followed_for_ever():
         content += text("a") + b"h" + bytes([level]) + text("b") + b"h" + bytes([level]) + b"u"
     with pytest.raises(CheckpointError, match=r"holds (names of )?more than"):
         parsed(zipped(content + b".", [4]))
+
+
+# Storages and keys
+
+
+@pytest.mark.parametrize("key", ["state_dict", "optimizer"])
+@pytest.mark.parametrize("lost", ["absent", "shorter"])
+def test_a_file_without_a_storage_that_it_refers_to_is_not_sound(key, lost):
+    """Whatever uses the storage: torch.load raises for it."""
+    value = {"state_dict": {"a": torch.ones(2)}, "optimizer": {"b": torch.ones(3)}}
+    content = saved(value)
+    number = "0" if key == "state_dict" else "1"
+    changed = without_storage(content, number, keep=4 if lost == "shorter" else None)
+    with pytest.raises(RuntimeError):
+        torch.load(io.BytesIO(changed), weights_only=True)
+    assert parsed(content).faults == ()
+    assert any(f"its storage '{number}'" in fault.reason for fault in parsed(changed).faults)
+
+
+def without_storage(content: bytes, number: str, keep: int | None) -> bytes:
+    """Write the archive again, without an entry or with fewer bytes in it."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(out, "w") as new:
+        for info in old.infolist():
+            data = old.read(info)
+            if info.filename.endswith(f"/data/{number}"):
+                if keep is None:
+                    continue
+                data = data[:keep]
+            new.writestr(info.filename, data)
+    return out.getvalue()
+
+
+KEYS = st.one_of(
+    *(st.booleans(), st.integers(-2, 2), st.sampled_from([0.0, 1.0, 0.5]), st.none()),
+    st.sampled_from(["0", "1", "True", "False", "None", "1.0", "b'x'", "x", "(key 0)"]),
+    st.sampled_from([b"x", b"0"]),
+)
+
+
+@given(st.lists(KEYS, min_size=1, max_size=5))
+def test_no_key_is_read_as_another_key(keys):
+    value = {key: torch.zeros(place + 1) for place, key in enumerate(keys)}
+    texts = [
+        str(key) if isinstance(key, str | int) else f"(key {place})"
+        for place, key in enumerate(value)
+    ]
+    if len(set(texts)) < len(texts):
+        with pytest.raises(CheckpointError, match="under keys with one text"):
+            parsed(saved(value))
+        return
+    table = parsed(saved(value))
+    shapes = {one.name: one.shape for one in table.tensors}
+    assert len(shapes) == len(value)
+    strings = {key: tuple(one.shape) for key, one in value.items() if isinstance(key, str)}
+    assert strings.items() <= shapes.items()
+    assert ("0" in shapes) == any(type(key) in {str, int} and str(key) == "0" for key in value)
+
+
+@given(st.text(st.characters(codec="ascii"), min_size=9, max_size=60))
+def test_a_text_is_called_a_text_and_not_a_pickle(line):
+    text = f"Error: {line}".encode()
+    with pytest.raises(CheckpointError) as raised:
+        parsed(text, "model.bin")
+    assert not isinstance(raised.value, UnsafeFileError)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["Invalid username or password.", "Not Found", "<!DOCTYPE html>\n<p>", '{"error": "gated"}'],
+)
+def test_an_answer_of_a_server_is_quoted(answer):
+    with pytest.raises(CheckpointError) as raised:
+        parsed(answer.encode(), "model.bin")
+    assert "an answer of a server, saved as a file" in str(raised.value)
+    assert answer.split("\n")[0] in str(raised.value)
