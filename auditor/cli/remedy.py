@@ -27,7 +27,9 @@ def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, s
         planned = plan_for_folder(folder, target, (), keep_quiet)
         if planned.plan.changes and planned.refused is None:
             options = f" --as {shlex.quote(target)}" if target else ""
-            return f"audit fix {shlex.quote(folder)}{options} --apply", effect_of(planned.plan)
+            others = len(outcome.alarms) - len(planned.plan.before.alarms)  # of values, engines
+            effect = effect_of(planned.plan, max(0, others))
+            return f"audit fix {shlex.quote(folder)}{options} --apply", effect
     return None
 
 

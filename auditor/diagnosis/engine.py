@@ -46,6 +46,7 @@ from auditor.diagnosis.causes import (
     unsharded_save,
 )
 from auditor.diagnosis.repository import with_repository
+from auditor.errors import CheckpointError
 from auditor.findings import (
     BadQuantization,
     Duplicate,
@@ -207,7 +208,8 @@ def diagnose(  # noqa: PLR0913 - the report, and four functions of a changed sna
         current_report = closing.report
         current_snapshot = closing.undoing.snapshot
         target = closing.undoing.target or target
-    causes = (*custom_code.declared(report, snapshot), *_diagnoses(closings, report))
+    stored = _elements(snapshot)
+    causes = (*custom_code.declared(report, snapshot), *_diagnoses(closings, report, stored))
     return with_repository(causes, report, current_report)
 
 
@@ -368,10 +370,23 @@ def _alarming(
     return frozenset(key for finding in alarms for key in alarm_keys(finding, renames))
 
 
-def _diagnoses(closings: list[_Closing], report: Report | Unaudited) -> Iterator[Diagnosis]:
-    """Yield the diagnosis of each undoing; the first states how much all explain together."""
+def _elements(snapshot: Snapshot) -> int:
+    """Return the number of elements of all tensors that could be read."""
+    tables = (head.parsed for head in snapshot.headers)
+    read = (table for table in tables if not isinstance(table, CheckpointError))
+    return sum(tensor.elements or 0 for table in read for tensor in table.tensors)
+
+
+def _diagnoses(
+    closings: list[_Closing], report: Report | Unaudited, stored: int
+) -> Iterator[Diagnosis]:
+    """Yield the diagnosis of each undoing; the first states how much all explain together.
+
+    What remains is unknown if an undoing is proven without an audit, or if its snapshot has more
+    elements than are `stored`: then it stands in for weights that nobody has read.
+    """
     renames = UNCHANGED  # by all undoings so far: original name -> new name
-    total = len(_alarming(report))
+    total, audited = len(_alarming(report)), True
     for at, closing in enumerate(closings):
         renames = composed(renames, closing.undoing.renames)
         names = closing.explained
@@ -380,7 +395,11 @@ def _diagnoses(closings: list[_Closing], report: Report | Unaudited) -> Iterator
             left = closings[-1].left
             explained += f", and with the next {'two' if len(closings) > 2 else 'one'}: "  # noqa: PLR2004
             explained += _counted(total - left, total)
-        yield _diagnosis(closing, report, renames, explained)
+        audited &= not closing.undoing.proven and _elements(closing.undoing.snapshot) <= stored
+        yield replace(
+            _diagnosis(closing, report, renames, explained),
+            remaining=len(closing.report.alarms) if audited else None,
+        )
 
 
 def _counted(names: int, of: int) -> str:

@@ -104,6 +104,7 @@ def _cause(stored: _Object) -> Diagnosis:
         ),
         findings=tuple(stored["findings"]),
         evidence=tuple(stored.get("evidence", ())),
+        remaining=stored.get("remaining"),
     )
 
 
