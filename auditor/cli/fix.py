@@ -25,10 +25,10 @@ from auditor.cli.console import (
     say,
     talk,
 )
+from auditor.diagnosis.permissions import Allow
 from auditor.errors import FixError, SourceError, UsageError
 from auditor.fixing.carrying_out import finish_interrupted, is_interrupted
 from auditor.fixing.of_folder import FolderPlan, fix_folder, plan_for_folder
-from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan
 from auditor.fixing.undo import undo_fix
 from auditor.formats import fix_plan

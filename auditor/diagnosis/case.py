@@ -54,8 +54,10 @@ class Undoing(Struct, frozen=True, kw_only=True):
     undetermined: tuple[tuple[str, Any], ...] = ()  # (key, declared); no shape determines its value
     summary: str  # the fault, with numbers; `engine` adds how many findings it explains
     fix: str
+    instead: str = ""  # the remedy if its values must not be written
     evidence: tuple[str, ...] = ()
     either: str = ""  # the change in a few words, if others of its cause may be as good
+    refused: str = ""  # why its values must not be written, and `fix` says so; "" if they may
     exact: bool = False  # valid only if no alarm remains after the change
     certain: bool = True  # whether a fix may be written; not if another undoing is as good
 

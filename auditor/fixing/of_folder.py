@@ -14,13 +14,13 @@ from auditor.checkpoint.filenames import FileSelection
 from auditor.checkpoint.selecting import with_companions
 from auditor.checkpoint.snapshot import FileState, Snapshot
 from auditor.containers.index import MAX_SHARDS
+from auditor.diagnosis.permissions import Allow
 from auditor.downloader import local_folder
 from auditor.downloader.fetching import fetch
 from auditor.errors import FixError, UsageError
 from auditor.fixing.carrying_out import carry_out, is_interrupted
 from auditor.fixing.end_tokens import generation_file
 from auditor.fixing.local_files import require_replaceable, states_in
-from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan, plan_fix
 from auditor.messages import quoted
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from auditor.fixing.json_edits import ABSENT, Edit
-from auditor.fixing.permissions import Need
+from auditor.diagnosis.json_edits import ABSENT, Edit
+from auditor.diagnosis.permissions import Need
 from auditor.fixing.plan import FileChange, Left, Plan
 from auditor.formats.text import counted, plain_line
 from auditor.messages import described, named, quoted
@@ -67,7 +67,8 @@ def _left(left: Left) -> Iterator[str]:
     if left.needs:
         yield from _needs(left.needs, "allow it with")
         return
-    yield f"  why: {left.why}"
+    if left.why not in left.instead:
+        yield f"  why: {left.why}"
     yield f"  to do: {left.instead}"
 
 

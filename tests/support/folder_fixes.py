@@ -8,8 +8,8 @@ from support.sharding import INDEX
 from support.stopped_fixes import PREFIX
 
 from auditor.checkpoint.snapshot import TextFile, WeightHeader
+from auditor.diagnosis.json_edits import Edit, edited_json
 from auditor.fixing.carrying_out import carry_out
-from auditor.fixing.json_edits import Edit, edited_json
 from auditor.fixing.local_files import states_in
 from auditor.fixing.new_files import index_with_names, renamed_header
 from auditor.fixing.plan import FileChange

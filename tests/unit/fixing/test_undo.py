@@ -9,10 +9,10 @@ import pytest
 from support.folder_fixes import LAYERS, fix
 from support.stopped_fixes import spoiled_folder
 
+from auditor.diagnosis.json_edits import Edit, edited_json
 from auditor.errors import FixError
 from auditor.fixing import journal
 from auditor.fixing.journal import RECORD
-from auditor.fixing.json_edits import Edit, edited_json
 from auditor.fixing.undo import undo_fix
 
 INDEX = "model.safetensors.index.json"
