@@ -54,7 +54,7 @@ class Undoing(Struct, frozen=True, kw_only=True):
     undetermined: tuple[tuple[str, Any], ...] = ()  # (key, declared); no shape determines its value
     summary: str  # the fault, with numbers; `engine` adds how many findings it explains
     fix: str
-    instead: str = ""  # the remedy if its values must not be written
+    instead: str = ""  # the remedy if its values show the config of another model
     evidence: tuple[str, ...] = ()
     either: str = ""  # the change in a few words, if others of its cause may be as good
     refused: str = ""  # why its values must not be written, and `fix` says so; "" if they may

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from auditor.analytic.size_keys import is_width
 from auditor.diagnosis.json_edits import ABSENT, Edit
 from auditor.messages import listed, named, quoted
 from auditor.name_kinds import numbers_in
@@ -46,6 +47,10 @@ class Need(NamedTuple):
 
 class Unwritten(Exception):  # noqa: N818 - a fact about an edit, not an error
     """The error for a value that a fix must not write; the message gives the reason."""
+
+
+class AnotherModel(Unwritten):
+    """The error for values that show that the config is the config of another model."""
 
 
 _LENGTHS = frozenset(
@@ -146,11 +151,12 @@ def needs_of_edits(
         elif name == TIE and edit.after is True:
             yield Need(Allow.TIE_HEAD, _TIED)
         elif _LABELS.isdisjoint(edit.path) and name != _CLASSES:
-            raise Unwritten(f"other values that no shape shows may differ with {quoted(path)}")
+            kind = AnotherModel if is_width(path) else Unwritten
+            raise kind(f"other values that no shape shows may differ with {quoted(path)}")
     labels = ["num_labels"] if any(not _LABELS.isdisjoint(edit.path) for edit in edits) else []
     differ = [*(edit.path[-1] for edit in changed), *labels]
     if len(differ) > 1:
-        raise Unwritten(f"{listed(differ)} differ at once, as in the config of another model")
+        raise AnotherModel(f"{listed(differ)} differ at once, as in the config of another model")
     yield from _needs_of_sizes(changed, config)
     yield from _needs_of_labels(edits, determined)
     yield from _needs_of_class(edits)
@@ -233,7 +239,7 @@ def _require_determined(edit: Edit, determined: Mapping[str, int]) -> None:
 def _require_same_vocabulary(edit: Edit) -> None:
     before, after = edit.before, edit.after
     if type(before) is int and not before <= _FACTOR * after <= _FACTOR**2 * before:
-        raise Unwritten(
+        raise AnotherModel(
             f"a vocabulary of {after:,} is not one of {before:,} with tokens added or taken away: "
             "the config is that of another model"
         )

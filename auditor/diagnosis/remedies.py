@@ -17,6 +17,7 @@ from auditor.diagnosis.causes import other_architecture, other_size
 from auditor.diagnosis.json_edits import Edit, json_edits
 from auditor.diagnosis.permissions import (
     TIE,
+    AnotherModel,
     Unwritten,
     head_sizes,
     layer_list_edits,
@@ -35,7 +36,7 @@ def judged(after: Case, before: Snapshot, undoings: Sequence[Undoing]) -> list[U
     other undoing the snapshot of the previous one.
     """
     states = [_config(before), *(_config(one.snapshot) for one in undoings)]
-    whole = _refusal(after, _edits(states[0], states[-1]), states[0])
+    whole = _refusal(after, _edits(states[0], states[-1]), states[0])  # one may be safe only alone
     return [
         _judged(undoing, whole or _refusal(after, edits, config)) if edits else undoing
         for undoing, config, then in zip(undoings, states, states[1:], strict=False)
@@ -43,15 +44,16 @@ def judged(after: Case, before: Snapshot, undoings: Sequence[Undoing]) -> list[U
     ]
 
 
-def _judged(undoing: Undoing, refusal: str) -> Undoing:
+def _judged(undoing: Undoing, refusal: Unwritten | None) -> Undoing:
     if undoing.undetermined:
-        refusal = f"no stored shape determines {listed([key for key, _ in undoing.undetermined])}"
-    if not (refusal and undoing.certain):
+        keys = listed([key for key, _ in undoing.undetermined])
+        refusal = AnotherModel(f"no stored shape determines {keys}")
+    if refusal is None or not undoing.certain:
         return undoing
-    fix = undoing.instead or undoing.fix
+    fix = undoing.instead if isinstance(refusal, AnotherModel) and undoing.instead else undoing.fix
     if undoing.cause not in _OF_ANOTHER_MODEL:
         fix = f"{fix}; audit fix does not write it: {refusal}"
-    return replace(undoing, fix=fix, refused=refusal)
+    return replace(undoing, fix=fix, refused=str(refusal))
 
 
 def _config(snapshot: Snapshot) -> Mapping[str, Any]:
@@ -65,14 +67,14 @@ def _edits(config: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[Edit, ..
     return tuple(edit for edit in edits if not (edit.path[-1] == TIE and edit.after is False))
 
 
-def _refusal(after: Case, edits: Sequence[Edit], config: Mapping[str, Any]) -> str:
-    """Return why the edits of a config must not be written; "" if they may be, or are allowed."""
+def _refusal(after: Case, edits: Sequence[Edit], config: Mapping[str, Any]) -> Unwritten | None:
+    """Return why the edits of a config must not be written; None if an option may allow them."""
     try:
         list(layer_list_edits(config, edits))
         list(needs_of_edits(edits, sizes_unless_edited(after, edits, config), config))
     except Unwritten as why:
-        return str(why)
-    return ""
+        return why
+    return None
 
 
 def sizes_unless_edited(

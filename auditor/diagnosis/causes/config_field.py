@@ -287,16 +287,15 @@ def undoing_of(case: Case, changes: tuple[KeyChange, ...]) -> Undoing:
         f"{change.key.path.rpartition('.')[2]} {shown(change.key.value)}" for change in changes
     )
     adapter = _of_adapters.is_adapter(case)
-    whose, file = ("adapter", FILE) if adapter else ("model", "config.json")
-    article = "an" if adapter else "a"
-    upload = f", or upload weights of {article} {whose} with {declared}"
+    whose, file = ("an adapter", FILE) if adapter else ("a model", "config.json")
+    upload = f", or upload weights of {whose} with {declared}"
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, values),
         fields=fields_of(changes),
         summary="; ".join(map(sentence, changes)),
         fix=f"set {names} in {file}{'' if all(map(_is_misspelt, changes)) else upload}",
-        instead=f"take the {file} of the {whose} whose weights these are{upload}",
+        instead="" if adapter else f"take the {file} of the model whose weights these are{upload}",
         evidence=(f"with {names}, what it concerns is expected as it is stored",),
         either=names,
     )
