@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from support.builders import safetensors_bytes
@@ -19,6 +19,12 @@ class Fault(NamedTuple):
 
     spoil: Spoil
     hides: bool = False  # whether some tensors are then not known
+
+
+def spoil(files: Files, names: Iterable[str]) -> None:
+    """Spoil the files; what hides tensors comes last, so that no other fault reveals them."""
+    for name in sorted(names, key=lambda name: FAULTS[name].hides):
+        FAULTS[name].spoil(files)
 
 
 def sound(config: Mapping[str, Any] = BERT) -> Files:
@@ -43,20 +49,22 @@ def _header(content: bytes) -> int:
     return int.from_bytes(content[:8], "little")
 
 
-def _last(files: Files) -> str:
+def _last(files: Files) -> str | None:
     """The last weight file: a shard if there are shards."""
-    return max(name for name in files if name.endswith(".safetensors"))
+    return max((name for name in files if name.endswith(".safetensors")), default=None)
 
 
 def _weights(change: Callable[[bytes], bytes]) -> Spoil:
     def spoil(files: Files) -> None:
-        files[_last(files)] = change(files[_last(files)])
+        if (last := _last(files)) is not None:
+            files[last] = change(files[last])
 
     return spoil
 
 
 def _lost(files: Files) -> None:
-    del files[_last(files)]
+    if (last := _last(files)) is not None:
+        del files[last]
 
 
 class _Calls:
