@@ -106,7 +106,8 @@ def sentence(outcome: Report | Unaudited) -> str:
         where = f"{about}: " if about and about not in worst.reason else ""
         more = _others(len(alarms) - 1)
         said = as_sentence(f"{where}{worst.reason}{more}")
-        return " ".join([said, *map(as_sentence, _stored_part(outcome))])
+        stored = () if worst.kind.startswith("bad-") else _stored_part(outcome)
+        return " ".join([said, *map(as_sentence, stored)])
     clauses = [*_of_tensors(alarms, outcome)]
     if not any(finding.kind in {Missing.kind, Mismatched.kind} for finding in alarms):
         clauses = [*_stored_part(outcome), *clauses]
