@@ -218,7 +218,9 @@ def account(outcome: Report | Unaudited) -> str:
         return ""
     findings = [one for part in outcome.every for one in (*part.findings, *part.ignored)]
     is_cut = any(finding.kind == BadSize.kind for finding in findings)
+    is_known = stored or not outcome.unread
     total = f"{counted(stored, 'parameter')} {'in the headers' if is_cut else 'stored'}"
+    total = total if is_known else "0 parameters read"
     if outcome.expected is None:
         return total
     terms: Counter[str] = Counter()  # parameters explained by findings (also ignored ones), by kind
@@ -236,7 +238,7 @@ def account(outcome: Report | Unaudited) -> str:
     elif stored and not outcome.unread and (is_equal or outcome.verdict == "clean"):
         text = f"{total}, all of them used"
     else:
-        text = total if stored or not outcome.unread else "0 parameters read"
+        text = total
     if is_equal:
         return text
     missing = ", ".join(_term(kind, count) for kind, count in terms.items() if count)

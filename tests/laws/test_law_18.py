@@ -4,6 +4,7 @@ No good word is said over what was not read, or while anything else is wrong.
 """
 
 import ast
+import json
 import re
 import shutil
 from pathlib import Path
@@ -11,15 +12,23 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.checkpoints import TINY, stored, stored_by
+from support.diffusers_configs import COMPONENTS
 from support.examples import examples
 from support.faulty_files import FAULTS, sharded, sound, spoil
 from support.pipelines import CLIP, encoders, model, written
+from support.small_snapshots import snapshot_of
 
+from auditor.analytic import Config, Role, catalogue, read_config
+from auditor.analytic.diffusion import expect_diffusers
+from auditor.audit.options import Options
 from auditor.audit.pipeline import audit
 from auditor.cli.remedy import fix_command
 from auditor.diagnosis.permissions import Allow
 from auditor.errors import FixError
 from auditor.fixing.of_folder import fix_folder, plan_for_folder
+from auditor.fixing.plan import plan_fix
 from auditor.formats import View, as_badge, fix_plan, verdict
 from auditor.formats.registry import FORMATS
 
@@ -193,34 +202,69 @@ def test_audit_and_fix_recommend_the_same(place, made):
     except FixError:
         assert command is None
         return
-    remedies = {(one.cause, one.fix) for one in outcome.diagnosis}
-    planned = fix_plan.plan_as_json(plan.plan, None)
-    for one in (*planned["causes"], *planned["left"]):
-        assert (one["cause"], one["fix"]) in remedies, made
-    for one in outcome.diagnosis:
-        written_values = {
-            ".".join(value["path"]): value["after"]
-            for file in planned["files"]
-            for value in file["values"]
-            if "after" in value
-        }
-        left = [each for each in planned["left"] if each["cause"] == one.cause]
-        for key, _, held in one.fields:
-            if plan.plan.changes and not left:
-                assert written_values[key] == held, made
-    refusals = [one["why"] for one in planned["left"] if not one["allow"]]
-    recommended = [one.fix for one in outcome.diagnosis if one.fix.startswith("set ")]
-    if recommended and refusals and not plan.plan.changes:
-        is_said = any(why in fix for why in refusals for fix in recommended)
-        others = ("would be left", "find as much", "changes are allowed")  # of other causes
-        is_left = any(other in why for why in refusals for other in others)
-        assert is_said or is_left, (made, recommended, refusals)
+    require_one_remedy(outcome.diagnosis, plan.plan, made)
     assert (command is not None) == bool(plan.plan.changes), made
     if command is not None:
         after = after_fix_alone(place, folder)
         promised = "audits clean" in command[1]
         assert promised == (after.verdict == "clean"), (made, command)
         assert len(after.alarms) < len(outcome.alarms) or after.verdict == "clean"
+
+
+OF_OTHER_CAUSES = ("would be left", "find as much", "changes are allowed")
+
+
+def require_one_remedy(diagnosis, plan, made):
+    """Each cause of the plan has the audit's sentence, and the values that it sets or refuses."""
+    planned = fix_plan.plan_as_json(plan, None)
+    values = {
+        ".".join(value["path"]): value.get("after")
+        for file in planned["files"]
+        for value in file["values"]
+    }
+    fixes = {(one.cause, one.fix): one for one in diagnosis}
+    for one in planned["causes"]:
+        cause = fixes[one["cause"], one["fix"]]
+        assert all(values[key] == held for key, _, held in cause.fields), made
+    for one in planned["left"]:
+        cause = fixes[one["cause"], one["fix"]]
+        if cause.fix.startswith("set ") and not one["allow"] and cause.cause == "config-field":
+            is_said = one["why"] in cause.fix or "fit" in cause.fix or "or num" in cause.summary
+            assert is_said or any(why in one["why"] for why in OF_OTHER_CAUSES), (made, one)
+
+
+def component(config):
+    """The tensors of a component of diffusers that stores its buffers too."""
+    expected = expect_diffusers(Config(values=config), config["_class_name"])
+    buffers = (one for one in expected.tensors if one.role is Role.BUFFER)
+    return [*stored_by(expected), *(stored(one.name, one.shape) for one in buffers)]
+
+
+CONFIGS = [
+    *({"_class_name": name, **config} for name, config in COMPONENTS.items()),
+    *({**TINY, "architectures": [name]} for name in ("BertModel", "BertForMaskedLM")),
+    CLIP,
+]
+
+
+@examples(100)
+@given(st.data())
+def test_a_plan_has_the_remedies_of_the_audit_whatever_the_config_says(data):
+    config = data.draw(st.sampled_from(CONFIGS))
+    numbers = sorted(key for key, value in config.items() if type(value) is int and value)
+    keys = data.draw(st.lists(st.sampled_from(numbers), min_size=1, max_size=3, unique=True))
+    declared = {key: data.draw(st.sampled_from([config[key] * 2, config[key] + 1])) for key in keys}
+    is_component = "_class_name" in config
+    tensors = component(config) if is_component else stored_by(expected_of(config))
+    shot = snapshot_of(tensors)
+    text = replace(shot.config, content=json.dumps(config | declared).encode())
+    plan = plan_fix(replace(shot, config=text), Options(requested="small"))
+    require_one_remedy(plan.before.diagnosis, plan, (config, declared))
+
+
+def expected_of(config):
+    read = read_config("config.json", json.dumps(config).encode())
+    return catalogue.expect(read, read.architectures[0])
 
 
 def after_fix_alone(place, folder):
