@@ -33,7 +33,7 @@ _FUSED = re.compile(
 )
 _FUSED_ROWS = "q, k and v are one tensor there, and each library orders its rows in its own way"
 _TWO_COPIES = "only the values of the two copies show whether the head is tied: audit --values"
-_UNCERTAIN = "the files do not determine that this reading is the right one"
+UNCERTAIN = "the files do not determine that this reading is the right one"
 
 
 class Unfixable(Exception):  # noqa: N818 - a fact about the step, no error
@@ -71,7 +71,7 @@ def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
     if any(_is_another_fusion(name, new) for name, new in undoing.renames.items()):
         raise Unfixable(_FUSED_ROWS)
     if not undoing.certain:
-        raise Unfixable(_UNCERTAIN)
+        raise Unfixable(UNCERTAIN)
     if undoing.refused:
         raise Unfixable(undoing.refused)
     edits = _edits(before.config, after.config)

@@ -29,6 +29,7 @@ from auditor.diagnosis.permissions import Allow
 from auditor.errors import FixError
 from auditor.fixing.of_folder import fix_folder, plan_for_folder
 from auditor.fixing.plan import plan_fix
+from auditor.fixing.steps import UNCERTAIN
 from auditor.formats import View, as_badge, fix_plan, verdict
 from auditor.formats.registry import FORMATS
 
@@ -229,7 +230,7 @@ def require_one_remedy(diagnosis, plan, made):
     for one in planned["left"]:
         cause = fixes[one["cause"], one["fix"]]
         if cause.fix.startswith("set ") and not one["allow"] and cause.cause == "config-field":
-            is_said = one["why"] in cause.fix or "fit" in cause.fix or "or num" in cause.summary
+            is_said = one["why"] in cause.fix or one["why"] == UNCERTAIN  # law 10's second half
             assert is_said or any(why in one["why"] for why in OF_OTHER_CAUSES), (made, one)
 
 

@@ -86,7 +86,7 @@ def _pickled(name: str, *, instead: bool) -> Spoil:
 
 def _config(**values: Any) -> Spoil:
     def spoil(files: Files) -> None:
-        if CONFIG in files:
+        if files.get(CONFIG, b"").endswith(b"}"):
             files[CONFIG] = text({**json.loads(files[CONFIG]), **values})
 
     return spoil
