@@ -17,21 +17,23 @@ from support.checkpoints import TINY, stored, stored_by
 from support.diffusers_configs import COMPONENTS
 from support.examples import examples
 from support.faulty_files import FAULTS, sharded, sound, spoil
-from support.pipelines import CLIP, encoders, model, written
+from support.pipelines import CLIP, encoders, model, text, written
 from support.small_snapshots import snapshot_of
 
 from auditor.analytic import Config, Role, catalogue, read_config
 from auditor.analytic.diffusion import expect_diffusers
 from auditor.audit.options import Options
-from auditor.audit.pipeline import audit
+from auditor.audit.pipeline import audit, diff
 from auditor.cli.remedy import fix_command
 from auditor.diagnosis.permissions import Allow
 from auditor.errors import FixError
+from auditor.findings import AllZero
 from auditor.fixing.of_folder import fix_folder, plan_for_folder
 from auditor.fixing.plan import plan_fix
 from auditor.fixing.steps import UNCERTAIN
 from auditor.formats import View, as_badge, fix_plan, verdict
 from auditor.formats.registry import FORMATS
+from auditor.request import AuditRequest
 
 # --- good words --------------------------------------------------------------------------------
 
@@ -59,8 +61,8 @@ def texts(outcome, fix=None):
     for name, files in FORMATS.items():
         views = (View(), View(verbose=True)) if name == "terminal" else (View(),)
         for view in views:
-            for file, text in files([outcome], view).items():
-                said[name, file, view.verbose] = text
+            for file, content in files([outcome], view).items():
+                said[name, file, view.verbose] = content
     view = View(fix=fix, width=10_000)
     [said["terminal", "with the command", False]] = FORMATS["terminal"]([outcome], view).values()
     return {
@@ -153,7 +155,7 @@ def test_nor_over_components(place, names):
     said = texts(outcome)
     assert not has_empty_parentheses(said), names
     assert outcome.verdict != "clean", names
-    words = {word for *_, word in good_words(said)}
+    words = {word for *_, word in good_words(said) if not VERDICT.fullmatch(word)}  # of one alone
     if outcome.unread:
         assert not words, (names, words)
     assert not [word for word in words if re.fullmatch(rf"{STORED}|{DONE}|OK|tensors .*", word)]
@@ -165,6 +167,72 @@ def test_one_component_that_is_not_there_takes_the_good_word_from_the_other(tmp_
     words = {word for *_, word in good_words(texts(outcome))}
     assert not [word for word in words if not VERDICT.fullmatch(word)]  # of the other component
     assert "stored" in verdict.account(outcome)
+
+
+@pytest.mark.parametrize("name", ["cut in its data", "such a pickle beside"])
+def test_no_engine_is_said_to_load_what_was_not_read(name, tmp_path):
+    assert [one.loads for one in audit(engines_asked(tmp_path / "sound", [])).engines] == [True]
+    [verdict_] = audit(engines_asked(tmp_path / "spoilt", [name])).engines
+    assert verdict_.loads is None
+
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "torch_dtype": "float32",
+    "vocab_size": 32,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": False,
+}
+
+
+def engines_asked(folder, names):
+    files = model(LLAMA)
+    spoil(files, names)
+    return AuditRequest(model=written(folder, files), engines=("vllm",))
+
+
+def test_b_is_not_called_a_if_something_was_not_compared(tmp_path):
+    plain = written(tmp_path / "plain", sound())
+    assert diff(plain, written(tmp_path / "copy", sound())).summary.startswith("B is A: ")
+    more = {**sound(), "sub/config.json": sound()["config.json"], "sub/x": b""}
+    more |= {
+        "sub/model.safetensors": sound()["model.safetensors"],
+        "modules.json": text(
+            [
+                {
+                    "idx": 0,
+                    "name": "0",
+                    "path": "",
+                    "type": "sentence_transformers.models.Transformer",
+                },
+                {
+                    "idx": 1,
+                    "name": "1",
+                    "path": "sub",
+                    "type": "sentence_transformers.models.Transformer",
+                },
+            ]
+        ),
+    }
+    compared = diff(plain, written(tmp_path / "more", more))
+    assert compared.not_compared
+    assert "B is A" not in compared.summary
+
+
+def test_a_fix_is_not_said_to_end_clean_if_other_alarms_are_known(tmp_path):
+    """Findings about numbers, and of engines, are none that a plan looks for."""
+    files = sound()
+    spoil(files, ["a prefix"])
+    outcome = audit(written(tmp_path, files))
+    assert fix_command(outcome, None)[1].endswith("then it audits clean")
+    zeros = AllZero(tensors=(), reason="all numbers are 0")
+    more = replace(outcome, findings=(*outcome.findings, zeros))
+    assert fix_command(more, None)[1].endswith("then 1 finding remains")
 
 
 def test_every_word_of_praise_in_the_formats_is_one_of_the_list():
