@@ -239,6 +239,16 @@ def test_a_fix_is_not_said_to_end_clean_if_other_alarms_are_known(tmp_path):
     assert fix_command(more, None)[1].endswith("then 1 finding remains")
 
 
+def test_no_fix_is_named_for_a_config_that_the_folder_does_not_have(tmp_path):
+    files, other = sound(), sound()
+    spoil(files, ["a prefix"])
+    spoil(other, ["another inner size"])
+    folder = written(tmp_path / "model", files)
+    request = AuditRequest(model=folder, config=written(tmp_path / "other", other))
+    assert fix_command(audit(folder), None)
+    assert fix_command(audit(request), None) is None
+
+
 def test_every_word_of_praise_in_the_formats_is_one_of_the_list():
     """So that a new good sentence is held by the laws above: name it in GOOD."""
     paths = [path for path in OF_REPORTS.glob("*.py") if path.stem not in OF_OTHER_COMMANDS]
