@@ -11,10 +11,10 @@ from auditor.checkpoint.selecting import with_companions
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
+from auditor.diagnosis.permissions import Allow
 from auditor.downloader.fetching import fetch
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.fixing.of_folder import fix_folder, plan_for_folder
-from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan
 from auditor.formats.memory import COMMON_DTYPES, TO_LAYERS, Use, as_object, checked_dtype
 from auditor.messages import log_line

@@ -14,7 +14,15 @@ from auditor.checkpoint.snapshot import Fetched, ModelCard, RepoFile, Snapshot, 
 from auditor.claims.verdict import PublishedCount
 from auditor.engines import EngineVerdict as EngineVerdict  # noqa: PLC0414 - for the formats
 from auditor.errors import Reason
-from auditor.findings import Finding, Severity
+from auditor.findings import (
+    BadDigest,
+    BadHeader,
+    BadSize,
+    Finding,
+    MissingComponent,
+    Severity,
+    Unsafe,
+)
 from auditor.messages import quoted
 from auditor.observation import Checked, Observation
 from auditor.presented import PresentedOutcome
@@ -29,6 +37,11 @@ from auditor.walker import Walk
 VALUES = TensorValues.__struct_fields__  # the columns of numbers, in order
 
 Verdict = Literal["clean", "findings", "unaudited"]
+
+# Kinds of findings about files and folders whose tensors are not all known.
+_UNREAD = frozenset(
+    {BadDigest.kind, BadHeader.kind, BadSize.kind, MissingComponent.kind, Unsafe.kind}
+)
 
 
 class Expected(Struct, frozen=True, kw_only=True):
@@ -82,6 +95,8 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     alternatives: tuple[Mapping[str, Any], ...] = ()  # values of these keys; the files fit each
     findings: tuple[int, ...] = ()  # indices in the report
     evidence: tuple[str, ...] = ()
+    # Errors and warnings of the audit without this cause and those before it; None: not audited.
+    remaining: int | None = None
 
 
 class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
@@ -157,6 +172,38 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
             raise TypeError("an outcome is a Report or Unaudited")
         return (self, *self.parts)
 
+    @property
+    def alarms(self) -> tuple[Finding, ...]:
+        """The errors and warnings of the outcome and its components."""
+        found = (finding for part in self.every for finding in part.findings)
+        return tuple(one for one in found if one.severity is not Severity.INFO)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The files and components whose tensors are not all known: nothing good is said of them.
+
+        Findings that --ignore leaves out count too.
+        """
+        unread: list[str] = []
+        for part in self.every:
+            for finding in (*part.findings, *part.ignored):
+                if finding.kind in _UNREAD or finding.evidence.get("hidden"):
+                    unread += [finding.file] if finding.file else finding.names
+            if isinstance(part, Unaudited):
+                unread.append(part.component or part.requested)
+        return tuple(dict.fromkeys(unread))
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether an audit without the only cause, in memory, has no error and no warning.
+
+        False also if a file was not read, or if --ignore leaves out an alarm.
+        """
+        if len(self.diagnosis) != 1 or self.unread or self.diagnosis[0].remaining != 0:
+            return False
+        ignored = any(one.severity is not Severity.INFO for one in self.ignored)
+        return not ignored and len(self.alarms) == len(self.diagnosis[0].findings)
+
     def __repr__(self) -> str:
         """Return one line: a report may contain thousands of tensors."""
         outcome = self.every[0]
@@ -185,10 +232,8 @@ class Report(Outcome, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        findings = (finding for part in self.every for finding in part.findings)
-        has_alarms = any(finding.severity is not Severity.INFO for finding in findings)
         has_residual = any(isinstance(part, Report) and part.residual for part in self.every)
-        return "findings" if has_alarms or has_residual else "clean"
+        return "findings" if self.alarms or has_residual else "clean"
 
 
 class Unaudited(Outcome, frozen=True, kw_only=True):

@@ -131,7 +131,7 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
         has_code="auto_map" in config.values,
         stored=stored,
         file_probes=tuple(_file_probes(snapshot, formats, stored)),
-        unread=_unread(snapshot),
+        unread=_unread(outcome, snapshot),
         packing_probe=packing,
         method=quantized.method if quantized else "",
         settings=quantized.settings if quantized else {},
@@ -188,8 +188,10 @@ def _file_probes(
         yield "files index fewer"
 
 
-def _unread(snapshot: Snapshot) -> str:
+def _unread(outcome: Report | Unaudited, snapshot: Snapshot) -> str:
     """Return why the tensors that an engine would read are not all known; "" if they are."""
+    if files := [name for name in outcome.unread if name != outcome.requested]:
+        return f"{listed(files)}: not read to the end, or not safe to load"
     opened = {head.name for head in snapshot.headers}
     others = tuple(
         file.name

@@ -1,8 +1,8 @@
 """Functions for the diagnosis and `audit fix` that compute what a config implies."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from auditor.analytic import Config, Expectation, Role, catalogue, generated
 from auditor.analytic.target import Refusal, choose
@@ -23,6 +23,7 @@ from auditor.report import Outcome
 if TYPE_CHECKING:
     from auditor.analytic.name_forms import NameForms
     from auditor.analytic.outline import ClassTree
+    from auditor.diagnosis.case import Case
 
 
 def implied_shapes(
@@ -36,30 +37,12 @@ def implied_shapes(
     return {one.name: one.shape for one in expectation.tensors if one.role in needed}
 
 
-class SizeRead(NamedTuple):
-    """A size as the config declares it, and as the stored shapes determine it."""
-
-    declared: int
-    stored: int
-
-
-def sizes_determined(
-    snapshot: Snapshot,
-    options: Options,
-    entry: ManifestEntry | None,
-    declared_sizes: Mapping[str, int],
-) -> dict[str, SizeRead]:
-    """Return the config's sizes that the stored shapes determine, by dotted path.
-
-    The values in `declared_sizes` are assumed. Return {} if the class has no closed form, or if the
-    config implies no tensors.
-    """
-    from auditor.analytic.config_keys import key_at  # noqa: PLC0415 - likewise
-    from auditor.analytic.dim_systems import determined_sizes  # noqa: PLC0415 - likewise
+def case_of(snapshot: Snapshot, options: Options, entry: ManifestEntry | None) -> "Case":
+    """Return the case of a snapshot that is not audited: its config, its class and its tensors."""
     from auditor.diagnosis.case import Case  # noqa: PLC0415 - with `diagnose`
 
     target = options.target
-    case = Case(
+    return Case(
         snapshot=snapshot,
         report=Outcome.begin(snapshot, options.requested).as_report(None),
         target=target,
@@ -68,17 +51,6 @@ def sizes_determined(
         tree=partial(class_tree, target=target, entry=entry),
         forms=partial(name_forms, target=target, entry=entry),
     )
-    try:
-        expected = case.tree(snapshot)
-        if expected is None:
-            return {}
-        sizes = determined_sizes(case.holdings.equations(expected), declared_sizes)
-    except CheckpointError:
-        return {}
-    return {
-        key_at(case.config, symbol.key, value).path: SizeRead(symbol.value, value)
-        for symbol, value in sizes.items()
-    }
 
 
 def name_forms(

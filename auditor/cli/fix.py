@@ -23,9 +23,9 @@ from auditor.cli.console import (
     say,
     talk,
 )
+from auditor.diagnosis.permissions import Allow
 from auditor.errors import SourceError, UsageError
 from auditor.fixing.of_folder import FolderPlan, fix_folder, plan_for_folder
-from auditor.fixing.permissions import Allow
 from auditor.formats import fix_plan
 from auditor.formats.json_values import json_text
 from auditor.messages import quoted

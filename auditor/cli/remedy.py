@@ -25,9 +25,16 @@ def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, s
 
     with suppress(FixError, SourceError, UsageError, OSError):
         planned = plan_for_folder(folder, target, (), keep_quiet)
-        if planned.plan.changes:
+        before = planned.plan.before
+        found = {(one.kind, one.names) for one in before.alarms}
+        # With --config or --variant the plan is about other weights or another config.
+        causes = {one.cause for one in outcome.diagnosis if one.level != "values"}
+        is_same = causes <= {one.cause for one in before.diagnosis}
+        if planned.plan.changes and is_same:
             options = f" --as {shlex.quote(target)}" if target else ""
-            return f"audit fix {shlex.quote(folder)}{options} --apply", effect_of(planned.plan)
+            others = [one for one in outcome.alarms if (one.kind, one.names) not in found]
+            effect = effect_of(planned.plan, len(others))
+            return f"audit fix {shlex.quote(folder)}{options} --apply", effect
     return None
 
 

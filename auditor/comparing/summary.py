@@ -98,7 +98,8 @@ def _by_bytes(comparison: Comparison) -> str:
         return _changed(comparison, total)
     if total < comparison.stored:
         return f"B has tensors of A: the same bytes in {total:,} of {comparison.stored:,}"
-    is_same = not (comparison.keys or comparison.renamed or comparison.added)
+    others = (comparison.keys, comparison.renamed, comparison.added, comparison.not_compared)
+    is_same = not any(others)
     subject = "B is A" if is_same else "B has the tensors of A"
     return f"{subject}: the same bytes in all {total:,}"
 

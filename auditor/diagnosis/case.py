@@ -56,12 +56,12 @@ class Undoing(Struct, frozen=True, kw_only=True):
     alternatives: tuple[Mapping[str, Any], ...] = ()  # values of which the files fit each
     summary: str  # the fault, with numbers; `engine` adds how many findings it explains
     fix: str
+    instead: str = ""  # the remedy if its values show the config of another model
     evidence: tuple[str, ...] = ()
     either: str = ""  # the change in a few words, if others of its cause may be as good
-    undecided: tuple[str, str] = (
-        "",
-        "",
-    )  # how the summary begins, and the fix, if others are as good
+    # How the summary begins, and the fix, if others are as good.
+    undecided: tuple[str, str] = ("", "")
+    refused: str = ""  # why its values must not be written, and `fix` says so; "" if they may
     exact: bool = False  # valid only if no alarm remains after the change
     certain: bool = True  # whether a fix may be written; not if another undoing is as good
 

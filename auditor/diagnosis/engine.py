@@ -49,6 +49,7 @@ from auditor.diagnosis.causes import (
     unmerged_adapter,
     unsharded_save,
 )
+from auditor.diagnosis.remedies import judged
 from auditor.diagnosis.repository import with_repository
 from auditor.errors import CheckpointError
 from auditor.findings import (
@@ -191,29 +192,35 @@ def diagnose(  # noqa: PLR0913 - the report, and four functions of a changed sna
     """
     closings: list[_Closing] = []
     tries = _Tries(again)
-    current_report, current_snapshot = report, snapshot
-    for _ in range(_DEEPEST):
-        case = Case(
-            snapshot=current_snapshot,
-            report=current_report,
+
+    def case_of(report: Report | Unaudited, snapshot: Snapshot) -> Case:
+        return Case(
+            snapshot=snapshot,
+            report=report,
             target=target,
             classes=classes,
             implied=partial(implied, target=target),
             tree=partial(tree, target=target),
             forms=partial(forms, target=target),
         )
+
+    case = case_of(report, snapshot)
+    for _ in range(_DEEPEST):
         if not (case.alarms and _has_ordinary_names(case)):
             break
         closing = _best(case, tries)
         if closing is None or _repeats(closing, closings):
             break
         closings.append(closing)
-        keep(closing.undoing)
-        current_report = closing.report
-        current_snapshot = closing.undoing.snapshot
         target = closing.undoing.target or target
-    causes = (*custom_code.declared(report, snapshot), *_diagnoses(closings, report))
-    return with_repository(causes, report, current_report)
+        case = case_of(closing.report, closing.undoing.snapshot)
+    undoings = judged(case, snapshot, [one.undoing for one in closings])
+    closings = [one._replace(undoing=each) for one, each in zip(closings, undoings, strict=True)]
+    for undoing in undoings:
+        keep(undoing)
+    stored = _elements(snapshot)
+    causes = (*custom_code.declared(report, snapshot), *_diagnoses(closings, report, stored))
+    return with_repository(causes, report, case.report)
 
 
 def _has_ordinary_names(case: Case) -> bool:
@@ -415,10 +422,23 @@ def _alarming(
     return frozenset(key for finding in alarms for key in alarm_keys(finding, renames))
 
 
-def _diagnoses(closings: list[_Closing], report: Report | Unaudited) -> Iterator[Diagnosis]:
-    """Yield the diagnosis of each undoing; the first states how much all explain together."""
+def _elements(snapshot: Snapshot) -> int:
+    """Return the number of elements of all tensors that could be read."""
+    tables = (head.parsed for head in snapshot.headers)
+    read = (table for table in tables if not isinstance(table, CheckpointError))
+    return sum(tensor.elements or 0 for table in read for tensor in table.tensors)
+
+
+def _diagnoses(
+    closings: list[_Closing], report: Report | Unaudited, stored: int
+) -> Iterator[Diagnosis]:
+    """Yield the diagnosis of each undoing; the first states how much all explain together.
+
+    What remains is unknown if an undoing is proven without an audit, if it is not known to be the
+    right one, or if its snapshot has more elements than are `stored`: weights that nobody has read.
+    """
     renames = UNCHANGED  # by all undoings so far: original name -> new name
-    total = len(_alarming(report))
+    total, audited = len(_alarming(report)), True
     for at, closing in enumerate(closings):
         renames = composed(renames, closing.undoing.renames)
         names = closing.explained
@@ -427,7 +447,13 @@ def _diagnoses(closings: list[_Closing], report: Report | Unaudited) -> Iterator
             left = closings[-1].left
             explained += f", and with the next {'two' if len(closings) > 2 else 'one'}: "  # noqa: PLR2004
             explained += _counted(total - left, total)
-        yield _diagnosis(closing, report, renames, explained)
+        undoing = closing.undoing
+        audited &= undoing.certain and not (undoing.proven or undoing.refused)
+        audited &= _elements(undoing.snapshot) <= stored
+        yield replace(
+            _diagnosis(closing, report, renames, explained),
+            remaining=len(closing.report.alarms) if audited else None,
+        )
 
 
 def _counted(names: int, of: int) -> str:

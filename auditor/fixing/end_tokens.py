@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.companions.companion_files import GENERATION
 from auditor.diagnosis.case import Undoing
+from auditor.diagnosis.json_edits import ABSENT, Edit, edited_json
 from auditor.findings import EosDisagrees
-from auditor.fixing.json_edits import ABSENT, Edit, edited_json
 from auditor.fixing.new_files import json_values
 from auditor.report import Report, Unaudited
 

@@ -14,7 +14,7 @@ from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
 from auditor.diagnosis.case import Undoing
-from auditor.fixing.json_edits import ABSENT, Edit, edited_json, json_edits
+from auditor.diagnosis.json_edits import ABSENT, Edit, edited_json, json_edits
 from auditor.fixing.new_files import json_values
 from auditor.fixing.plan import FileChange, Left, Mended, Plan
 from auditor.report import EngineVerdict, Report, Unaudited

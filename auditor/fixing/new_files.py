@@ -14,8 +14,8 @@ from auditor.checkpoint.selecting import INDEX
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.containers.index import MAX_NAMES
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER, Header, size_fault
+from auditor.diagnosis.json_edits import edited_json, json_edits, renamed_keys
 from auditor.errors import CheckpointError
-from auditor.fixing.json_edits import edited_json, json_edits, renamed_keys
 from auditor.messages import named
 from auditor.report import Observed
 from auditor.tensors import StoredTensor

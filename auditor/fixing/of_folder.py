@@ -16,13 +16,13 @@ from auditor.checkpoint.skipped import SkippedEntry
 from auditor.checkpoint.snapshot import RepoFile, Snapshot
 from auditor.containers.index import MAX_SHARDS
 from auditor.containers.manifest import ManifestEntry
+from auditor.diagnosis.permissions import Allow
 from auditor.downloader import local_folder
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_folder import is_in_cache
 from auditor.errors import FixError, UsageError
 from auditor.fixing.end_tokens import generation_file
 from auditor.fixing.new_folder import write_folder
-from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan, plan_fix
 from auditor.messages import quoted
 

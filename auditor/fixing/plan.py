@@ -14,14 +14,22 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.audit.implied import SizeRead, sizes_determined
+from auditor.audit.implied import case_of
 from auditor.audit.model import examine_model, examine_undiagnosed
 from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import ManifestEntry
 from auditor.containers.safetensors import LENGTH_BYTES, Header
-from auditor.diagnosis.case import UNCHANGED, Undoing, alarm_keys, composed
-from auditor.diagnosis.causes import config_field, other_architecture
+from auditor.diagnosis.case import UNCHANGED, Case, Undoing, alarm_keys, composed
+from auditor.diagnosis.json_edits import Edit, json_edits
+from auditor.diagnosis.permissions import (
+    Allow,
+    Need,
+    Unwritten,
+    needs_of_edits,
+    needs_of_renames,
+)
+from auditor.diagnosis.remedies import sizes_unless_edited
 from auditor.errors import CheckpointError
 from auditor.findings import (
     BadIndex,
@@ -34,23 +42,11 @@ from auditor.findings import (
     is_of_repository,
 )
 from auditor.fixing.end_tokens import end_token_undoings, generation_file
-from auditor.fixing.json_edits import Edit, json_edits
 from auditor.fixing.new_files import json_values, rebuilt_index
-from auditor.fixing.permissions import (
-    Allow,
-    Need,
-    Unwritten,
-    head_sizes,
-    is_width,
-    needs_of_edits,
-    needs_of_renames,
-)
 from auditor.fixing.steps import FixStep, Unfixable, step_of, taken
 from auditor.messages import listed, named
 from auditor.report import Report, Unaudited
 
-_FIELD = config_field.CAUSE
-_SEVERAL = 2  # number of differing sizes that show the config of another model
 _ROUNDS = 3  # a diagnosis names at most three causes; the remaining findings may have others
 
 
@@ -122,14 +118,14 @@ def plan_fix(
         before=before, after=before, planned=snapshot, causes=(), left=reached.left, changes=()
     )
     if reached.state is snapshot:
-        return _with_other_size(nothing, audits)
+        return nothing
     try:
         _require_tensors(snapshot)
         causes = tuple(_mended(snapshot, reached, audits))
         _require_sound(reached.outcome, {key for one in causes for key in one.keys})
     except Unwritten as why:
         left = tuple(_left(step.undoing, str(why)) for step in reached.steps)
-        return _with_other_size(replace(nothing, left=(*left, *reached.left)), audits)
+        return replace(nothing, left=(*left, *reached.left))
     if {need.allow for cause in causes for need in cause.needs}.difference(allowed):
         left = tuple(_left(one.undoing, _TOGETHER, one.needs) for one in causes)
         return replace(nothing, left=(*left, *reached.left))
@@ -172,8 +168,8 @@ class _Audits(NamedTuple):
     def undiagnosed(self, state: Snapshot) -> Report | Unaudited:
         return examine_undiagnosed(state, self.options, self.entry)
 
-    def sizes(self, state: Snapshot, declared_sizes: Mapping[str, int]) -> dict[str, SizeRead]:
-        return sizes_determined(state, self.options, self.entry, declared_sizes)
+    def case(self, state: Snapshot) -> Case:
+        return case_of(state, self.options, self.entry)
 
 
 def _reached(
@@ -211,7 +207,7 @@ def _steps(state: Snapshot, undoings: list[Undoing]) -> tuple[list[FixStep], lis
             step = step_of(base, undoing)
             reached = taken(reached, step)
             steps.append(step)
-        except Unfixable as why:
+        except (Unfixable, Unwritten) as why:
             left.append(_left(undoing, str(why)))
         base = undoing.snapshot
     return steps, left, reached
@@ -263,14 +259,8 @@ def _mended(snapshot: Snapshot, reached: _Reached, audits: _Audits) -> Iterator[
     """Yield each cause with the options it needs; raise Unwritten if a value must not change."""
     config = json_values(snapshot.config)
     edits = tuple(json_edits(config, json_values(reached.state.config)))
-    edited = {".".join(edit.path) for edit in edits}
-    unedited_sizes = {path: size for path, size in head_sizes(config).items() if path not in edited}
-    sizes = audits.sizes(reached.state, unedited_sizes) if edits else {}
-    needed = partial(
-        needs_of_edits,
-        determined={path: size.stored for path, size in sizes.items()},
-        config=config,
-    )
+    sizes = sizes_unless_edited(audits.case(reached.state), edits, config)
+    needed = partial(needs_of_edits, determined=sizes, config=config)
     list(needed(edits))  # of all steps together, because an edit may be safe only alone
     for step in reached.steps:
         if step.packing:
@@ -313,32 +303,6 @@ def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
         case WrongDtype():
             return True
     return is_of_repository(finding)
-
-
-# --- a config of another size ------------------------------------------------------------------
-
-
-def _with_other_size(plan: Plan, audits: _Audits) -> Plan:
-    """Return the plan; if the config is of another model size, add a note of the stored sizes."""
-    is_other_type = any(one.cause == other_architecture.CAUSE for one in plan.left)
-    if is_other_type or all(map(_may_stay, _alarms(plan.before))):
-        return plan
-    read = audits.sizes(plan.planned, {})
-    differ = {path: size for path, size in sorted(read.items()) if size.stored != size.declared}
-    if len(differ) < _SEVERAL and not any(map(is_width, differ)):
-        return plan
-    sizes = ", ".join(
-        f"{named(path)} is {size.stored:,} (declared: {size.declared:,})"
-        for path, size in differ.items()
-    )
-    left = Left(
-        cause=_FIELD,
-        summary="this is the config of another size",
-        why=f"in the files {sizes}; what else a model of that size has is in no weight file",
-        instead="take the whole config.json of the model whose weights these are",
-    )
-    others = (one for one in plan.left if one.cause != _FIELD)
-    return replace(plan, left=(left, *others))
 
 
 # --- files -------------------------------------------------------------------------------------

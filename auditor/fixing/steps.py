@@ -8,20 +8,18 @@ a step, and `permissions` decides whether it may be written.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.diagnosis.case import Undoing
+from auditor.diagnosis.json_edits import ABSENT, Edit, edited_json, json_edits
+from auditor.diagnosis.permissions import TIE, layer_list_edits
 from auditor.errors import CheckpointError
 from auditor.fixing.end_tokens import generation_file, with_generation
-from auditor.fixing.json_edits import ABSENT, Edit, edited_json, json_edits
 from auditor.fixing.new_files import index_with_names, renamed_header
-from auditor.fixing.permissions import DEPTHS, TIE
-from auditor.messages import listed, named
 
 _WEIGHTS = "it needs other weights than are stored"
 # The files of Meta and llama.cpp have the rows of q and k in another order than transformers
@@ -35,7 +33,7 @@ _FUSED = re.compile(
 )
 _FUSED_ROWS = "q, k and v are one tensor there, and each library orders its rows in its own way"
 _TWO_COPIES = "only the values of the two copies show whether the head is tied: audit --values"
-_UNCERTAIN = "the files do not determine that this reading is the right one"
+UNCERTAIN = "the files do not determine that this reading is the right one"
 
 
 class Unfixable(Exception):  # noqa: N818 - a fact about the step, no error
@@ -73,10 +71,9 @@ def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
     if any(_is_another_fusion(name, new) for name, new in undoing.renames.items()):
         raise Unfixable(_FUSED_ROWS)
     if not undoing.certain:
-        raise Unfixable(_UNCERTAIN)
-    if undoing.undetermined:
-        keys = [key for key, _ in undoing.undetermined]
-        raise Unfixable(f"no stored shape determines {listed(keys)}")
+        raise Unfixable(UNCERTAIN)
+    if undoing.refused:
+        raise Unfixable(undoing.refused)
     edits = _edits(before.config, after.config)
     config = tuple(edit for edit in edits if not (edit.path[-1] == TIE and edit.after is False))
     if edits and not (config or undoing.renames):
@@ -85,7 +82,7 @@ def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
         declared = _object(before.config).get("architectures", ABSENT)
         config = (*config, Edit(("architectures",), declared, [undoing.target]))
     if config:
-        config = (*config, *_layer_lists(_object(before.config), config))
+        config = (*config, *layer_list_edits(_object(before.config), config))
     return FixStep(
         undoing=undoing,
         renames=undoing.renames,
@@ -101,32 +98,6 @@ def _is_another_fusion(name: str, new: str) -> bool:
         one.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2] for one in (name, new)
     )
     return bool(_FUSED.search(name)) and len(set(ends)) > 1
-
-
-def _layer_lists(config: Mapping[str, Any], edits: tuple[Edit, ...]) -> Iterator[Edit]:
-    """Yield the edits of lists with an entry for each layer, if the number of layers changes.
-
-    A shorter list keeps the first entries. Raise Unfixable for more layers: even if all entries are
-    equal, the next one may differ (every sixth layer of a Gemma 3 is of another type).
-    """
-    edited = {edit.path for edit in edits}
-    for depth in edits:
-        if depth.path[-1] not in DEPTHS or type(depth.before) is not int:
-            continue
-        within: Any = config
-        for folder in depth.path[:-1]:
-            within = within[folder]
-        for name, entries in within.items():
-            path = (*depth.path[:-1], name)
-            if path in edited or "layer" not in name or not isinstance(entries, list):
-                continue
-            if len(entries) != depth.before:
-                continue
-            if depth.after > depth.before:
-                raise Unfixable(
-                    f"{named(name)} says of each layer what it is, and not of the others"
-                )
-            yield Edit(path, entries, entries[: depth.after])
 
 
 def taken(snapshot: Snapshot, step: FixStep) -> Snapshot:

@@ -7,7 +7,7 @@ word too, because not everybody sees its colour.
 from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element
 
-from auditor.findings import Mismatched, Missing, NewlyInitialized, OfFile
+from auditor.findings import Mismatched, Missing, NewlyInitialized
 from auditor.formats import View, verdict
 from auditor.formats.markup import Attributes, element, svg
 from auditor.report import Report, Unaudited
@@ -37,16 +37,20 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
 
 
 def text_of(outcome: Report | Unaudited) -> str:
-    """Return `202/202`, with the verdict if it is not clean: `201/202 error`."""
+    """Return `202/202`, with the verdict if it is not clean: `201/202 error`.
+
+    Return the verdict alone if not all tensors are known.
+    """
     word = verdict.word(outcome)[0]
     parts = outcome.parts or (outcome,)
-    if isinstance(outcome, Unaudited) or any(part.expected is None for part in parts):
+    observed = outcome.observed
+    if outcome.unread or any(part.expected is None for part in parts):
         return word.lower()
     expected = sum(part.expected.tensors for part in parts if part.expected)
     found = [finding for part in parts for finding in (*part.findings, *part.ignored)]
     lacking = sum(one.count for one in found if one.kind in _NOT_STORED)
-    lacking += sum(len(one.hidden) for one in found if isinstance(one, OfFile))
-    text = f"{max(0, expected - lacking):,}/{expected:,}"
+    named = " named" if observed is None or observed.parameters is None else ""  # no shape is known
+    text = f"{max(0, expected - lacking):,}/{expected:,}{named}"
     return text if word == "OK" else f"{text} {word.lower()}"
 
 

@@ -154,6 +154,7 @@ def _diagnosis(cause: Diagnosis) -> dict[str, Any]:
         ],
         "findings": cause.findings,
         "evidence": cause.evidence,
+        "remaining": cause.remaining,
     }
 
 

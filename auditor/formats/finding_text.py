@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from auditor.findings import (
     Duplicate,
     Finding,
+    Mismatched,
     Missing,
     NewlyInitialized,
     Severity,
@@ -113,7 +114,8 @@ def unused_text(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]
     if not unused:
         return
     is_listed = outcome.load_report is not None and any(not finding.silent for finding in unused)
-    is_safe = not any(isinstance(finding, Missing) for finding in outcome.findings)
+    is_lossy = any(isinstance(finding, Missing | Mismatched) for finding in outcome.findings)
+    is_safe = not (is_lossy or outcome.unread)
     remarks = ["safe"] * is_safe + ["from_pretrained lists them"] * is_listed
     title = f"Stored but unused by {shown(outcome.target or 'the target')}"
     yield from wrapped(

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from auditor.findings import Finding, Severity
-from auditor.fixing.json_edits import ABSENT, Edit
-from auditor.fixing.permissions import Need
+from auditor.diagnosis.json_edits import ABSENT, Edit
+from auditor.diagnosis.permissions import Need
 from auditor.fixing.plan import FileChange, Left, Plan
 from auditor.formats.text import counted, plain_line
 from auditor.messages import described, named, quoted
-from auditor.report import Report, Unaudited
+from auditor.report import Unaudited
 
 _EXAMPLES = 3  # names shown of one file
 _SHOWN = 8  # values shown of one file, and remaining findings
@@ -25,8 +24,11 @@ def render(plan: Plan) -> str:
     return "".join(map(plain_line, _lines(plan)))
 
 
-def effect_of(plan: Plan) -> str:
-    """Return the effect of a plan in a few words: `renames 113 tensors; then it audits clean`."""
+def effect_of(plan: Plan, others: int = 0) -> str:
+    """Return the effect of a plan in a few words: `renames 113 tensors; then it audits clean`.
+
+    `others` is the number of alarms that a plan does not look for, such as those about values.
+    """
     renames = [change.renames for change in plan.changes if change.renames]
     values = sum(len(change.edits) for change in plan.changes if change.before is not None)
     parts = []
@@ -37,9 +39,9 @@ def effect_of(plan: Plan) -> str:
     new = sum(change.before is None for change in plan.changes)
     if new:
         parts.append(f"adds {counted(new, 'file')}")
-    alarms = _alarms(plan.after)
-    left = counted(len(alarms), "finding") + (" remain" if len(alarms) > 1 else " remains")
-    is_clean = isinstance(plan.after, Report) and not alarms
+    alarms = len(plan.after.alarms) + others
+    left = counted(alarms, "finding") + (" remain" if alarms > 1 else " remains")
+    is_clean = plan.after.verdict == "clean" and not alarms
     return f"{', '.join(parts)}; then {'it audits clean' if is_clean else left}"
 
 
@@ -65,7 +67,8 @@ def _left(left: Left) -> Iterator[str]:
     if left.needs:
         yield from _needs(left.needs, "allow it with")
         return
-    yield f"  why: {left.why}"
+    if left.why not in left.instead:
+        yield f"  why: {left.why}"
     yield f"  to do: {left.instead}"
 
 
@@ -90,8 +93,8 @@ def _verdict(plan: Plan) -> Iterator[str]:
     if isinstance(plan.after, Unaudited):
         yield f"{then}it cannot be audited: {plan.after.reason}: {plan.after.detail}"
         return
-    alarms = _alarms(plan.after)
-    if not alarms:
+    alarms = plan.after.alarms
+    if plan.after.verdict == "clean":
         yield f"{then}it audits clean" if plan.changes else "nothing to fix: it audits clean"
         return
     count = counted(len(alarms), "finding")
@@ -105,10 +108,6 @@ def _verdict(plan: Plan) -> Iterator[str]:
         yield f"  {finding.kind}: {finding.reason}"
     if len(alarms) > _SHOWN:
         yield f"  and {len(alarms) - _SHOWN:,} more"
-
-
-def _alarms(outcome: Report | Unaudited) -> list[Finding]:
-    return [finding for finding in outcome.findings if finding.severity is not Severity.INFO]
 
 
 def _what(change: FileChange) -> str:
@@ -181,8 +180,8 @@ def plan_as_json(plan: Plan, written: Path | None) -> dict[str, Any]:
             for cause in plan.left
         ],
         "files": [_file_as_json(change) for change in plan.changes],
-        "before": {"verdict": plan.before.verdict, "findings": len(_alarms(plan.before))},
-        "after": {"verdict": after.verdict, "findings": len(_alarms(after))},
+        "before": {"verdict": plan.before.verdict, "findings": len(plan.before.alarms)},
+        "after": {"verdict": after.verdict, "findings": len(after.alarms)},
     }
 
 

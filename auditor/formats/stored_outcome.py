@@ -105,6 +105,7 @@ def _cause(stored: _Object) -> Diagnosis:
         alternatives=tuple(stored.get("alternatives", ())),
         findings=tuple(stored["findings"]),
         evidence=tuple(stored.get("evidence", ())),
+        remaining=stored.get("remaining"),
     )
 
 

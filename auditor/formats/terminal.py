@@ -52,9 +52,9 @@ from auditor.formats.text import (
 )
 from auditor.formats.verdict import (
     account,
+    as_sentence,
     headline_cause,
     headline_finding,
-    is_all_explained,
     sentence,
     word,
     worst_finding,
@@ -174,14 +174,15 @@ def _engines(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
 
 def _extent(outcome: Report | Unaudited, cause: Diagnosis) -> str:
     """Return what the headline's cause explains, whether more is wrong, and the cause's name."""
-    is_all = is_all_explained(outcome)
-    if not cause.explains or cause.explains == "the one name":
-        extent = "Nothing else is wrong." if is_all else "More is wrong, see below."
-    elif is_all:
-        extent = f"This explains {cause.explains}; nothing else is wrong."
-    else:
-        extent = f"This explains {cause.explains}."
-    return f"{extent} (cause: {cause.cause})"
+    clauses = []
+    if cause.explains and cause.explains != "the one name":
+        clauses.append(f"this explains {cause.explains}")
+    if outcome.is_explained:
+        clauses.append("nothing else is wrong")
+    elif not clauses and len(outcome.alarms) > len(cause.findings):
+        clauses.append("more is wrong, see below")
+    extent = f"{as_sentence('; '.join(clauses))} " if clauses else ""
+    return f"{extent}(cause: {cause.cause})"
 
 
 def _of_part(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
@@ -244,7 +245,7 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     sentences = []
     if fine:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in fine.items())
-        sentences.append(f"Fine: {kinds}.")
+        sentences.append(f"{'Also' if outcome.unread else 'Fine'}: {kinds}.")
     if outcome.expected and outcome.expected.library:
         sentences.append(
             f"Expected by {_SOURCES[outcome.expected.by]}, {outcome.expected.library}."

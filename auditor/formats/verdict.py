@@ -13,6 +13,7 @@ from auditor.findings import (
     NewlyInitialized,
     Severity,
     Unexpected,
+    Unsafe,
     Unused,
     UnusedHead,
 )
@@ -40,8 +41,7 @@ def word(outcome: Report | Unaudited) -> Styled:
         return "NOT AUDITED", "bold yellow"
     if outcome.verdict == "clean":
         return "OK", "bold green"
-    severities = {finding.severity for part in outcome.every for finding in part.findings}
-    is_warning = Severity.ERROR not in severities and Severity.WARNING in severities
+    is_warning = {finding.severity for finding in outcome.alarms} == {Severity.WARNING}
     return ("WARNING", "bold yellow") if is_warning else ("ERROR", "bold red")
 
 
@@ -66,15 +66,6 @@ def headline_finding(outcome: Report | Unaudited) -> Finding | None:
     return worst_finding(outcome)
 
 
-def is_all_explained(outcome: Report | Unaudited) -> bool:
-    """Whether the causes fully explain all errors and warnings, and every component is clean."""
-    explained = {at for cause in outcome.diagnosis for at in cause.findings}
-    left = [at for at, one in enumerate(outcome.findings) if _alarms(one) and at not in explained]
-    of_parts = any(part.verdict != "clean" for part in outcome.parts)
-    is_partial = any(" of " in cause.explains for cause in outcome.diagnosis)
-    return not (left or of_parts or is_partial)
-
-
 def as_sentence(text: str) -> str:
     """Return a text as a sentence: with a full stop, and with a capital if a word comes first.
 
@@ -97,7 +88,7 @@ def sentence(outcome: Report | Unaudited) -> str:
     """Return the sentence that follows the verdict's word: the cause, else the worst findings."""
     if (cause := headline_cause(outcome)) is not None:
         return cause_sentence(cause)
-    alarms = [finding for part in outcome.every for finding in part.findings if _alarms(finding)]
+    alarms = outcome.alarms
     if isinstance(outcome, Unaudited):
         more = f"; and {counted(len(alarms), 'finding')}" if alarms else ""
         text = f"{outcome.detail}{more}"
@@ -115,26 +106,35 @@ def sentence(outcome: Report | Unaudited) -> str:
         where = f"{about}: " if about and about not in worst.reason else ""
         more = _others(len(alarms) - 1)
         said = as_sentence(f"{where}{worst.reason}{more}")
-        is_unread = worst.kind.startswith("bad-")  # then the number of stored tensors says little
-        return said if is_unread else f"{said} {as_sentence(_stored_part(outcome))}"
+        stored = () if worst.kind.startswith("bad-") else _stored_part(outcome)
+        return " ".join([said, *map(as_sentence, stored)])
     clauses = [*_of_tensors(alarms, outcome)]
     if not any(finding.kind in {Missing.kind, Mismatched.kind} for finding in alarms):
-        clauses.insert(0, _stored_part(outcome))
+        clauses = [*_stored_part(outcome), *clauses]
     others = sum(finding.kind not in _COUNTED for finding in alarms)
     return as_sentence(f"{'; '.join(clauses)}{_others(others)}")
 
 
-def _stored_part(report: Report) -> str:
-    """Return a clause about the needed tensors: `all 103 tensors that X needs are stored`."""
+def _stored_part(report: Report) -> Iterator[str]:
+    """Yield a clause about the needed tensors: `all 103 tensors that X needs are stored`.
+
+    Yield none if tensors that were not read, or that --ignore leaves out, make it untrue.
+    """
     target, expected = report.target or "the config", report.expected
+    if any(_alarms(finding) and finding.kind not in _NOT_USED for finding in report.ignored):
+        if report.verdict == "clean":
+            yield "nothing is wrong except what --ignore leaves out"
+        return
+    if report.unread:
+        return
     if expected is None:
         tensors = report.observed.tensors if report.observed else 0
-        return f"{counted(tensors, 'tensor')} read; the config does not say what to expect"
-    if any(_alarms(finding) and finding.kind not in _NOT_USED for finding in report.ignored):
-        return "nothing is wrong except what --ignore leaves out"
+        yield f"{counted(tensors, 'tensor')} read; the config does not say what to expect"
+        return
     has_shapes = report.observed is not None and report.observed.parameters is not None
     if has_shapes and any(finding.kind.startswith("bad-") for finding in report.findings):
-        return f"no tensor that {target} needs is known to be missing"
+        yield f"no tensor that {target} needs is known to be missing"
+        return
     initialized = sum(
         finding.evidence.get("learned", finding.count)
         for finding in report.findings
@@ -142,15 +142,16 @@ def _stored_part(report: Report) -> str:
     )
     state = "stored, in the right shapes" if has_shapes else "named by the index; shapes unknown"
     if not initialized:
-        return f"all {expected.tensors:,} tensors that {target} needs are {state}"
+        yield f"all {expected.tensors:,} tensors that {target} needs are {state}"
+        return
     stored = expected.tensors - initialized
     verb = "is" if stored == 1 else "are"
-    return (
+    yield (
         f"{counted(stored, 'tensor')} of {target} {verb} {state}; {initialized:,} newly initialized"
     )
 
 
-def _of_tensors(alarms: list[Finding], report: Report) -> Iterator[str]:
+def _of_tensors(alarms: Sequence[Finding], report: Report) -> Iterator[str]:
     """Yield clauses with the numbers of missing, mismatched and unexpected tensors."""
     target = report.target or "the config"
     missing, mismatched, unexpected = (
@@ -176,7 +177,7 @@ def _others(count: int) -> str:
     return f"; and {counted(count, 'more finding')}" if count else ""
 
 
-def _of_parts(outcome: Report, alarms: list[Finding]) -> str:
+def _of_parts(outcome: Report, alarms: Sequence[Finding]) -> str:
     counts = Counter(part.verdict for part in outcome.parts)
     words = [
         f"{counts[verdict]:,} {text}" for verdict, text in _VERDICTS.items() if counts[verdict]
@@ -215,12 +216,15 @@ def account(outcome: Report | Unaudited) -> str:
     stored = outcome.observed.parameters if outcome.observed else None
     if stored is None:
         return ""
-    is_cut = any(finding.kind == BadSize.kind for finding in outcome.findings)
+    findings = [one for part in outcome.every for one in (*part.findings, *part.ignored)]
+    is_cut = any(finding.kind == BadSize.kind for finding in findings)
+    is_known = stored or not outcome.unread
     total = f"{counted(stored, 'parameter')} {'in the headers' if is_cut else 'stored'}"
+    total = total if is_known else "0 parameters read"
     if outcome.expected is None:
         return total
     terms: Counter[str] = Counter()  # parameters explained by findings (also ignored ones), by kind
-    for finding in (*outcome.findings, *outcome.ignored):
+    for finding in findings:
         terms[finding.kind] += finding.explains
     not_used = {kind: terms.pop(kind, 0) for kind in _NOT_USED}
     residual = (outcome.residual or 0) if isinstance(outcome, Report) else 0
@@ -228,17 +232,17 @@ def account(outcome: Report | Unaudited) -> str:
     others = "".join(f" + {count:,} {kind}" for kind, count in not_used.items() if count)
     if residual:
         others += f" {'+' if residual > 0 else '-'} {abs(residual):,} not explained"
-    if others:
+    is_equal = used == outcome.expected.parameters
+    if others and not isinstance(outcome, Unaudited):
         text = f"{used:,} used{others} = {total}"
-    elif stored:
+    elif stored and not outcome.unread and (is_equal or outcome.verdict == "clean"):
         text = f"{total}, all of them used"
     else:
-        is_hidden = any(count for kind, count in terms.items() if kind.startswith("bad-"))
-        text = "0 parameters read" if is_hidden else total
-    if used == outcome.expected.parameters:
+        text = total
+    if is_equal:
         return text
     missing = ", ".join(_term(kind, count) for kind, count in terms.items() if count)
-    return f"{text}; {outcome.expected.parameters:,} expected ({missing})"
+    return f"{text}; {outcome.expected.parameters:,} expected{f' ({missing})' if missing else ''}"
 
 
 def _term(kind: str, explains: int) -> str:
@@ -248,7 +252,8 @@ def _term(kind: str, explains: int) -> str:
     """
     if kind == Mismatched.kind:
         return f"{explains:+,} {kind}"
-    return f"{abs(explains):,} {'not read' if kind.startswith('bad-') else kind}"
+    is_hidden = kind == Unsafe.kind or kind.startswith("bad-")
+    return f"{abs(explains):,} {'not read' if is_hidden else kind}"
 
 
 # --- the page on the Hub ------------------------------------------------------------------------

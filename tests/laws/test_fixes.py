@@ -7,8 +7,8 @@ from support.stopped_fixes import WAYS, Stopping
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
+from auditor.diagnosis.permissions import Allow
 from auditor.findings import Severity
-from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import plan_fix
 
 # Causes that are no more than names, the config or an index.

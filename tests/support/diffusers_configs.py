@@ -306,3 +306,52 @@ _STRATEGIES = {
 
 def configs(target: str) -> st.SearchStrategy[dict[str, Any]]:
     return _STRATEGIES[target] if target in _STRATEGIES else _unet(target)
+
+
+# --- small components ---------------------------------------------------------------------------
+
+SMALL_UNET = {
+    "_class_name": "UNet2DConditionModel",
+    "block_out_channels": [8, 16],
+    "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+    "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
+    "norm_num_groups": 4,
+    "attention_head_dim": 4,
+    "layers_per_block": 1,
+    "in_channels": 4,
+    "cross_attention_dim": 12,
+    "use_linear_projection": False,
+    "time_cond_proj_dim": None,
+}
+SMALL_VAE = {
+    "_class_name": "AutoencoderKL",
+    "block_out_channels": [8, 16],
+    "down_block_types": ["DownEncoderBlock2D"] * 2,
+    "up_block_types": ["UpDecoderBlock2D"] * 2,
+    "norm_num_groups": 4,
+    "latent_channels": 4,
+}
+SMALL_FLUX = {  # which omits out_channels: by default as many as in_channels
+    "_class_name": "FluxTransformer2DModel",
+    "attention_head_dim": 16,
+    "axes_dims_rope": [4, 6, 6],
+    "guidance_embeds": False,
+    "in_channels": 4,
+    "joint_attention_dim": 24,
+    "num_attention_heads": 2,
+    "num_layers": 2,
+    "num_single_layers": 2,
+    "pooled_projection_dim": 20,
+}
+SMALL_SD3 = {  # whose table of positions is a buffer
+    "_class_name": "SD3Transformer2DModel",
+    "sample_size": 8,
+    "pos_embed_max_size": 12,
+    "num_layers": 2,
+    "num_attention_heads": 2,
+    "attention_head_dim": 16,
+    "joint_attention_dim": 24,
+    "caption_projection_dim": 32,
+    "pooled_projection_dim": 20,
+}
+COMPONENTS = {one["_class_name"]: one for one in (SMALL_UNET, SMALL_VAE, SMALL_FLUX, SMALL_SD3)}

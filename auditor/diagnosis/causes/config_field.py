@@ -299,14 +299,15 @@ def undoing_of(case: Case, changes: tuple[KeyChange, ...]) -> Undoing:
     )
     adapter = _of_adapters.is_adapter(case)
     whose, file = ("an adapter", FILE) if adapter else ("a model", "config.json")
-    instead = f", or upload weights of {whose} with {declared}"
+    upload = f", or upload weights of {whose} with {declared}"
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, written(case.config, values)),
         values=values,
         fields=fields_of(changes),
         summary="; ".join(map(sentence, changes)),
-        fix=f"set {names} in {file}{'' if all(map(_is_misspelt, changes)) else instead}",
+        fix=f"set {names} in {file}{'' if all(map(_is_misspelt, changes)) else upload}",
+        instead="" if adapter else f"take the {file} of the model whose weights these are{upload}",
         evidence=(f"with {names}, what it concerns is expected as it is stored",),
         either=names,
     )

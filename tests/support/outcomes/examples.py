@@ -241,6 +241,7 @@ def diagnosed():
                 fields=(("num_hidden_layers", 4, 3),),
                 findings=(0,),
                 evidence=("with num_hidden_layers = 3, no name is missing",),
+                remaining=1,
             ),
         ),
         unchecked=("values: only headers are read, no weight is",),

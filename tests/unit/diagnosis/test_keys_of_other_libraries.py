@@ -5,6 +5,10 @@ import json
 import pytest
 from msgspec.structs import replace
 from support.checkpoints import stored, stored_by
+from support.diffusers_configs import SMALL_FLUX as FLUX
+from support.diffusers_configs import SMALL_SD3 as SD3
+from support.diffusers_configs import SMALL_UNET as UNET
+from support.diffusers_configs import SMALL_VAE as VAE
 from support.small_snapshots import snapshot_of
 
 from auditor.analytic import Config, Role, timm_table
@@ -14,50 +18,6 @@ from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 
 OPTIONS = Options(requested="component")
-UNET = {
-    "_class_name": "UNet2DConditionModel",
-    "block_out_channels": [8, 16],
-    "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
-    "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
-    "norm_num_groups": 4,
-    "attention_head_dim": 4,
-    "layers_per_block": 1,
-    "in_channels": 4,
-    "cross_attention_dim": 12,
-    "use_linear_projection": False,
-    "time_cond_proj_dim": None,
-}
-VAE = {
-    "_class_name": "AutoencoderKL",
-    "block_out_channels": [8, 16],
-    "down_block_types": ["DownEncoderBlock2D"] * 2,
-    "up_block_types": ["UpDecoderBlock2D"] * 2,
-    "norm_num_groups": 4,
-    "latent_channels": 4,
-}
-FLUX = {  # which omits out_channels: by default as many as in_channels
-    "_class_name": "FluxTransformer2DModel",
-    "attention_head_dim": 16,
-    "axes_dims_rope": [4, 6, 6],
-    "guidance_embeds": False,
-    "in_channels": 4,
-    "joint_attention_dim": 24,
-    "num_attention_heads": 2,
-    "num_layers": 2,
-    "num_single_layers": 2,
-    "pooled_projection_dim": 20,
-}
-SD3 = {  # whose table of positions is a buffer
-    "_class_name": "SD3Transformer2DModel",
-    "sample_size": 8,
-    "pos_embed_max_size": 12,
-    "num_layers": 2,
-    "num_attention_heads": 2,
-    "attention_head_dim": 16,
-    "joint_attention_dim": 24,
-    "caption_projection_dim": 32,
-    "pooled_projection_dim": 20,
-}
 
 
 def reported(tensors, config):

@@ -215,12 +215,22 @@ def test_the_command_that_fixes_comes_before_what_to_do_by_hand():
 def test_nothing_else_is_wrong_only_where_nothing_is_left():
     report = EXAMPLES["diagnosed"]()
     [cause] = report.diagnosis
-    of_all = replace(cause, explains="all 3 names", findings=(0, 1))
+    of_all = replace(cause, explains="all 3 names", findings=(0, 1), remaining=0)
     sentence = "nothing else is wrong"
     assert sentence in render(replace(report, diagnosis=(of_all,)))
     assert sentence not in render(report)
-    unread = replace(gated(), component="unet")
-    assert sentence not in render(replace(report, diagnosis=(of_all,), parts=(unread,)))
+    others = {
+        "parts": (replace(gated(), component="unet"),),
+        "diagnosis": (replace(of_all, remaining=1),),
+        "findings": (*report.findings, BadHeader(file="x", reason="the header is not JSON")),
+        "ignored": (report.findings[1],),
+    }
+    for name, value in others.items():
+        assert sentence not in render(replace(report, **{"diagnosis": (of_all,), name: value}))
+    unasked = replace(of_all, remaining=None)  # no audit of the changed snapshot
+    assert sentence not in render(replace(report, diagnosis=(unasked,)))
+    two = (of_all, replace(of_all, cause="other-class"))
+    assert sentence not in render(replace(report, diagnosis=two))
 
 
 def test_a_finding_without_a_cause_is_said_in_its_own_words_and_once():

@@ -22,9 +22,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from auditor.analytic.size_keys import HEAD_SIZES
-from auditor.fixing.json_edits import ABSENT, Edit
-from auditor.messages import listed, quoted
+from auditor.analytic.size_keys import HEAD_SIZES, is_width
+from auditor.diagnosis.json_edits import ABSENT, Edit
+from auditor.messages import listed, named, quoted
 from auditor.name_kinds import numbers_in
 
 
@@ -47,6 +47,10 @@ class Need(NamedTuple):
 
 class Unwritten(Exception):  # noqa: N818 - a fact about an edit, not an error
     """The error for a value that a fix must not write; the message gives the reason."""
+
+
+class AnotherModel(Unwritten):
+    """The error for values that show that the config is the config of another model."""
 
 
 _LENGTHS = frozenset(
@@ -100,11 +104,6 @@ def head_sizes(config: Mapping[str, Any], within: str = "") -> dict[str, int]:
     return sizes
 
 
-def is_width(path: str) -> bool:
-    """Whether a size must not be written, because other sizes depend on it."""
-    return path.rpartition(".")[2] not in _SIZES | _LABELS
-
-
 def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
     """Return the options that renames need; () if each name keeps its layer and expert."""
     moved = sorted(name for name, new in renames.items() if not _keeps_numbers(name, new))
@@ -151,11 +150,12 @@ def needs_of_edits(
         elif name == TIE and edit.after is True:
             yield Need(Allow.TIE_HEAD, _TIED)
         elif _LABELS.isdisjoint(edit.path) and name != _CLASSES:
-            raise Unwritten(f"no stored shape determines {quoted(path)}")
+            kind = AnotherModel if is_width(path) else Unwritten
+            raise kind(f"other values that no shape shows may differ with {quoted(path)}")
     labels = ["num_labels"] if any(not _LABELS.isdisjoint(edit.path) for edit in edits) else []
     differ = [*(edit.path[-1] for edit in changed), *labels]
     if len(differ) > 1:
-        raise Unwritten(f"{listed(differ)} differ at once")
+        raise AnotherModel(f"{listed(differ)} differ at once, as in the config of another model")
     yield from _needs_of_sizes(changed, config)
     yield from _needs_of_labels(edits, determined)
     yield from _needs_of_class(edits)
@@ -201,6 +201,34 @@ def _goes_with(edit: Edit, depths: tuple[Edit, ...]) -> bool:
     )
 
 
+def layer_list_edits(config: Mapping[str, Any], edits: Iterable[Edit]) -> Iterator[Edit]:
+    """Yield the edits of lists with an entry for each layer, if the number of layers changes.
+
+    A shorter list keeps the first entries. Raise Unwritten for more layers: even if all entries are
+    equal, the next one may differ (every sixth layer of a Gemma 3 is of another type).
+    """
+    edits = tuple(edits)
+    edited = {edit.path for edit in edits}
+    for depth in edits:
+        if depth.path[-1] not in DEPTHS or type(depth.before) is not int:
+            continue
+        within: Any = config
+        for folder in depth.path[:-1]:
+            within = within[folder]
+        for name, entries in within.items():
+            path = (*depth.path[:-1], name)
+            if path in edited or "layer" not in name or not isinstance(entries, list):
+                continue
+            if len(entries) != depth.before:
+                continue
+            if depth.after > depth.before:
+                raise Unwritten(
+                    f"{named(name)} has an entry for each of {depth.before} layers, and no shape "
+                    "shows the others"
+                )
+            yield Edit(path, entries, entries[: depth.after])
+
+
 def _require_determined(edit: Edit, determined: Mapping[str, int]) -> None:
     path = ".".join(edit.path)
     if type(edit.after) is not int or determined.get(path) != edit.after:
@@ -210,7 +238,7 @@ def _require_determined(edit: Edit, determined: Mapping[str, int]) -> None:
 def _require_same_vocabulary(edit: Edit) -> None:
     before, after = edit.before, edit.after
     if type(before) is int and not before <= _FACTOR * after <= _FACTOR**2 * before:
-        raise Unwritten(
+        raise AnotherModel(
             f"a vocabulary of {after:,} is not one of {before:,} with tokens added or taken away: "
             "the config is that of another model"
         )

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.fixing.json_edits import ABSENT, Edit
-from auditor.fixing.permissions import Allow, Unwritten, needs_of_edits, needs_of_renames
+from auditor.diagnosis.json_edits import ABSENT, Edit
+from auditor.diagnosis.permissions import Allow, Unwritten, needs_of_edits, needs_of_renames
 
 DETERMINED = {
     "vocab_size": 90,
