@@ -1,19 +1,19 @@
 """The folder `FOLDER/.audit-fix/`, in which one run at a time stages new files and keeps a journal.
 
-A run locks the folder (flock), and the system releases the lock when the run ends in any way. On
-Windows, which has no flock, a file in the folder is the lock: a killed run leaves the file, and the
-next run reports it.
+A run locks the folder. Without flock, on Windows, a file in it is the lock: a killed run leaves the
+file, and the next run reports it.
 """
 
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
 from auditor.errors import FixError
 from auditor.messages import quoted
+from auditor.writing import locked
 
 NEW_JOURNAL = f"{FIX_JOURNAL}.new"
 _LOCK = "lock"
@@ -27,61 +27,25 @@ def work_folder(folder: Path, *, exists: bool = False) -> Iterator[Path]:
         try:
             work.mkdir(mode=0o700)
         except FileExistsError:
-            raise _is_busy(folder) from None
+            raise _is_busy(folder, str(work)) from None
     try:
         if not stat.S_ISDIR(work.lstat().st_mode):
             raise FixError(f"{quoted(str(work))} is not a folder: remove it")
-        with _locked(work):
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(work, _LOCK))
+            except BlockingIOError as error:
+                raise _is_busy(folder, str(error.filename)) from None
             yield work
     finally:
         with suppress(OSError):  # a journal is in it
             work.rmdir()
 
 
-def _is_busy(folder: Path) -> FixError:
-    return FixError(f"another audit fix is at work in {quoted(str(folder))}")
-
-
-def _locked(work: Path) -> AbstractContextManager[None]:
-    try:
-        import fcntl  # noqa: F401, PLC0415 - Windows has no such module
-    except ImportError:
-        return _locked_by_file(work)
-    return _locked_by_system(work)
-
-
-@contextmanager
-def _locked_by_system(work: Path) -> Iterator[None]:
-    from fcntl import LOCK_EX, LOCK_NB, flock  # noqa: PLC0415 - likewise
-
-    lock = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        try:
-            flock(lock, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
-            raise _is_busy(work.parent) from None
-        yield
-    finally:
-        os.close(lock)
-
-
-@contextmanager
-def _locked_by_file(work: Path) -> Iterator[None]:
-    lock = work / _LOCK
-    try:
-        lock.touch(exist_ok=False)
-    except FileExistsError:
-        raise FixError(
-            f"{_is_busy(work.parent)}, or was killed there: if none is, remove {quoted(str(lock))} "
-            f"and run it again"
-        ) from None
-    try:
-        yield
-    finally:
-        try:
-            lock.unlink(missing_ok=True)
-        finally:  # a signal may interrupt the first one
-            lock.unlink(missing_ok=True)
+def _is_busy(folder: Path, locked_path: str) -> FixError:
+    killed = ", or was killed there: if none is, remove {} and run it again"
+    detail = killed.format(quoted(locked_path)) if Path(locked_path).name == _LOCK else ""
+    return FixError(f"another audit fix is at work in {quoted(str(folder))}{detail}")
 
 
 def discard_work(work: Path) -> None:
