@@ -127,8 +127,8 @@ def locked(folder: Path, name: str, *, patience: float = 0) -> Iterator[None]:
     """Lock a folder during the block; raise BlockingIOError if it is locked for `patience` seconds.
 
     The system releases the lock (flock) when the process ends in any way. Windows and some network
-    file systems have no flock: there a file of this name is the lock, which a killed process leaves.
-    The error's `filename` is the folder or that file.
+    file systems have no flock: there a file of this name is the lock, and a killed process leaves
+    it. The error's `filename` is the folder or that file.
     """
     until = monotonic() + patience
     with ExitStack() as stack:

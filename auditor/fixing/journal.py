@@ -5,18 +5,22 @@ ends earlier has changed nothing, and the next run removes its files. Afterwards
 in order, each by one rename; the next run takes the steps that a killed run did not take. So each
 file is the complete old file or the complete new file at every moment.
 
-A journal is untrusted, like any file of the folder: its names must be names of files in the folder,
-and a file is replaced only if its inode, size and time are those in the journal.
+A journal is untrusted, like any file of the folder. It is obeyed if it has a seal that only this
+user can make for this folder (`own_key`), its names are names of files in the folder, and a file is
+replaced or removed only if its inode, size and time are those in the journal.
 """
 
+import hmac
 import json
 import os
-from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
+from secrets import token_bytes, token_hex
 from typing import Literal, TypeVar
 
 from msgspec import DecodeError, Struct, to_builtins
 from msgspec.json import decode
+from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import FileState
 from auditor.containers.index import shard_fault
@@ -30,13 +34,22 @@ from auditor.fixing.local_files import (
     no_follow,
     open_to_read,
 )
+from auditor.fixing.renaming import (
+    changed_error,
+    exchange,
+    keep_or_return,
+    remove_file,
+    rename_new,
+    require_free,
+    require_same,
+)
 from auditor.fixing.staging import stage_text, write_all
 from auditor.fixing.work_folder import NEW_JOURNAL, discard_work, sync_folder
 from auditor.messages import quoted
 
 _LARGEST = 16 * 1024 * 1024  # bytes of a journal or a record
 
-T = TypeVar("T")
+_KEY = 32  # bytes
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,7 +82,44 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("a state is missing")
 
 
-class Journal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Sealed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file whose seal proves that this user's audit fix wrote it in this folder."""
+
+    seal: str = ""
+
+    def seal_for(self, folder: Path) -> str:
+        text = json.dumps([folder.stat().st_ino, to_builtins(replace(self, seal=""))])
+        return hmac.new(own_key(), text.encode(), "sha256").hexdigest()
+
+
+T = TypeVar("T", bound=Sealed)
+
+
+@lru_cache(maxsize=1)
+def own_key() -> bytes:
+    """Return this user's key, which the first fix makes, outside of all folders of models.
+
+    If it cannot be written, each process has another one, and nothing can be finished or undone
+    later.
+    """
+    from huggingface_hub import constants  # noqa: PLC0415 - 0.1 s, only where a fix is applied
+
+    path = Path(constants.HF_HOME) / "hf-audit" / "fix.key"
+    new = token_bytes(_KEY)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            staged = path.with_name(f".fix.{token_hex(8)}")
+            with open(staged, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                file.write(new)
+            rename_new(staged, path)
+        key = path.read_bytes()
+    except (OSError, FixError):
+        return new
+    return key if len(key) == _KEY else new
+
+
+class Journal(Sealed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The steps of one fix or undo."""
 
     version: Literal[2] = 2
@@ -79,7 +129,7 @@ class Journal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def write_journal(work: Path, journal: Journal) -> None:
     """Write the journal; afterwards this run or a later one takes all of its steps."""
-    stage_text(work / NEW_JOURNAL, encoded(journal))
+    stage_text(work / NEW_JOURNAL, encoded(journal, work.parent))
     sync_folder(work)
     (work / NEW_JOURNAL).replace(work / FIX_JOURNAL)
     sync_folder(work)
@@ -89,21 +139,26 @@ def read_journal(work: Path) -> Journal | None:
     """Return the journal of an interrupted run, else None; raise FixError if it is broken."""
     if not os.path.lexists(work / FIX_JOURNAL):
         return None
-    return decoded(work / FIX_JOURNAL, Journal, f"look at what is in {FIX_FOLDER}, and remove it")
+    remedy = f"each old file is FILE or FILE.orig; look at them, and remove {FIX_FOLDER}"
+    return decoded(work / FIX_JOURNAL, Journal, work.parent, remedy)
 
 
-def encoded(values: Struct) -> bytes:
-    return json.dumps(to_builtins(values)).encode()
+def encoded(values: Sealed, folder: Path) -> bytes:
+    return json.dumps(to_builtins(replace(values, seal=values.seal_for(folder)))).encode()
 
 
-def decoded(path: Path, kind: type[T], remedy: str) -> T:
-    """Decode a file that `encoded` wrote; raise FixError if the file has any other content."""
+def decoded(path: Path, kind: type[T], folder: Path, remedy: str) -> T:
+    """Decode a file that `encoded` wrote for the folder; raise FixError for any other content."""
     try:
-        return decode(read_all(path, _LARGEST), type=kind)
+        values = decode(read_all(path, _LARGEST), type=kind)
     except (SourceError, DecodeError, UnicodeDecodeError, RecursionError):
+        values = None
+    if values is None or values.seal != values.seal_for(folder):
         raise FixError(
-            f"{quoted(str(path))} was not written by this version of audit fix: {remedy}"
-        ) from None
+            f"{quoted(str(path))} was not written by this version of audit fix, by you and in this "
+            f"folder: {remedy}"
+        )
+    return values
 
 
 # --- the steps; each can be repeated, so that a run can finish an earlier one --------------------
@@ -121,17 +176,24 @@ def is_pending(folder: Path, work: Path, entry: Entry) -> bool:
 def require_as_seen(folder: Path, entries: tuple[Entry, ...]) -> None:
     """Raise FixError if a file that is to be replaced has changed since the audit."""
     for entry in entries:
-        now, before = current_state(folder / entry.file), entry.before
+        path, before = folder / entry.file, entry.before
+        now = current_state(path)
         if entry.how == "header" and before and now and now.inode == before.inode:
             continue  # an interrupted run may have written to it: `_write_header` checks
-        if now is None and before is not None and entry.how == "replace" and entry.kept:
-            now = current_state(folder / entry.kept)  # moved there: no hard links here
-        is_same = now is None if before is None else before.is_same(now)
-        if not is_same:
-            raise FixError(
-                f"{quoted(str(folder / entry.file))} has changed since it was audited, and is "
-                f"left as it is: try again"
-            )
+        # An interrupted run may have given the old file one of the other names.
+        names = (path, folder / entry.kept, folder / FIX_FOLDER / entry.staged)
+        states = map(current_state, names)
+        if not (any(map(before.is_same, states)) if before else now is None):
+            raise changed_error(path)
+        if entry.how == "replace" and entry.kept and not _is_kept(folder, entry):
+            require_free(folder / entry.kept)
+
+
+def _is_kept(folder: Path, entry: Entry) -> bool:
+    """Whether the old file has the name `kept`."""
+    return bool(
+        entry.kept and entry.before and entry.before.is_same(current_state(folder / entry.kept))
+    )
 
 
 def finish_entries(folder: Path, work: Path, entries: tuple[Entry, ...]) -> None:
@@ -155,28 +217,62 @@ def _finish(folder: Path, work: Path, entries: tuple[Entry, ...]) -> None:
 
 
 def _take(folder: Path, work: Path, entry: Entry) -> None:
+    path, kept, before = folder / entry.file, folder / entry.kept, entry.before
+    if entry.how == "header":
+        _write_header(path, work / entry.staged, before)
+    elif before is None:
+        rename_new(work / entry.staged, path)
+    elif entry.how == "remove":
+        remove_file(path, work, before)
+    elif entry.how == "restore":
+        if _is_kept(folder, entry) or exchange(kept, path, before):
+            remove_file(kept, work, before)
+        else:
+            require_same(path, before)
+            kept.replace(path)
+    else:
+        _replace(folder, work / entry.staged, entry, before)
+
+
+def _replace(folder: Path, staged: Path, entry: Entry, before: FileState) -> None:
+    """Give the staged file the name of the old one, and the old one the name `kept`, if any."""
     path = folder / entry.file
-    match entry.how:
-        case "replace":
-            _keep(folder, entry)
-            (work / entry.staged).replace(path)
-        case "header":
-            _write_header(path, work / entry.staged, entry.before)
-        case "restore":
-            (folder / entry.kept).replace(path)
-        case "remove":
-            path.unlink(missing_ok=True)
+    is_exchanged = before.is_same(current_state(staged))  # by an interrupted run
+    if is_exchanged or (os.path.lexists(path) and exchange(staged, path, before)):
+        if entry.kept:
+            keep_or_return(staged, folder / entry.kept, path)
+        else:
+            staged.unlink()
+        return
+    _keep(folder, entry)
+    if not os.path.lexists(path):
+        rename_new(staged, path)
+    else:
+        require_same(path, before)
+        staged.replace(path)
 
 
 def _keep(folder: Path, entry: Entry) -> None:
-    """Give the old file the name `kept`: by a hard link if possible, else by renaming it."""
-    if not entry.kept or os.path.lexists(folder / entry.kept):
+    """Give the old file the name `kept`: by a hard link if possible, else by renaming it.
+
+    Raise FixError if another file has the name.
+    """
+    if not entry.kept or _is_kept(folder, entry):
         return
+    path, kept = folder / entry.file, folder / entry.kept
+    is_linked = False
     if getattr(os, "link", None) in os.supports_follow_symlinks:
-        with suppress(OSError):  # FAT has no hard links
-            os.link(folder / entry.file, folder / entry.kept, follow_symlinks=False)
-            return
-    (folder / entry.file).replace(folder / entry.kept)
+        try:
+            os.link(path, kept, follow_symlinks=False)
+            is_linked = True
+        except FileNotFoundError:
+            raise changed_error(path) from None
+        except OSError:  # FAT has no hard links; or the name exists, which `rename_new` reports
+            pass
+    if not is_linked:
+        rename_new(path, kept)
+    if not _is_kept(folder, entry):
+        raise FixError(f"{changed_error(path)}; {quoted(str(kept))} is another name of it")
 
 
 def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
@@ -186,7 +282,8 @@ def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
     new, old = content[: len(content) // 2], content[len(content) // 2 :]
     with open(path, "r+b", buffering=0, opener=no_follow) as file:
         now = file.read(len(new))
-        is_same = before is not None and os.fstat(file.fileno()).st_ino == before.inode
+        status = os.fstat(file.fileno())
+        is_same = before and status.st_ino == before.inode and status.st_nlink <= before.links
         if not is_same or len(now) != len(new) or not _is_of_both(now, new, old):
             raise FixError(
                 f"{quoted(str(path))} has changed since it was audited: if it is as it should be, "
@@ -211,7 +308,7 @@ def _is_of_both(now: bytes, new: bytes, old: bytes) -> bool:
 RECORD = ".audit-fix.json"
 
 
-class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Record(Sealed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The steps of every fix that can be undone, in the order in which they were taken."""
 
     version: Literal[1] = 1
@@ -226,7 +323,8 @@ def read_record(folder: Path) -> Record:
     path = folder / RECORD
     if not os.path.lexists(path):
         return Record()
-    return decoded(path, Record, "remove it, and undo what was fixed before by hand")
+    remedy = "remove it, and undo what was fixed before by hand (FILE.orig is the old FILE)"
+    return decoded(path, Record, folder, remedy)
 
 
 def record_entry(
@@ -238,5 +336,5 @@ def record_entry(
     """
     if not fixes:
         return Entry(file=RECORD, how="remove", before=before)
-    stage_text(work / str(number), encoded(Record(fixes=fixes)))
+    stage_text(work / str(number), encoded(Record(fixes=fixes), work.parent))
     return Entry(file=RECORD, how="replace", staged=str(number), before=before)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -167,37 +168,30 @@ def journal(folder, **changes):
     )
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"file": "../config.json"},
-        {"file": "/etc/passwd"},
-        {"kept": "../x"},
-        {"staged": "../../x"},
-        {"how": "anything"},
-        {"how": "header", "kept": None},
-        {"before": {"inode": 1}},
-        {"file": 5},
-        {"more": 1},
-    ],
-    ids=str,
-)
-def test_an_untrusted_journal_is_not_followed(folder, changes):
+@pytest.mark.parametrize("option", ["--apply", "--undo"])
+@pytest.mark.parametrize("changes", [{}, {"file": "../config.json"}, {"more": 1}], ids=str)
+def test_a_journal_that_came_with_the_folder_is_not_followed(option, changes, folder):
     journal(folder, **changes)
     before = contents_of(folder)
-    done = run("fix", str(folder), "--apply")
+    done = run("fix", str(folder), option)
     assert (done.returncode, contents_of(folder)) == (3, before)
-    assert "was not written by this version of audit fix" in done.stderr
+    assert "was not written by this version of audit fix, by you and in this" in done.stderr
     assert (folder / ".audit-fix" / "journal.json").exists()
 
 
-def test_a_journal_of_other_files_is_dropped(folder):
-    journal(folder)
+def test_a_record_that_came_with_the_folder_removes_no_weights(folder):
+    names = [path.name for path in folder.iterdir()]
+    written = {"length": 0, "sha256": sha256(b"").hexdigest(), "modified": None}
+    entries = [
+        {"file": name, "how": "replace", "before": None, "staged": "0", "kept": ""}
+        | {"written": {**written, "size": (folder / name).stat().st_size}}
+        for name in names
+    ]
+    (folder / ".audit-fix.json").write_text(json.dumps({"version": 1, "fixes": [entries]}))
     before = contents_of(folder)
-    done = run("fix", str(folder), "--apply")
+    done = run("fix", str(folder), "--undo")
     assert (done.returncode, contents_of(folder)) == (3, before)
-    assert "has changed since it was audited" in done.stderr
-    assert run("fix", str(folder), "--apply").returncode == 0
+    assert "undo what was fixed before by hand" in done.stderr
 
 
 def test_the_audit_reports_an_interrupted_fix_until_it_is_finished(folder):

@@ -27,12 +27,15 @@ from auditor.audit.options import Options
 from auditor.cli import main
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_folder import FIX_FOLDER
+from auditor.fixing import renaming
 from auditor.fixing.journal import RECORD
 from auditor.fixing.plan import plan_fix
 from auditor.formats import terminal
 
 PREFIX = "module."
-_COUNTED = ("open", "fchown", "fchmod", "fsync", "link", "replace", "unlink", "mkdir", "rmdir")
+_COUNTED = (
+    *("open", "fchown", "fchmod", "fsync", "link", "rename", "replace", "unlink", "mkdir", "rmdir"),
+)
 _CUT_IN_TWO = ("write", "copy_file_range")  # each has a length, or something of a length
 _CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _DONE, _REFUSED = 0, 3
@@ -168,6 +171,7 @@ def _stop_at(point: int, number: signal.Signals, hit: Path) -> None:
 
         return call
 
+    renaming._rename = counted(renaming._rename, "_rename")  # noqa: SLF001 - a call of the system
     for name in (*_COUNTED, *_CUT_IN_TWO):
         real = getattr(os, name)
         setattr(os, name, counted(real, name))

@@ -6,11 +6,13 @@ import shutil
 import stat
 
 import pytest
+from huggingface_hub import constants
 from support.folder_fixes import LAYERS, fix
 from support.stopped_fixes import spoiled_folder
 
 from auditor.errors import FixError
 from auditor.fixing import journal
+from auditor.fixing.carrying_out import finish_interrupted
 from auditor.fixing.journal import RECORD
 from auditor.fixing.json_edits import Edit, edited_json
 from auditor.fixing.undo import undo_fix
@@ -89,11 +91,14 @@ def test_two_fixes_are_undone_if_the_edit_between_them_is_taken_back(folder):
     assert files_of(folder) == states[0]
 
 
-def test_a_copy_of_the_folder_can_be_undone(folder):
-    before = files_of(folder)
+def test_a_copy_of_the_folder_is_not_undone(folder):
     fix(folder)
     copy = shutil.copytree(folder, folder.parent / "copy")
-    undo_fix(copy)
+    before = files_of(copy)
+    with pytest.raises(
+        FixError, match=r"was not written by .*audit fix, by you and in this folder"
+    ):
+        undo_fix(copy)
     assert files_of(copy) == before
 
 
@@ -197,18 +202,65 @@ def interrupted(steps):
     return take
 
 
-@pytest.mark.parametrize("length", [-1, 10**12])
-def test_a_record_cannot_cause_a_complete_weight_file_to_be_read(folder, length):
-    fix(folder)
+SHIPPED = {
+    "added": lambda entry: entry | {"how": "replace", "before": None, "kept": ""},
+    "replaced": lambda entry: entry,
+    "header": lambda entry: entry | {"how": "header", "staged": "5"},
+    "long": lambda entry: entry | {"written": entry["written"] | {"length": 10**12}},
+}
+
+
+@pytest.mark.parametrize("shipped", SHIPPED)
+@pytest.mark.parametrize("seal", [None, "", "0" * 64, 5])
+def test_a_record_that_came_with_the_folder_is_not_obeyed(folder, shipped, seal, monkeypatch):
+    """A stranger knows all that the record says of the files, and has another key."""
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "own_key", lambda: b"of a stranger")
+        fix(folder)
     record = json.loads((folder / RECORD).read_text())
-    record["fixes"][0][1]["written"]["length"] = length
+    record["fixes"] = [list(map(SHIPPED[shipped], record["fixes"][0]))]
+    if seal is not None:
+        record["seal"] = seal
     (folder / RECORD).write_text(json.dumps(record))
-    with pytest.raises(FixError, match="was not written by this version of audit fix"):
-        undo_fix(folder)
+    before = files_of(folder)
+    for act in (undo_fix, fix):
+        with pytest.raises(FixError, match="was not written by this version of audit fix, by you"):
+            act(folder)
+        assert files_of(folder) == before
+
+
+def test_a_journal_that_came_with_the_folder_is_not_obeyed(folder, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "own_key", lambda: b"of a stranger")
+        patch.setattr(journal, "_take", interrupted(0))
+        with pytest.raises(OSError, match="Input/output error"):
+            fix(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for act in (undo_fix, finish_interrupted):
+        with pytest.raises(FixError, match="was not written by this version of audit fix, by you"):
+            act(folder)
+        assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("home", ["file", "file/below", "new"])
+def test_without_a_place_for_the_key_a_fix_is_done_and_not_undone(home, folder, monkeypatch):
+    (folder.parent / "file").write_bytes(b"")
+    monkeypatch.setattr(constants, "HF_HOME", str(folder.parent / home))
+    journal.own_key.cache_clear()
+    try:
+        fix(folder)
+        journal.own_key.cache_clear()  # as in another process
+        if home == "new":
+            undo_fix(folder)
+            assert stat.S_IMODE((folder.parent / "new/hf-audit/fix.key").stat().st_mode) == 0o600
+        else:
+            with pytest.raises(FixError, match="was not written by"):
+                undo_fix(folder)
+    finally:
+        journal.own_key.cache_clear()
 
 
 def test_the_record_is_no_more_open_than_a_new_file(folder):
     fix(folder)
-    mask = os.umask(0)
-    os.umask(mask)
-    assert stat.S_IMODE((folder / RECORD).stat().st_mode) == 0o666 & ~mask
+    (folder / "new").touch()
+    assert (folder / RECORD).stat().st_mode == (folder / "new").stat().st_mode
