@@ -6,7 +6,7 @@ in order, each by one rename; the next run takes the steps that a killed run did
 file is the complete old file or the complete new file at every moment.
 
 A journal is untrusted, like any file of the folder. It is obeyed if it has a seal that only this
-user can make for this folder (`own_key`), its names are names of files in the folder, and a file is
+user can make (`own_key`), its names are names of files in the folder, and a file is
 replaced or removed only if its inode, size and time are those in the journal.
 """
 
@@ -83,12 +83,13 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Sealed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file whose seal proves that this user's audit fix wrote it in this folder."""
+    """A file whose seal proves that this user's audit fix wrote it."""
 
     seal: str = ""
 
-    def seal_for(self, folder: Path) -> str:
-        text = json.dumps([folder.stat().st_ino, to_builtins(replace(self, seal=""))])
+    def own_seal(self) -> str:
+        """Return the seal that this user's audit fix gives to the file."""
+        text = json.dumps(to_builtins(replace(self, seal="")))
         return hmac.new(own_key(), text.encode(), "sha256").hexdigest()
 
 
@@ -129,7 +130,7 @@ class Journal(Sealed, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def write_journal(work: Path, journal: Journal) -> None:
     """Write the journal; afterwards this run or a later one takes all of its steps."""
-    stage_text(work / NEW_JOURNAL, encoded(journal, work.parent))
+    stage_text(work / NEW_JOURNAL, encoded(journal))
     sync_folder(work)
     (work / NEW_JOURNAL).replace(work / FIX_JOURNAL)
     sync_folder(work)
@@ -140,23 +141,23 @@ def read_journal(work: Path) -> Journal | None:
     if not os.path.lexists(work / FIX_JOURNAL):
         return None
     remedy = f"each old file is FILE or FILE.orig; look at them, and remove {FIX_FOLDER}"
-    return decoded(work / FIX_JOURNAL, Journal, work.parent, remedy)
+    return decoded(work / FIX_JOURNAL, Journal, remedy)
 
 
-def encoded(values: Sealed, folder: Path) -> bytes:
-    return json.dumps(to_builtins(replace(values, seal=values.seal_for(folder)))).encode()
+def encoded(values: Sealed) -> bytes:
+    return json.dumps(to_builtins(replace(values, seal=values.own_seal()))).encode()
 
 
-def decoded(path: Path, kind: type[T], folder: Path, remedy: str) -> T:
-    """Decode a file that `encoded` wrote for the folder; raise FixError for any other content."""
+def decoded(path: Path, kind: type[T], remedy: str) -> T:
+    """Decode a file that `encoded` wrote; raise FixError if the file has any other content."""
     try:
         values = decode(read_all(path, _LARGEST), type=kind)
     except (SourceError, DecodeError, UnicodeDecodeError, RecursionError):
         values = None
-    if values is None or values.seal != values.seal_for(folder):
+    if values is None or values.seal != values.own_seal():
         raise FixError(
-            f"{quoted(str(path))} was not written by this version of audit fix, by you and in this "
-            f"folder: {remedy}"
+            f"{quoted(str(path))} was not written by this version of audit fix, run by you: "
+            f"{remedy}"
         )
     return values
 
@@ -324,7 +325,7 @@ def read_record(folder: Path) -> Record:
     if not os.path.lexists(path):
         return Record()
     remedy = "remove it, and undo what was fixed before by hand (FILE.orig is the old FILE)"
-    return decoded(path, Record, folder, remedy)
+    return decoded(path, Record, remedy)
 
 
 def record_entry(
@@ -336,5 +337,5 @@ def record_entry(
     """
     if not fixes:
         return Entry(file=RECORD, how="remove", before=before)
-    stage_text(work / str(number), encoded(Record(fixes=fixes), work.parent))
+    stage_text(work / str(number), encoded(Record(fixes=fixes)))
     return Entry(file=RECORD, how="replace", staged=str(number), before=before)

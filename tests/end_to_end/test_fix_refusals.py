@@ -175,7 +175,7 @@ def test_a_journal_that_came_with_the_folder_is_not_followed(option, changes, fo
     before = contents_of(folder)
     done = run("fix", str(folder), option)
     assert (done.returncode, contents_of(folder)) == (3, before)
-    assert "was not written by this version of audit fix, by you and in this" in done.stderr
+    assert "was not written by this version of audit fix, run by you" in done.stderr
     assert (folder / ".audit-fix" / "journal.json").exists()
 
 

@@ -91,14 +91,11 @@ def test_two_fixes_are_undone_if_the_edit_between_them_is_taken_back(folder):
     assert files_of(folder) == states[0]
 
 
-def test_a_copy_of_the_folder_is_not_undone(folder):
+def test_a_copy_of_the_folder_can_be_undone(folder):
+    before = files_of(folder)
     fix(folder)
     copy = shutil.copytree(folder, folder.parent / "copy")
-    before = files_of(copy)
-    with pytest.raises(
-        FixError, match=r"was not written by .*audit fix, by you and in this folder"
-    ):
-        undo_fix(copy)
+    undo_fix(copy)
     assert files_of(copy) == before
 
 
@@ -224,7 +221,9 @@ def test_a_record_that_came_with_the_folder_is_not_obeyed(folder, shipped, seal,
     (folder / RECORD).write_text(json.dumps(record))
     before = files_of(folder)
     for act in (undo_fix, fix):
-        with pytest.raises(FixError, match="was not written by this version of audit fix, by you"):
+        with pytest.raises(
+            FixError, match="was not written by this version of audit fix, run by you"
+        ):
             act(folder)
         assert files_of(folder) == before
 
@@ -237,7 +236,9 @@ def test_a_journal_that_came_with_the_folder_is_not_obeyed(folder, monkeypatch):
             fix(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for act in (undo_fix, finish_interrupted):
-        with pytest.raises(FixError, match="was not written by this version of audit fix, by you"):
+        with pytest.raises(
+            FixError, match="was not written by this version of audit fix, run by you"
+        ):
             act(folder)
         assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
