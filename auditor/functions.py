@@ -18,7 +18,7 @@ from auditor.fixing.of_folder import fix_folder, plan_for_folder
 from auditor.fixing.plan import Plan
 from auditor.formats.memory import COMMON_DTYPES, TO_LAYERS, Use, as_object, checked_dtype
 from auditor.messages import log_line
-from auditor.writing import write_atomically
+from auditor.writing import output_file
 
 
 def memory(  # noqa: PLR0913 - one keyword for each choice a caller has
@@ -108,7 +108,9 @@ def snapshot(
     fetched = fetch(fspath(model), source=source, token=token, say=say, choose=with_companions)
     if output is not None:
         path = Path(output)
-        write_atomically(path, snapshot_content(fetched, path.name))
+        content = snapshot_content(fetched, path.name)
+        with output_file(path) as file:
+            file.write(content)
     return fetched
 
 

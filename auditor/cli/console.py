@@ -20,7 +20,7 @@ from auditor.findings import Severity
 from auditor.messages import printable, quoted
 from auditor.report import Report, Unaudited
 from auditor.streams import WRITE_FAULTS, discard, lines_of
-from auditor.writing import replacing
+from auditor.writing import output_file, replacing, require_no_link
 
 if TYPE_CHECKING:
     from auditor.downloader.waits import Wait
@@ -233,8 +233,8 @@ def only_ascii(stream: TextIO) -> bool:
     return False
 
 
-def write(path: Path, content: bytes) -> None:
-    with writing(path) as file:
+def write(path: Path, content: bytes, folder: Path | None = None) -> None:
+    with writing(path, folder) as file:
         file.write(content)
 
 
@@ -248,13 +248,19 @@ def put(text: str, output: Path | None = None) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces the old one when it is complete; end the command on an OSError."""
+def writing(path: Path, folder: Path | None = None) -> Iterator[BinaryIO]:
+    """Open a file that replaces the old one when it is complete; end the command on an OSError.
+
+    With `folder`, the user named the folder, and `path` is relative to it.
+    """
     try:
-        with replacing(path) as file:
+        if folder is not None:
+            require_no_link(folder)
+        with output_file(path) if folder is None else replacing(folder / path) as file:
             yield file
     except OSError as error:
-        fail(UNAUDITED, f"cannot write {quoted(str(path))}: {error.strerror or error}")
+        name = quoted(str(path if folder is None else folder / path))
+        fail(UNAUDITED, f"cannot write {name}: {error.strerror or error}")
 
 
 # --- exits ------------------------------------------------------------------------------------

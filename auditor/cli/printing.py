@@ -221,18 +221,21 @@ def write_reports(
 ) -> Sequence[Report | Unaudited]:
     """Write the reports into files; return the outcomes, Unaudited where rendering crashed."""
     if form == CSV:
-        outcomes = _write_tensors(outcomes, output / _TENSORS_CSV)
+        outcomes = _write_tensors(outcomes, output)
     outcomes, texts = outcome_of(
         lambda: (outcomes, rendered(outcomes, form, shown)),
         lambda _: _without_crashes(outcomes, form, shown),
     )
     for name, text in texts.items():
-        write(output / name if len(texts) > 1 else output, text.encode())
+        if len(texts) > 1:
+            write(Path(name), text.encode(), output)
+        else:
+            write(output, text.encode())
     return outcomes
 
 
 def _write_tensors(
-    outcomes: Sequence[Report | Unaudited], path: Path
+    outcomes: Sequence[Report | Unaudited], folder: Path
 ) -> Sequence[Report | Unaudited]:
     """Write tensors.csv line by line; return the outcomes, as `write_reports` does."""
     from auditor.formats import tensor_table  # noqa: PLC0415 - only for CSV
@@ -243,7 +246,7 @@ def _write_tensors(
         file.writelines(line.encode() for line in tensor_table.csv_lines(outcome, columns))
         return outcome
 
-    with writing(path) as file:
+    with writing(Path(_TENSORS_CSV), folder) as file:
         file.write(tensor_table.csv_line(columns).encode())
         return [
             outcome_of(partial(put, file, one), partial(_crashed, one), OSError) for one in outcomes

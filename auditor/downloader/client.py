@@ -109,21 +109,25 @@ class Reply:
 def shared_client() -> Client:
     """Return the client of this process; all audits share its connections.
 
-    A new client is built, in 10 ms, if the settings have changed. Raise UsageError if a variable of
-    the environment cannot be used.
+    A new client is built, in 10 ms, if the settings have changed, or after a fork. Raise UsageError
+    if a variable of the environment cannot be used.
     """
     names = (*_PROXIES, *map(str.lower, _PROXIES), *_CERTIFICATES)
-    return _cached_client(patience(), tuple((name, os.environ.get(name, "")) for name in names))
+    environment = tuple((name, os.environ.get(name, "")) for name in names)
+    return _cached_client(os.getpid(), patience(), environment)
 
 
 @lru_cache(maxsize=1)
-def _cached_client(seconds: float, environment: tuple[tuple[str, str], ...]) -> Client:
+def _cached_client(
+    process: int, seconds: float, environment: tuple[tuple[str, str], ...]
+) -> Client:
+    del process  # part of the key: a fork copies the client, but not the threads that it needs
     for name, value in environment:
         hide_user(value)
         if fault := _fault(name, value):
             raise UsageError(f"no connection can be prepared: {name} {fault}")
     try:
-        return new_client(seconds)
+        return _client_after_forks(seconds)
     except BuilderError as error:  # a bare system may have no certificates
         detail = f"no connection can be prepared: {_innermost(error)}"
         ways = "install ca-certificates, or name a file of certificates by SSL_CERT_FILE"
@@ -144,13 +148,29 @@ def _fault(name: str, value: str) -> str | None:
     return None
 
 
-def new_client(seconds: float) -> Client:
-    """Build a client that waits at most `seconds` for headers and for each piece of a body."""
+def _client_after_forks(seconds: float) -> Client:
+    """Build a client with one of the library's two runtimes.
+
+    A runtime that was started before a fork does not work in the child. Raise SourceError if both
+    were: in a child of a child, after requests of both parents.
+    """
+    for in_threads in (False, True):
+        with suppress(RuntimeError):
+            return new_client(seconds, in_threads=in_threads)
+    detail = "this process was forked twice, each time after requests to the network; spawn it"
+    raise SourceError(Reason.UNREACHABLE, detail)
+
+
+def new_client(seconds: float, *, in_threads: bool = False) -> Client:
+    """Build a client that waits at most `seconds` for headers and for each piece of a body.
+
+    With `in_threads` it uses the library's second runtime, which has several threads.
+    """
     limit = timedelta(seconds=seconds)
     builder = SyncClientBuilder().follow_redirects(False).referer(False)  # noqa: FBT003 - theirs
     for packed in (builder.gzip, builder.brotli, builder.zstd, builder.deflate):
         packed(False)  # noqa: FBT003 - a range of a compressed body is not a range of the file
-    builder.http2(True)  # noqa: FBT003 - theirs
+    builder.http2(True).runtime_multithreaded(in_threads)  # noqa: FBT003 - theirs
     builder.http2_initial_stream_window_size(_STREAM)
     builder.http2_initial_connection_window_size(_CONNECTION)
     builder.http1_lower_case_headers().connect_timeout(limit).read_timeout(limit)

@@ -184,6 +184,8 @@ class Process:
         self._command = command
         self._running: _Running | None = None
         self._turn = Lock()  # one question at a time
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
 
     def ask(self, question: str, target: str, library: str) -> object:
         """Send a question, a line of JSON, and return the answer, or raise SourceError."""
@@ -198,6 +200,12 @@ class Process:
             if error.reason is Reason.TOO_LARGE:
                 self.end()  # frees the memory of the process
             raise error
+
+    def _forget(self) -> None:
+        """Leave the process to the parent of this fork; the next question starts another one."""
+        if self._running is not None:
+            self._running.process.returncode = 0  # not a child of this process: nobody waits for it
+        self._running, self._turn = None, Lock()
 
     def _answered(self, question: str) -> str:
         self._running = self._running or _started(self._command)

@@ -19,8 +19,8 @@ from auditor.analytic.config_keys import changed, every_key, name_of, parent_of
 from auditor.analytic.families import FILES
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
+from auditor.diagnosis.permissions import Allow
 from auditor.errors import CheckpointError, SourceError
-from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import plan_fix
 
 OPTIONS = Options(requested="drawn")

@@ -38,7 +38,11 @@ LACKING = {
     "macos": (LINUX.split(), []),
     "linux": ([], []),
 }
-MODULES = {"windows": ("fcntl", "resource", "pwd", "grp", "termios", "tty", "pty"), "macos": ()}
+# Without ctypes no call of Linux's library is to be had.
+MODULES = {
+    "windows": ("ctypes", "fcntl", "resource", "pwd", "grp", "termios", "tty", "pty"),
+    "macos": ("ctypes",),
+}
 
 
 class _Scan:

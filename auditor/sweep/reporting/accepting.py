@@ -20,9 +20,10 @@ from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, parse_base
 from auditor.sweep.reporting.changes import ALARMING, findings
 from auditor.sweep.settings import STORE
 from auditor.sweep.store.reading import Store
-from auditor.writing import write_atomically
+from auditor.writing import locked, require_no_link, write_atomically
 
 _BASELINE = "baseline.toml"
+_PATIENCE = 60.0  # seconds in which other decisions are written
 
 
 def accept(place: Path, entry: BaselineEntry, *, baseline: Path | None = None) -> tuple[Path, int]:
@@ -30,10 +31,18 @@ def accept(place: Path, entry: BaselineEntry, *, baseline: Path | None = None) -
 
     `place` is a store, or the folder of `sweep.sqlite`; the file is `baseline.toml` beside it
     unless `baseline` is another one. Raise UsageError, and change nothing, if the latest night has
-    no such finding, or if the entry cannot be appended; raise OSError if writing fails.
+    no such finding, or if the entry cannot be appended; raise OSError if writing fails. Of several
+    decisions at once, each waits for the others.
     """
     store = place / STORE if place.is_dir() else place
     path = baseline or store.parent / _BASELINE
+    require_no_link(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path.parent, f".{path.name}.lock", patience=_PATIENCE):
+        return path, _accept(store, entry, path)
+
+
+def _accept(store: Path, entry: BaselineEntry, path: Path) -> int:
     before = path.read_bytes() if path.exists() else b""
     entries = parse_baseline(before, path) if before else ()
     after = _appended(before, path, (*entries, entry))
@@ -52,7 +61,7 @@ def accept(place: Path, entry: BaselineEntry, *, baseline: Path | None = None) -
             f"{quoted(entry.kind)} of {quoted(entry.model)}{names} to accept{until}"
         )
     write_atomically(path, after)
-    return path, decisions.used[0]
+    return decisions.used[0]
 
 
 def _apply(decisions: Baseline, model: str, outcome: Outcome, kind: str) -> None:

@@ -18,6 +18,7 @@ from auditor.formats import View, as_html
 from auditor.formats.stored_outcome import outcome_from
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 from auditor.sweep.store.reading import Store
+from auditor.writing import require_no_link
 
 FOLDER = "models"
 MOST_PAGES = 500
@@ -66,11 +67,12 @@ def staged_pages(folder: Path) -> Iterator[Path]:
     because 500 calls of it took longer than all other work.
     """
     with TemporaryDirectory(prefix=f".{FOLDER}.", dir=folder) as name:
-        staged = Path(name)
+        staged, pages = Path(name), folder / FOLDER
+        require_no_link(pages)
         yield staged
         for page in sorted(staged.iterdir()):
-            (folder / FOLDER).mkdir(exist_ok=True)
-            page.replace(folder / FOLDER / page.name)
+            pages.mkdir(exist_ok=True)
+            page.replace(pages / page.name)
 
 
 def _page(outcome: Mapping[str, Any]) -> bytes | None:

@@ -20,7 +20,7 @@ from auditor.sweep.reporting.page import NightPage
 from auditor.sweep.reporting.summary import NightSummary
 from auditor.sweep.settings import folder_of
 from auditor.sweep.store.reading import Alarms, Night, Store
-from auditor.writing import replacing
+from auditor.writing import output_file, replacing, require_no_link
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -82,6 +82,7 @@ def _gaps(night: Night, wanted: str, written: WrittenReports) -> Iterator[str]:
 
 def _write(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> WrittenReports:
     folder = wanted.folder or folder_of(night.night)
+    require_no_link(folder)
     previous = nights.previous(night.night)
     with ExitStack() as stack:
         forms: dict[str, type[Table]] = {"csv": Csv, "parquet": Parquet}
@@ -93,7 +94,7 @@ def _write(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> W
         summary, models, page = NightSummary(), ModelPages(), NightPage(nights.count(night), stack)
         sarif = None
         if wanted.sarif:
-            sarif = Sarif(stack.enter_context(replacing(wanted.sarif)), night, previous)
+            sarif = Sarif(stack.enter_context(output_file(wanted.sarif)), night, previous)
         for compared in nights.compared(night, previous):
             entry = entry_of(compared, baseline, first=previous is None)
             summary.add(entry)

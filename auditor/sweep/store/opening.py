@@ -13,6 +13,7 @@ from pathlib import Path
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.store.schema import APPLICATION, OLDER_VIEWS, TABLES, UPGRADES, VERSION
+from auditor.writing import require_no_link
 
 _BUSY = 60.0  # seconds that a writer waits for another writer
 _STEP = 0.2  # seconds of one wait: SQLite handles no signals while it waits
@@ -28,8 +29,9 @@ def open_store(path: Path, stack: ExitStack) -> sqlite3.Connection:
     """Open a store for writing; create it if it does not exist, add what an older one lacks.
 
     Raise UsageError if the file belongs to another program or another version, sqlite3.Error if it
-    is damaged or locked, OSError if its folder cannot be created.
+    is damaged or locked, OSError if its folder cannot be created or its path leads through a link.
     """
+    require_no_link(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     database = _prepared(path, path, stack)
     execute_patiently(database, "BEGIN IMMEDIATE")
@@ -50,7 +52,11 @@ def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
     if not path.exists():
         raise UsageError(f"the store {quoted(str(path))} does not exist; `audit sweep` creates one")
     try:
-        database = _prepared(path, path, stack)
+        if path.is_symlink():  # nothing is written through it
+            database = _connected(path, stack, "?mode=ro")
+            _check(database, path)
+        else:
+            database = _prepared(path, path, stack)
     except sqlite3.Error as error:
         if _kind_of(error) not in _REFUSED:
             raise

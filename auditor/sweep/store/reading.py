@@ -142,7 +142,8 @@ class Store:
                 database = cls._connect(path, stack)
             except OSError as error:
                 where = quoted(str(path))
-                raise StoreError(f"the store {where} cannot be opened or made: {error}") from None
+                detail = error.strerror or error
+                raise StoreError(f"the store {where} cannot be opened or made: {detail}") from None
             yield cls(database)
 
     def has_outcome(self, model: str, commit: str | None, versions: Versions | Night) -> bool:

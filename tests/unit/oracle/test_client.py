@@ -1,6 +1,8 @@
 """Asking the oracle: it answers within bounds or not at all, and is asked once."""
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -170,3 +172,27 @@ def test_a_process_without_an_answer_is_explained_and_the_next_question_is_answe
         assert caught.value.reason is reason
         assert oracle.expect(config(log), "ModelForA").parameters == 6
     assert log.read_text().split().count("Model") == 2  # it is not kept: it may be there tomorrow
+
+
+FORKS = """
+import os, signal, sys
+from auditor.oracle.client import Process
+
+answers = "import json, os, sys\\nfor _ in sys.stdin: print(json.dumps(os.getpid()), flush=True)"
+process = Process((sys.executable, "-c", answers.replace("os.getpid()", "[str(os.getpid())]")))
+[first] = process.ask("?", "Model", "pretence")
+if not (child := os.fork()):
+    signal.alarm(30)
+    [other] = process.ask("?", "Model", "pretence")
+    process.end()
+    os._exit(other == first)
+assert os.waitpid(child, 0)[1] == 0
+assert process.ask("?", "Model", "pretence") == [first]
+process.end()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+def test_a_forked_child_asks_a_process_of_its_own() -> None:
+    command = [sys.executable, "-c", FORKS]
+    subprocess.run(command, timeout=60, check=True)  # noqa: S603 - our own script

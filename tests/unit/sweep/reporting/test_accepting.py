@@ -1,5 +1,8 @@
 """A reviewer's decision: what is written into the baseline, and what is refused."""
 
+import os
+import subprocess
+import sys
 from datetime import date
 
 import pytest
@@ -124,3 +127,53 @@ def test_an_expired_decision_alarms_again_and_is_reported(folder):
     assert (listed["state"], listed["findings"]) == ("expired", 1)
     [note] = expired.summary["baseline"]["notes"]
     assert "'known' by 'A. Reviewer'" in note
+
+
+AT_ONCE = """
+import os, signal, sys
+import os
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+if "no-flock" in sys.argv:
+    sys.modules["fcntl"] = None
+from auditor.sweep.reporting.accepting import accept
+from auditor.sweep.reporting.baseline import BaselineEntry
+
+signal.alarm(100)
+folder, count, name = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+reading, writing = os.pipe()
+children = []
+for number in range(count):
+    if not (child := os.fork()):
+        os.close(writing)
+        os.read(reading, 1)  # until all exist
+        entry = BaselineEntry(
+            kind="missing", model="o/a", reason=str(number), by="R", expires=date(2026, 12, 31)
+        )
+        accept(folder, entry, baseline=folder / name)
+        os._exit(0)
+    children.append(child)
+os.close(writing)
+assert not any(os.waitpid(child, 0)[1] for child in children)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+@pytest.mark.parametrize("way", ["flock", "no-flock"])
+@pytest.mark.parametrize("name", ["baseline.toml", "new/b.json"])
+def test_of_decisions_at_once_none_is_lost(way, name, folder):
+    command = [sys.executable, "-c", AT_ONCE, str(folder), "8", name, way]
+    subprocess.run(command, timeout=120, check=True)  # noqa: S603 - our own script
+    reasons = {entry.reason for entry in read_baseline(folder / name)}
+    assert reasons == {str(number) for number in range(8)}
+    assert [path.name for path in (folder / name).parent.iterdir() if "lock" in path.name] == []
+
+
+def test_a_baseline_that_is_a_link_is_refused(folder):
+    (folder / "elsewhere").write_bytes(b"")
+    (folder / "baseline.toml").symlink_to("elsewhere")
+    with pytest.raises(OSError, match="is a link to 'elsewhere'"):
+        accept(folder, decision())
+    assert (folder / "elsewhere").read_bytes() == b""

@@ -464,7 +464,7 @@ def test_a_folder_is_none_though_it_has_no_name(tmp_path, monkeypatch):
 
 def test_a_store_whose_folder_cannot_be_made_is_reported_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    said = r"the store '.*s.sqlite' cannot be opened or made: .*file"
+    said = r"the store '.*s.sqlite' cannot be opened or made: File exists$"
     with pytest.raises(StoreError, match=said) as refused:
         StoreWriter.open(tmp_path / "file" / "s.sqlite").__enter__()
     assert "\n" not in str(refused.value)
