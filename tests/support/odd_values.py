@@ -175,8 +175,8 @@ def places(files: Files) -> Iterator[Place]:
 
 
 def _paths(value: Any) -> Iterator[tuple[Any, ...]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value[:1])
-    for key, item in items:
+    first = enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, item in value.items() if isinstance(value, dict) else first:
         yield (key,)
         if isinstance(item, dict | list):
             yield from ((key, *path) for path in _paths(item))
