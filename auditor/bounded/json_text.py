@@ -46,7 +46,7 @@ _POINTER_SIZE = re.compile(rb"^size (\d{1,19})\r?$", re.MULTILINE)
 _CONFLICT = re.compile(r"^<{7}(?: |$)", re.MULTILINE)
 
 
-class JsonArray(list[Any]):
+class ParsedArray(list[Any]):
     """An array of an untrusted text, which a table may be asked for: no table contains it.
 
     Python's list cannot be looked up in a dict or a set, and raises a TypeError: wherever a config
@@ -57,8 +57,8 @@ class JsonArray(list[Any]):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
-class JsonObject(dict[str, Any]):
-    """An object of an untrusted text, which a table may be asked for, as for a JsonArray."""
+class ParsedObject(dict[str, Any]):
+    """An object of an untrusted text, which a table may be asked for, as for a ParsedArray."""
 
     __slots__ = ()
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -99,8 +99,8 @@ def load_object(
         raise CheckpointError(f"{subject} {fault}")
     repeated: set[str] = set()
 
-    def collect(pairs: list[tuple[str, object]]) -> JsonObject:
-        members = JsonObject((key, _array(value)) for key, value in pairs)
+    def collect(pairs: list[tuple[str, object]]) -> ParsedObject:
+        members = ParsedObject((key, _array(value)) for key, value in pairs)
         if len(members) != len(pairs):
             repeated.update(_twice(key for key, _ in pairs))
         return members
@@ -123,8 +123,8 @@ def load_object(
 
 
 def _array(value: object) -> object:
-    """Return the value with each list in it as a JsonArray; objects in it have been made."""
-    return JsonArray(map(_array, value)) if isinstance(value, list) else value
+    """Return the value with each list in it as a ParsedArray; objects in it have been made."""
+    return ParsedArray(map(_array, value)) if isinstance(value, list) else value
 
 
 def is_identical(value: object, other: object) -> bool:
@@ -142,9 +142,9 @@ def with_floats(value: object) -> object:
         case {"__float__": str(name), **others} if not others and name in _FLOATS:
             return _FLOATS[name]
         case dict():
-            return JsonObject((key, with_floats(item)) for key, item in value.items())
+            return ParsedObject((key, with_floats(item)) for key, item in value.items())
         case list():
-            return JsonArray(map(with_floats, value))
+            return ParsedArray(map(with_floats, value))
         case _:
             return value
 
