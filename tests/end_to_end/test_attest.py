@@ -334,7 +334,9 @@ CHANGES = (by_another_file, in_place, by_its_copy_through_a_link)
 CASES = [*product(("examine", "read_digests"), model_files(), CHANGES)]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: " ".join((case[0], case[1], case[2].__name__))
+)
 def test_a_statement_has_the_digests_of_what_was_audited(
     case, folder, tmp_path, monkeypatch, capsys
 ):
