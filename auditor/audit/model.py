@@ -92,7 +92,9 @@ def _diagnose(
     from auditor.diagnosis import diagnose  # noqa: PLC0415 - most models are clean
 
     def again(changed: Snapshot, target: str | None) -> Report | Unaudited:
-        return examine_undiagnosed(changed, replace(options, target=target, depth=0), entry)
+        return examine_undiagnosed(
+            changed, replace(options, target=target, depth=0, is_trial=True), entry
+        )
 
     diagnosis = diagnose(
         outcome,

@@ -130,6 +130,10 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     def _of(self, kind: type[_Kind]) -> Iterator[_Kind]:
         return (one for one in self.report.findings if isinstance(one, kind))
 
+    def count_of(self, kind: type[Finding]) -> int:
+        """Return the number of names in the findings of a kind."""
+        return sum(one.count for one in self._of(kind))
+
     def _named_by(self, kind: type[Finding]) -> tuple[str, ...]:
         return tuple(name for one in self._of(kind) for name in one.names)
 

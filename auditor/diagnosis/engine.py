@@ -86,6 +86,9 @@ OF_GGUF: tuple[Cause, ...] = (
     partial_upload.undoings,
 )
 
+# Causes of files with next to nothing of the model, for which no names or values are tried.
+_OF_REMNANTS: tuple[Cause, ...] = (*OF_FILES, empty_file.undoings, unsharded_save.undoings)
+
 # The causes with the smallest changes come first: files, names, shapes, a field, a class. If two
 # causes explain the same findings, the earlier cause is reported.
 CAUSES: tuple[Cause, ...] = (
@@ -137,6 +140,10 @@ _RIVALS: tuple[frozenset[Cause], ...] = (
 # one of 92,000 half a second.
 MOST_TRIED = 40
 MOST_TENSORS = 200_000
+
+# Above so many missing tensors, and so many for each stored one, the files hold another model. To
+# try names and values for 74,000 missing tensors takes five seconds.
+MANY_MISSING, MOST_MISSING = 20_000, 100
 
 # Limits of a name: characters and dots. Names of published models have at most 120 and 12.
 LONGEST, MOST_PARTS = 400, 40
@@ -231,6 +238,12 @@ def _has_ordinary_names(case: Case) -> bool:
     return len(kinds) <= MOST_KINDS and all(one.pattern.count(".") <= MOST_PARTS for one in kinds)
 
 
+def _is_remnant(case: Case) -> bool:
+    """Whether a large model lacks nearly all its tensors: then the files are of another model."""
+    missing = case.count_of(Missing)
+    return missing > MANY_MISSING and missing > MOST_MISSING * len(case.shapes)
+
+
 def _repeats(closing: _Closing, closings: list[_Closing]) -> bool:
     """Whether an undoing changes a config key that an earlier undoing of the diagnosis changed."""
     keys = {key for one in closings for key in _changed_keys(one.undoing)}
@@ -272,6 +285,8 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
     rivals: list[Undoing] = []
     was_compared = isinstance(case.report, Report) and case.config
     causes = CAUSES if was_compared else OF_FILES
+    if was_compared and _is_remnant(case):
+        causes = _OF_REMNANTS
     if any(head.name.lower().endswith(".gguf") for head in case.snapshot.headers):
         causes = OF_GGUF
     for cause in causes:

@@ -66,9 +66,11 @@ def _of_parts(case: Case, parts: list[MatchedPair]) -> Undoing:
 def _of_flat_parameters(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint with the missing tensors, if flat parameters contain a rank's share."""
     flat = [one for one in case.stored if one.elements and _FLAT.fullmatch(one.name)]
+    if not flat:
+        return
     held = sum(one.elements or 0 for one in flat)
     expected = sum(one.elements for one in case.lacking)
-    ranks = -(-expected // held) if held else 0
+    ranks = -(-expected // held)
     padding = held * ranks - expected
     if not 0 < ranks <= _MOST_RANKS or padding >= ranks * (len(flat) + 1):
         return
