@@ -117,7 +117,7 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
                 return parse_header(self.name, self.prefix)
             return parse(self.name, PartialFile(self.size or 0, self.parts))
         except CheckpointError as error:
-            return error
+            return error.with_traceback(None)  # its frames hold all that was read
         except NeedsBytes as lacking:
             return CheckpointError(
                 f"{named(self.name)} has a header too long or in too many parts to be read: "

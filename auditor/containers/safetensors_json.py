@@ -24,8 +24,10 @@ _LARGEST = 308  # 1e308 is the largest power of ten that an f64 holds
 _POWERS = tuple(float(f"1e{power}") for power in range(_LARGEST + 1))
 
 
-class JsonObject(list[tuple[str, Any]]):
+class JsonObject(tuple[tuple[str, Any], ...]):
     """A JSON object as written: every key with its value, in order, with repeated ones."""
+
+    __slots__ = ()
 
 
 def parse_fields(file: str, content: bytes) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:

@@ -188,7 +188,8 @@ def read_parsed_header(  # noqa: PLR0913 - what is read, and how
             table = parse(name, recorded)
             return WeightHeader(name=name, size=size, parts=recorded.used(), known=table)
         except CheckpointError as error:
-            return WeightHeader(name=name, size=size, parts=recorded.used(), known=error)
+            fault = error.with_traceback(None)  # its frames hold all that was read
+            return WeightHeader(name=name, size=size, parts=recorded.used(), known=fault)
         except NeedsBytes as needs:
             span = _ahead(needs.span, recorded)
         if span.length + sum(len(part.data) for part in parts) > MOST_BYTES:

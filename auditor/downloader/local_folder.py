@@ -1,5 +1,6 @@
 """Read a checkpoint on this machine: a folder, one file, or a path in the Hugging Face cache."""
 
+import errno
 import os
 import re
 import stat
@@ -60,7 +61,10 @@ def read(path: Path, requested: str, choose: Chooser = select) -> Snapshot:
         snapshot = _folder(_in_cache(path), choose) if _is_folder(path) else _file(path)
     except OSError as error:
         failed_path = Path(os.fsdecode(error.filename)) if error.filename else path
-        raise unreadable_file(failed_path, f"cannot be read: {error.strerror or error}") from None
+        fault = f"cannot be read: {error.strerror or error}"
+        if isinstance(error, FileNotFoundError) and failed_path.is_symlink():
+            fault = "is a broken link"
+        raise unreadable_file(failed_path, fault) from None
     is_local = snapshot.source in {Source.FOLDER, Source.FILE}
     return replace(snapshot, model=requested) if is_local else snapshot
 
@@ -243,6 +247,8 @@ def _require_file(folder: Path, name: str, skipped: Mapping[str, SkipReason]) ->
         detail = "is a link out of the folder, expected a file in it"
         advice = "copy the file (cp -L), or name the folder that holds it"
         raise unreadable_file(path, f"{detail}; {advice}")
+    if skipped.get(name) is SkipReason.NO_ACCESS:
+        raise unreadable_file(path, f"cannot be read: {os.strerror(errno.EACCES)}")
     if os.path.lexists(path):
         with open_regular_file(path):
             pass

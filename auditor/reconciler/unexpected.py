@@ -89,7 +89,8 @@ class FamilyNames:
     def classes_of(self, names: Sequence[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
         """Map each name that a class has to (class, tensor) of all classes that have it."""
         may_be_known = answers_by_kind(names, self._may_be_known)
-        known_names = [name for name, one in zip(names, may_be_known, strict=True) if one]
+        known = zip(names, may_be_known, strict=True)
+        known_names = list(dict.fromkeys(name for name, one in known if one))
         classes_by_name: dict[str, list[tuple[str, ExpectedTensor]]] = {}
         for target, places in self._places if known_names else ():
             for name, place in zip(known_names, places.of(known_names), strict=True):

@@ -46,7 +46,8 @@ def test_fix_plans_and_carries_out(prefixed):
     assert (plan.before.verdict, plan.after.verdict) == ("findings", "clean")
     assert {path.name: path.read_bytes() for path in prefixed.iterdir()} == before
     assert auditor.fix(prefixed, apply=True) == plan
-    assert auditor.audit(prefixed).verdict == "clean"
+    assert {path.name: path.read_bytes() for path in prefixed.iterdir()} == before
+    assert auditor.audit(f"{prefixed}.fixed").verdict == "clean"
     with pytest.raises(auditor.UsageError, match="expected some of"):
         auditor.fix(prefixed, allow=["anything"])
 

@@ -104,15 +104,19 @@ def test_a_shell_that_completes_gets_commands():
     assert run(env={**ENV, **words}).stdout.split() == ["explain", "explain-finding"]
 
 
-def test_environments_and_hidden_folders_are_no_part_of_a_model(tmp_path):
+def test_packages_and_hidden_folders_do_not_change_the_verdict_and_are_named(tmp_path):
     folder = whole(tmp_path / "m")
-    clean = run(str(folder), env=ENV)
-    for inside in (".venv/lib", ".hidden", "node_modules/a", "env/lib"):
+    for inside in (".hidden", "node_modules/a", "env/lib", "env/bin"):
         (folder / inside).mkdir(parents=True)
         (folder / inside / "model.safetensors").write_bytes(b"\0" * 100)
     (folder / "env" / "pyvenv.cfg").write_text("")
-    assert run(str(folder), env=ENV).stdout == clean.stdout
-    assert clean.returncode == 0
+    done = run(str(folder), "--format", "json", env=ENV)
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["verdict"]) == (0, "clean")
+    [others] = [one for one in report["findings"] if one["kind"] == "other-weights"]
+    assert others["names"] == [".hidden/model.safetensors", "env/lib/model.safetensors"]
+    named = [line for line in report["unchecked"] if "not looked into" in line]
+    assert [line.partition(":")[0] for line in named] == ["'node_modules'", "'env/bin'"]
 
 
 def test_a_folder_with_a_config_alone_is_what_its_config_is(tmp_path):

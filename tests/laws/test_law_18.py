@@ -134,14 +134,15 @@ def test_no_good_word_is_said_over_what_was_not_read_or_beside_an_alarm(place, m
 
 
 def after_fix(place, folder):
-    """The audit of a copy in which `audit fix --apply` has done all that may be allowed."""
-    copy = place / "copy"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(folder, copy)
-    plan = plan_for_folder(str(copy), None, tuple(Allow), lambda _: None)
-    if plan.plan.changes:
-        fix_folder(plan, in_place=False, say=lambda _: None)
-    return audit(str(copy))
+    """The audit of what `audit fix --apply` writes if all changes are allowed."""
+    plan = plan_for_folder(str(folder), None, tuple(Allow), lambda _: None)
+    return audit(written_by(plan, place) if plan.plan.changes else str(folder))
+
+
+def written_by(plan, place):
+    """The path of the fixed folder."""
+    shutil.rmtree(place / "fixed", ignore_errors=True)
+    return str(fix_folder(plan, place / "fixed", say=lambda _: None))
 
 
 @examples(20)
@@ -351,11 +352,6 @@ def expected_of(config):
 
 
 def after_fix_alone(place, folder):
-    """The audit of a copy after the command that the report names."""
-    copy = place / "copy"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(folder, copy)
-    fix_folder(
-        plan_for_folder(str(copy), None, (), lambda _: None), in_place=False, say=lambda _: None
-    )
-    return audit(str(copy))
+    """The audit of what the command that the report names writes."""
+    plan = plan_for_folder(str(folder), None, (), lambda _: None)
+    return audit(written_by(plan, place))

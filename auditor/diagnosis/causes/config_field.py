@@ -204,7 +204,10 @@ def trees_of(case: Case) -> Trees:
 
 
 def tree_with(case: Case, values: Mapping[str, Any]) -> ClassTree | None:
-    """Return the class's tree under these values; None if they imply no tensors."""
+    """Return the class's tree under these values; None if the config is not JSON.
+
+    Raise CheckpointError if they imply no tensors.
+    """
     try:
         changed_snapshot = with_values(case.snapshot, written(case.config, values))
         if by_oracle(case):
@@ -212,7 +215,7 @@ def tree_with(case: Case, values: Mapping[str, Any]) -> ClassTree | None:
             config = changed(case.config, values)
             return tree_of_shapes(shapes, config, _formulas(case)) if shapes else None
         return case.tree(changed_snapshot)
-    except (CheckpointError, ValueError):  # the values are invalid, or the config is not JSON
+    except ValueError:
         return None
 
 

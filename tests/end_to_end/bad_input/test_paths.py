@@ -193,14 +193,14 @@ PLACES = (
         make=in_place_of(CONFIG, zeros),
         path="m",
         code=UNAUDITED,
-        says="unreadable: .*config.json' is a device",
+        says="unreadable: .*config.json' is a link out of the folder",
     ),
     Place(
         name="a device behind model.safetensors",
         make=in_place_of(WEIGHTS, zeros),
         path="m",
         code=UNAUDITED,
-        says="unreadable: .*model.safetensors' is a device",
+        says="unreadable: .*model.safetensors' is a link out of the folder",
     ),
     Place(
         name="a device", make=nothing, path="/dev/zero", code=UNAUDITED, says="unreadable: .*device"
@@ -224,14 +224,14 @@ PLACES = (
         make=in_place_of(WEIGHTS, dangling),
         path="m",
         code=UNAUDITED,
-        says="unreadable: .*model.safetensors' is a broken link",
+        says="unreadable: .*model.safetensors' is a link out of the folder",
     ),
     Place(
         name="a shard that links to nothing",
         make=in_shards(SHARDS[1], dangling),
         path="m",
         code=UNAUDITED,
-        says=f"unreadable: .*{SHARDS[1]}' is a broken link",
+        says=f"unreadable: .*{SHARDS[1]}' is a link out of the folder",
     ),
     Place(
         name="a file in place of the folder",

@@ -36,9 +36,9 @@ def audit(place: Path, tmp_path: Path) -> Callable[..., Run]:
 
 def assert_unreadable(ran, name: str, why: str = "Permission denied") -> None:
     assert ran.code == UNAUDITED
-    [line] = ran.stderr.splitlines()
-    assert ": unreadable: " in line
-    assert line.endswith(f"{name}' cannot be read: {why}")
+    shown = " ".join(f"{ran.stdout} {ran.stderr}".split())
+    assert "unreadable" in shown
+    assert f"{name}' cannot be read: {why}" in shown
 
 
 def closed(path: Path, mode: int = 0) -> None:
@@ -72,9 +72,7 @@ def test_a_folder_that_may_not_be_read(mode, audit, place):
 def test_a_folder_that_may_be_listed_and_not_entered(audit, place):
     closed(whole(place / "m"), 0o644)
     ran = audit("m")
-    assert ran.code == UNAUDITED
-    assert ": unreadable: 'm/" in ran.stderr
-    assert ran.stderr.endswith(" cannot be read: Permission denied\n")
+    assert_unreadable(ran, CONFIG)
 
 
 def test_weights_that_are_a_link_into_a_closed_folder(audit, place):
@@ -83,7 +81,8 @@ def test_weights_that_are_a_link_into_a_closed_folder(audit, place):
     (folder / WEIGHTS).rename(place / "blobs" / "b")
     (folder / WEIGHTS).symlink_to("../blobs/b")
     closed(place / "blobs")
-    assert_unreadable(audit("m"), WEIGHTS)
+    ran = audit("m")
+    assert (ran.code, "is a link out of the folder" in " ".join(ran.stdout.split())) == (3, True)
 
 
 def test_another_link_into_a_closed_folder_does_no_harm(audit, place):

@@ -22,7 +22,7 @@ TINY_MIXTRAL = {
 @pytest.mark.parametrize("missing", ["torch", "transformers"])
 def test_without_the_extra_the_message_names_what_to_install(missing, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(UsageError, match=r"torch and transformers .*install hf-audit\[oracle\]"):
+    with pytest.raises(UsageError, match=r"torch and .*: pip install torch transformers"):
         build.build_expectation({}, "BertModel")
 
 

@@ -367,7 +367,7 @@ def test_a_number_of_more_than_64_bits_is_unknown_to_parquet():
 
 def test_without_pyarrow_parquet_is_refused_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UsageError, match=r"--parquet needs pyarrow: install hf-audit\["):
+    with pytest.raises(UsageError, match="--parquet needs pyarrow: pip install pyarrow"):
         written(tmp_path, NIGHTS, parquet=True)
 
 
