@@ -7,11 +7,12 @@ from pathlib import Path
 from auditor.checkpoint.snapshot import Source
 from auditor.cli.console import keep_quiet
 from auditor.errors import FixError, SourceError, UsageError
-from auditor.findings import WrongTotal
+from auditor.findings import BadDigest, CopyDiffers, EngineRefuses, OfValues, WrongTotal
 from auditor.report import Report, Unaudited
 
 # Limits for planning, which audits the folder several times. At the limits it takes a second.
 _MOST_TENSORS, _MOST_LETTERS = 20_000, 500_000
+_UNSOUGHT = (BadDigest, CopyDiffers, EngineRefuses, OfValues)  # alarms that no plan looks for
 
 
 def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, str] | None:
@@ -26,16 +27,24 @@ def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, s
     with suppress(FixError, SourceError, UsageError, OSError):
         planned = plan_for_folder(folder, target, (), keep_quiet)
         before = planned.plan.before
-        found = {(one.kind, one.names) for one in before.alarms}
-        # With --config or --variant the plan is about other weights or another config.
-        causes = {one.cause for one in outcome.diagnosis if one.level != "values"}
-        is_same = causes <= {one.cause for one in before.diagnosis}
+        # With --config or --variant the plan is about another config or other weights.
+        is_same = _subject(outcome)[0] == _subject(before)[0]
+        is_same &= _subject(outcome)[1] <= _subject(before)[1]
         if planned.plan.changes and is_same:
             options = f" --as {shlex.quote(target)}" if target else ""
-            others = [one for one in outcome.alarms if (one.kind, one.names) not in found]
+            found = {(one.kind, one.names) for one in before.alarms}
+            unsought = [one for one in outcome.alarms if isinstance(one, _UNSOUGHT)]
+            others = [one for one in unsought if (one.kind, one.names) not in found]
             effect = effect_of(planned.plan, len(others))
             return f"audit fix {shlex.quote(folder)}{options} --apply", effect
     return None
+
+
+def _subject(outcome: Report | Unaudited) -> tuple[object, set[str]]:
+    """Return the class with its number of parameters, and the weight files of an audit."""
+    files = outcome.observed.by_file if outcome.observed else ()
+    parameters = outcome.expected and outcome.expected.parameters
+    return (outcome.target, parameters), {file.name for file in files}
 
 
 def _is_worth_a_plan(outcome: Report | Unaudited) -> bool:
