@@ -239,6 +239,7 @@ def compared_outcome(
         *outline.notes,
         *filter(None, (other_names, pointed)),
         *index.notes,
+        *answer_notes(snapshot),
     )
     outcome = replace(
         case.outcome,

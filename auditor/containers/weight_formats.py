@@ -235,6 +235,6 @@ def _first_line(prefix: bytes) -> str | None:
         if error.start < len(start) - 3:  # else the last character is cut off
             return None
         text = start[: error.start].decode()
-    if len(text) < _LEAST or not all(one.isprintable() or one in "\t\r\n" for one in text):
+    if len(text) < _LEAST or not all(one.isprintable() or one in "\t\r\n\x1b" for one in text):
         return None
     return next((line[:_LINE] for line in text.split("\n") if line.strip()), "").strip()
