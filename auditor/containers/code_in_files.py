@@ -187,7 +187,7 @@ class _Member(NamedTuple):
 
     name: str
     size: int
-    read: Callable[[int], bytes]  # returns its first bytes, at most so many
+    read: Callable[[int], bytes]  # returns its first bytes, up to a number
 
 
 class _View:

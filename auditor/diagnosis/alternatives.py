@@ -87,7 +87,7 @@ def _with_determined_values(
     stated = {*several, *lost}
     others = tuple(one for one in undoing.undetermined if one[0] not in stated)
     if others:
-        summary.append(f"{', '.join(path for path, _ in others)} cannot be read off")
+        summary.append(f"the shapes do not determine {', '.join(path for path, _ in others)}")
     return replace(
         undoing,
         fields=fields,

@@ -65,6 +65,7 @@ from auditor.findings import (
     is_of_repository,
 )
 from auditor.name_kinds import MOST_KINDS
+from auditor.reconciler.reconcile import is_remnant
 from auditor.report import Diagnosis, Report, Unaudited
 
 Cause = Callable[[Case], Iterator[Undoing]]
@@ -140,10 +141,6 @@ _RIVALS: tuple[frozenset[Cause], ...] = (
 # one of 92,000 half a second.
 MOST_TRIED = 40
 MOST_TENSORS = 200_000
-
-# Above so many missing tensors, and so many for each stored one, the files hold another model. To
-# try names and values for 74,000 missing tensors takes five seconds.
-MANY_MISSING, MOST_MISSING = 20_000, 100
 
 # Limits of a name: characters and dots. Names of published models have at most 120 and 12.
 LONGEST, MOST_PARTS = 400, 40
@@ -238,12 +235,6 @@ def _has_ordinary_names(case: Case) -> bool:
     return len(kinds) <= MOST_KINDS and all(one.pattern.count(".") <= MOST_PARTS for one in kinds)
 
 
-def _is_remnant(case: Case) -> bool:
-    """Whether a large model lacks nearly all its tensors: then the files are of another model."""
-    missing = case.count_of(Missing)
-    return missing > MANY_MISSING and missing > MOST_MISSING * len(case.shapes)
-
-
 def _repeats(closing: _Closing, closings: list[_Closing]) -> bool:
     """Whether an undoing changes a config key that an earlier undoing of the diagnosis changed."""
     keys = {key for one in closings for key in _changed_keys(one.undoing)}
@@ -285,7 +276,7 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
     rivals: list[Undoing] = []
     was_compared = isinstance(case.report, Report) and case.config
     causes = CAUSES if was_compared else OF_FILES
-    if was_compared and _is_remnant(case):
+    if was_compared and is_remnant(case.count_of(Missing), len(case.shapes)):
         causes = _OF_REMNANTS
     if any(head.name.lower().endswith(".gguf") for head in case.snapshot.headers):
         causes = OF_GGUF

@@ -29,7 +29,7 @@ def plain_url(text: str, base: Url | None = None) -> Url:
 def patience() -> float:
     """Return HF_HUB_DOWNLOAD_TIMEOUT: the seconds to wait for headers and each read of a body.
 
-    Raise UsageError if that is no time, or longer than a day.
+    Raise UsageError if it is not a number of seconds from 1 to a day.
     """
     seconds = constants.HF_HUB_DOWNLOAD_TIMEOUT
     if not 0 < seconds <= _DAY:

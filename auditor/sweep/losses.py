@@ -9,7 +9,7 @@ from auditor.messages import listed, quoted
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Night
 
-_MOST = 10  # a selection may lose one model of so many
+_MOST = 10  # a selection may lose one of ten models
 _IDS = "ids"
 _WAYS = "correct it, or repeat with --force if meant"
 

@@ -102,7 +102,9 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
         undoing,
         snapshot=with_values(case.snapshot, written(case.config, solved.values)),
         values=solved.values,
-        summary=undoing.summary + condition + (f"; {names} cannot be read off" if names else ""),
+        summary=undoing.summary
+        + condition
+        + (f"; {names} do not follow from the shapes" if names else ""),
         undetermined=solved.open_keys,
     )
 

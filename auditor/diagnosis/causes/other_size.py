@@ -93,4 +93,4 @@ def _cannot_be_read(solved: SolvedConfig) -> str:
     if any(is_heads(change.key.path) for change in solved.changes):
         others = paths
     heads = ["heads"] if len(others) < len(paths) else []
-    return f"; {', '.join((*heads, *others))} cannot be read off" if paths else ""
+    return f"; the shapes do not determine {', '.join((*heads, *others))}" if paths else ""

@@ -8,14 +8,11 @@ from auditor.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe, is_o
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.loading.report import LoadReport, Predicted
 from auditor.reconciler.matching import Fate, places
-from auditor.reconciler.reconcile import Reconciled
+from auditor.reconciler.reconcile import Reconciled, is_remnant
 from auditor.tensors import StoredTensor
 
 # If there are at most so many stored tensors, all are loaded name by name: 10 ms.
 _MOST_LOADED = 2048
-
-# Above so many missing tensors, and so many for each stored one, the files hold another model.
-_MANY_MISSING, _MOST_MISSING = 20_000, 100
 
 
 def predict(
@@ -35,8 +32,7 @@ def predict(
     if packed is not None:
         reason = f"the load report: it depends on the software that loads this layout ({packed})"
         return Predicted(unchecked=(reason,))
-    missing = len(reconciled.absent)
-    if missing > _MANY_MISSING and missing > _MOST_MISSING * len(contents.tensors):
+    if is_remnant(len(reconciled.absent), len(contents.tensors)):
         return Predicted(unchecked=("the load report: next to nothing of the model is stored",))
     in_memory = _in_memory(contents.tensors, expectation, findings)
     if expectation.faults:  # loading then raises before it looks up a name
