@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ _FEW = 3  # rare options that are explained like others
 class _Plain(NamedTuple):
     """A conversion that calls typer's own, which imports pydantic from 0.29 on, only if it must.
 
-    The import takes 40 ms. Texts, words of a list, defaults and absent values need no conversion.
+    The import takes 40 ms. Texts, paths, words of a list and defaults do not need it.
     """
 
     by_typer: Callable[[], Any]
@@ -38,6 +39,8 @@ class _Plain(NamedTuple):
                 return value or ()
         elif value is None or (isinstance(kind, type) and isinstance(value, kind)):
             return value
+        elif kind is Path:
+            return Path(value)
         elif isinstance(kind, type) and issubclass(kind, StrEnum) and value in set(kind):
             return kind(value)
         return self.by_typer().coerce(value, param=param, ctx=ctx)

@@ -5,7 +5,7 @@ summary says that the shapes do not decide, and `audit fix` writes none of them.
 decide either whether a flag is wrong or the tensors that it adds were lost.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,15 +24,20 @@ Values = Mapping[str, Any]  # by dotted path
 
 
 def decided(
-    case: Case, undoing: Undoing, rivals: Sequence[Undoing], lost: Collection[str]
+    case: Case,
+    undoing: Undoing,
+    rivals: Sequence[Undoing],
+    lost: Collection[str],
+    fits: Callable[[Values], bool],
 ) -> Undoing:
     """Return the undoing with only the values in place of which no others fit.
 
     `rivals` are changes of its cause that are as good. `lost` are keys whose declared values fit
-    if the tensors that they add were lost.
+    if the tensors that they add were lost. `fits` audits the files with other values.
     """
     if undoing.values:
-        return _with_determined_values(case, undoing, rivals, lost)
+        rows = _fitting(case, undoing.values, [one.values for one in rivals], fits)
+        return _with_determined_values(case, undoing, rows, lost)
     if not (rivals and undoing.fields):
         return undoing
     beginning, fix = undoing.undecided
@@ -52,9 +57,8 @@ def decided(
 
 
 def _with_determined_values(
-    case: Case, undoing: Undoing, rivals: Sequence[Undoing], lost: Collection[str]
+    case: Case, undoing: Undoing, rows: Sequence[Values], lost: Collection[str]
 ) -> Undoing:
-    rows = _fitting(case, undoing.values, [one.values for one in rivals])
     keys = stated_keys(rows[0], case.config)
     several = [path for path in keys if len({repr(row[path]) for row in rows}) > 1]
     lost = [path for path in keys if path in lost and path not in several]
@@ -111,13 +115,17 @@ def _undecided(texts: Sequence[str], names: str = "") -> str:
     return f"the shapes do not decide between {names}{', '.join(first)} and {last}"
 
 
-def _fitting(case: Case, values: Values, others: Sequence[Values]) -> list[dict[str, Any]]:
+def _fitting(
+    case: Case, values: Values, others: Sequence[Values], fits: Callable[[Values], bool]
+) -> list[dict[str, Any]]:
     """Return all solutions with the values of the same keys, the likeliest first after `values`."""
     further: tuple[Values, ...] = ()
     if not _of_adapters.is_adapter(case):
         trees, trials = config_field.trees_of(case), config_field.trials_of(case)
         most = config_field.most_trees(case, MOST_TREES)
-        further = other_solutions(case.config, values, trees, trials, most)
+        further = tuple(
+            one for one in other_solutions(case.config, values, trees, trials, most) if fits(one)
+        )
     every = (values, *others, *further)
     keys = stated_keys(sorted({path for one in every for path in one}), case.config)
     rows = [{path: one.get(path, key.value) for path, key in keys.items()} for one in every]

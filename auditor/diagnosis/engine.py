@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -305,7 +305,17 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
 def _decided(case: Case, best: _Closing, rivals: list[Undoing], tries: _Tries) -> Undoing:
     """Return the undoing with its alternatives, which explain the same alarms."""
     alike = [one for one in rivals if one.cause == best.undoing.cause]
-    undoing = decided(case, best.undoing, alike, frozenset(_lost_keys(case, best, tries)))
+    left = _alarming(best.report)
+
+    def fits(values: Mapping[str, Any]) -> bool:
+        """Whether an audit with these values finds no more than with the best ones."""
+        if not tries.left(case.size):
+            return True
+        changed = with_values(case.snapshot, written(case.config, values))
+        return _alarming(tries(changed, case.target, case.size)) <= left
+
+    lost = frozenset(_lost_keys(case, best, tries))
+    undoing = decided(case, best.undoing, alike, lost, fits)
     if undoing.alternatives:
         rivals = [one for one in rivals if one not in alike]
     return _with_rivals(undoing, rivals)

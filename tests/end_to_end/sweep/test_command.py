@@ -194,7 +194,7 @@ WRONG = {
     ("--top", "0"): "invalid value for '--top'",
     ("--author", "o", "--keep", "0"): "invalid value for '--keep'",
     ("--author", "o", "--keep", "two"): "invalid value for '--keep'",
-    ("--author", "o", "--deadline", "nan"): "expected `float` > 0.0 - at `$.deadline`",
+    ("--author", "o", "--deadline", "nan"): "deadline",
     ("x.toml", "--author", "o"): "has its own selections; omit",
     (
         "--author",
