@@ -16,7 +16,7 @@ from auditor.analytic import Expectation, Role
 from auditor.analytic.target import AUDITED_AS
 from auditor.audit.outcome import ModelAudit, unaudited_outcome
 from auditor.errors import Reason
-from auditor.findings import Finding, Missing, Unexpected
+from auditor.findings import Finding, FindingKind, Missing, Unexpected
 from auditor.messages import named, quoted
 from auditor.report import Report, Unaudited
 
@@ -80,8 +80,8 @@ def _misfit(outcome: Report, expectation: Expectation, *, is_twin: bool) -> str 
     return None
 
 
-def _names(kind: type[Missing | Unexpected], findings: Iterable[Finding]) -> list[str]:
-    return [name for one in findings if isinstance(one, kind) for name in one.names]
+def _names(kind: FindingKind[..., Finding], findings: Iterable[Finding]) -> list[str]:
+    return [name for one in findings if kind.describes(one) for name in one.names]
 
 
 def _kinds(names: Iterable[str]) -> frozenset[str]:

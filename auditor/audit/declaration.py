@@ -15,7 +15,7 @@ from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import MODULE_KEYS, SENTENCE, TRANSFORMERS, ManifestEntry
 from auditor.errors import CheckpointError
-from auditor.findings import BadConfig, ConfigOverwritten, Finding
+from auditor.findings import BadConfig, ConfigOverwritten, Finding, OfKeys
 from auditor.layouts.packing import Declared
 from auditor.messages import listed, quoted
 from auditor.reconciler.repository_rules.repository_case import value_text
@@ -72,7 +72,7 @@ def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Decla
 
 def _overwritten(
     snapshot: Snapshot, file: str, values: Mapping[str, object], entry: ManifestEntry | None
-) -> ConfigOverwritten | None:
+) -> OfKeys | None:
     """Return a finding if a model's config.json has the settings of another module, else None.
 
     Without a manifest, return a finding only for settings of a Pooling module: it has no weights,

@@ -113,7 +113,7 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
     }
     packing = ""
     if quantized is not None:
-        is_packed = any(isinstance(one, QuantizationData) for one in outcome.findings)
+        is_packed = any(QuantizationData.describes(one) for one in outcome.findings)
         flavour = _flavour(quantized, stored, is_packed=is_packed)
         packing = f"{'packed' if is_packed else 'declared'} {flavour}"
 

@@ -22,7 +22,7 @@ from auditor.analytic.repository_loader import MODULES, Loader, expect_module
 from auditor.analytic.target import Classes, Refusal, TargetChoice, choose
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.extras import LIBRARIES, install
-from auditor.findings import DisputedTensor, FormulaDisputed
+from auditor.findings import DisputedTensor, FormulaDisputed, OfDisputes
 from auditor.messages import meant, quoted
 from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.tensors import natural_key
@@ -313,7 +313,7 @@ def require_oracle() -> None:
 class Opinion(NamedTuple):
     """The result of a second opinion."""
 
-    findings: tuple[FormulaDisputed, ...] = ()
+    findings: tuple[OfDisputes, ...] = ()
     unchecked: tuple[str, ...] = ()  # why it was impossible, one sentence each
 
 
@@ -333,7 +333,7 @@ def second_opinion(config: Config, expectation: Expectation) -> Opinion:
     return Opinion(findings=tuple(formula_disputes(expectation, second)))
 
 
-def formula_disputes(expectation: Expectation, second: Expectation) -> Iterator[FormulaDisputed]:
+def formula_disputes(expectation: Expectation, second: Expectation) -> Iterator[OfDisputes]:
     """Yield a finding for each kind of difference: names, shapes, roles, ties, parameter count.
 
     The closed form may have more optional tensors, which other versions of the library stored.

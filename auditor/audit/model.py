@@ -44,7 +44,7 @@ from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.findings import BadConfig, BadIndex, ConfigOverwritten
+from auditor.findings import BadConfig, ConfigOverwritten, OfFile
 from auditor.layouts import OF_MLX, unknown_quantization, unpack_tensors, written_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
@@ -150,7 +150,7 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         declared = _as_requested(declared, case.options)
         config, custom = declared.config, declared.custom_class
         case = case.with_findings(*declared.findings, *_unindexed(case.snapshot, declared))
-        if any(isinstance(finding, ConfigOverwritten) for finding in declared.findings):
+        if any(ConfigOverwritten.describes(finding) for finding in declared.findings):
             return without_expectation(case)
         stated = declared.stated or config
         case = case.with_outcome(
@@ -285,7 +285,7 @@ def _implied_by(
     return implied._replace(expectation=own, family=family)
 
 
-def _unindexed(snapshot: Snapshot, declared: Declaration) -> tuple[BadIndex, ...]:
+def _unindexed(snapshot: Snapshot, declared: Declaration) -> tuple[OfFile, ...]:
     """Return a finding for several weight files without an index, else ()."""
     if snapshot.index is not None or len(snapshot.headers) == 1:
         return ()

@@ -27,6 +27,9 @@ from auditor.findings import (
     Finding,
     HubCount,
     Missing,
+    OfCount,
+    OfFile,
+    OfKeys,
 )
 from auditor.findings.ignore import split
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
@@ -147,7 +150,7 @@ class ModelAudit(Struct, frozen=True, kw_only=True):
         return replace(case, wide_names=kept_in_f32(config.values))
 
 
-def _type_contradictions(snapshot: Snapshot, choice: TargetChoice) -> Iterator[ConfigContradiction]:
+def _type_contradictions(snapshot: Snapshot, choice: TargetChoice) -> Iterator[OfKeys]:
     """Yield a finding if the config's class and model type do not agree."""
     if choice.namesake is None:
         return
@@ -269,7 +272,7 @@ def _with_gguf_names(
     """Yield the findings; in a GGUF file, missing tensors are also named as in llama.cpp."""
     for finding in findings:
         names: tuple[str, ...] = ()
-        if isinstance(finding, Missing) and method and method.startswith("gguf"):
+        if Missing.describes(finding) and method and method.startswith("gguf"):
             from auditor.layouts.gguf.names import names_in_file  # noqa: PLC0415 - few are GGUF
 
             names = fold(names_in_file(expectation.model_type, finding.names))
@@ -321,7 +324,7 @@ def _published(
     return published_counts(snapshot, expectation, observed, is_complete=is_complete)
 
 
-def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | ClaimedSize]:
+def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[OfCount]:
     """Yield a finding for each refuted count: HubCount for the Hub's, ClaimedSize for others.
 
     A Hub count of packed words is usual and not a fault of the upload, so it is a ClaimedSize too.
@@ -427,7 +430,7 @@ def with_code_in_files(outcome: SomeOutcome, snapshot: object, options: Options)
     )
 
 
-def without_expectation(case: ModelAudit, *bad: BadConfig) -> Report:
+def without_expectation(case: ModelAudit, *bad: OfFile) -> Report:
     """Return the outcome for a broken config: stored tensors are counted and not compared."""
     unchecked = (
         "everything: the config does not say what to expect",
@@ -458,7 +461,7 @@ def _file_findings(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
     yield from other_weights(snapshot)
 
 
-def _tally(case: ModelAudit, *bad: BadConfig) -> Outcome:
+def _tally(case: ModelAudit, *bad: OfFile) -> Outcome:
     """Return an outcome that counts the stored tensors and compares them with nothing."""
     weights = case.contents
     outline = _outline((tensor.name for tensor in weights.tensors), None, MOST_MODULES)

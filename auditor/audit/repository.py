@@ -35,7 +35,14 @@ from auditor.containers.manifest import (
 )
 from auditor.diagnosis.repository import lost_components
 from auditor.errors import CheckpointError, Reason, UsageError
-from auditor.findings import BadConfig, Finding, MissingComponent, OtherWeights
+from auditor.findings import (
+    BadConfig,
+    Finding,
+    MissingComponent,
+    OfFile,
+    OfFiles,
+    OfFolders,
+)
 from auditor.findings.ignore import split
 from auditor.messages import listed, named
 from auditor.names import folder_of
@@ -268,7 +275,7 @@ def _tokenizers(snapshot: Snapshot, components: Iterable[ComponentAudit]) -> _Be
     )
 
 
-def _manifest(snapshot: Snapshot) -> tuple[Manifest | None, tuple[BadConfig, ...]]:
+def _manifest(snapshot: Snapshot) -> tuple[Manifest | None, tuple[OfFile, ...]]:
     if snapshot.manifest is None:
         return None, ()
     try:
@@ -343,9 +350,7 @@ def _only_named(files: tuple[str, ...] | None, names: Collection[str]) -> tuple[
     return None if files is None else tuple(name for name in files if name in names)
 
 
-def _other_weights(
-    unclaimed: Snapshot, components: Iterable[ComponentAudit]
-) -> Iterator[OtherWeights]:
+def _other_weights(unclaimed: Snapshot, components: Iterable[ComponentAudit]) -> Iterator[OfFiles]:
     """Yield findings about weights outside all components, unless the root model was audited."""
     if all(piece.folder for piece in components):
         names = (file.name for file in unclaimed.files)
@@ -355,7 +360,7 @@ def _other_weights(
 
 def _absent(
     manifest: Manifest, components: Iterable[ComponentAudit], read_folders: Collection[str]
-) -> Iterator[MissingComponent]:
+) -> Iterator[OfFolders]:
     """Yield a finding for each declared component that loading needs and that lacks files."""
     for piece in components:
         entry, folder = piece.entry, piece.component

@@ -96,7 +96,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
             if not (by_config and outcome.expected):  # a config is enough
                 code = max(code, exit_code(outcome, FailOn.NEVER))
             for finding in outcome.findings:
-                if isinstance(finding, BadConfig):
+                if BadConfig.describes(finding):
                     say(f"{outcome.requested}: {finding.kind}: {finding.reason}")
             if form is TextFormat.JSON:
                 put(shown.as_json(outcome, use))

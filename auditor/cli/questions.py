@@ -91,7 +91,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
         )
         from auditor.formats import explanation  # noqa: PLC0415 - for this alone
 
-        faults = [finding.reason for finding in outcome.findings if isinstance(finding, BadConfig)]
+        faults = [finding.reason for finding in outcome.findings if BadConfig.describes(finding)]
         if values and faults:
             raise UsageError(f"--set: {faults[0]}")
         if form == _JSON:

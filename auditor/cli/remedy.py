@@ -7,12 +7,12 @@ from pathlib import Path
 from auditor.checkpoint.snapshot import Source
 from auditor.cli.console import keep_quiet
 from auditor.errors import FixError, SourceError, UsageError
-from auditor.findings import BadDigest, CopyDiffers, EngineRefuses, OfValues, WrongTotal
+from auditor.findings import BadDigest, CopyDiffers, EngineRefuses, Finding, OfValues, WrongTotal
 from auditor.report import Report, Unaudited
 
 # Limits for planning, which audits the folder several times. At the limits it takes a second.
 _MOST_TENSORS, _MOST_LETTERS = 20_000, 500_000
-_UNSOUGHT = (BadDigest, CopyDiffers, EngineRefuses, OfValues)  # alarms that no plan looks for
+_UNSOUGHT = {BadDigest.kind, CopyDiffers.kind, EngineRefuses.kind}  # no plan looks for them
 
 
 def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, str] | None:
@@ -33,11 +33,15 @@ def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, s
         if planned.plan.changes and is_same:
             options = f" --as {shlex.quote(target)}" if target else ""
             found = {(one.kind, one.names) for one in before.alarms}
-            unsought = [one for one in outcome.alarms if isinstance(one, _UNSOUGHT)]
+            unsought = [one for one in outcome.alarms if _is_unsought(one)]
             others = [one for one in unsought if (one.kind, one.names) not in found]
             effect = effect_of(planned.plan, len(others))
             return f"audit fix {shlex.quote(folder)}{options} --apply", effect
     return None
+
+
+def _is_unsought(finding: Finding) -> bool:
+    return finding.kind in _UNSOUGHT or isinstance(finding, OfValues)
 
 
 def _subject(outcome: Report | Unaudited) -> tuple[object, set[str]]:

@@ -20,6 +20,7 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import CheckpointError
 from auditor.findings import (
     Finding,
+    FindingKind,
     MatchedPair,
     Mismatched,
     Missing,
@@ -34,7 +35,8 @@ from auditor.report import Report, Unaudited
 from auditor.tensors import StoredTensor
 
 Shapes = Mapping[str, tuple[int, ...]]  # tensor name -> shape, as a config implies them
-_Kind = TypeVar("_Kind")
+_Evidence = TypeVar("_Evidence", bound=Finding)
+_Result = TypeVar("_Result")
 _LARGE = 2000  # tensors; auditing more of them takes long
 
 
@@ -127,14 +129,14 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         found = (one for one in self._of(UnexpectedFinding) if not (one.known_to or one.silent))
         return tuple(name for one in found for name in one.names)
 
-    def _of(self, kind: type[_Kind]) -> Iterator[_Kind]:
-        return (one for one in self.report.findings if isinstance(one, kind))
+    def _of(self, kind: FindingKind[..., _Evidence]) -> Iterator[_Evidence]:
+        return (one for one in self.report.findings if kind.describes(one))
 
-    def count_of(self, kind: type[Finding]) -> int:
+    def count_of(self, kind: FindingKind[..., Finding]) -> int:
         """Return the number of names in the findings of a kind."""
         return sum(one.count for one in self._of(kind))
 
-    def _named_by(self, kind: type[Finding]) -> tuple[str, ...]:
+    def _named_by(self, kind: FindingKind[..., Finding]) -> tuple[str, ...]:
         return tuple(name for one in self._of(kind) for name in one.names)
 
     @cached_property
@@ -230,7 +232,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def hidden(self) -> Mapping[str, tuple[ExpectedTensor, ...]]:
         """The expected tensors that an unread file may contain, by name of that file or index."""
-        return {one.file: one.hidden for one in self._of(OfFile)}
+        return {one.file: one.hidden for one in self.report.findings if isinstance(one, OfFile)}
 
     @cached_property
     def implied_shapes(self) -> Shapes:
@@ -250,7 +252,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         or experts beyond the config's number do not count: their names differ from expected ones
         only in numbers. Nor do scales of packed weights.
         """
-        found = [one for one in self.alarms if isinstance(one, UnexpectedFinding)]
+        found = [one for one in self.alarms if UnexpectedFinding.describes(one)]
         observed = self.report.observed.tensors if self.report.observed else 0
         if not self.is_large or 2 * sum(one.count for one in found) <= observed:
             return False
@@ -296,15 +298,15 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return found.renamed(self.on_disk)
 
 
-def once(make: Callable[[Case], _Kind]) -> Callable[[Case], _Kind]:
+def once(make: Callable[[Case], _Result]) -> Callable[[Case], _Result]:
     """Keep the result of a function of a case, which is called once for each case."""
 
     @wraps(make)
-    def kept(case: Case) -> _Kind:
+    def kept(case: Case) -> _Result:
         known: dict[Callable[..., Any], Any] = vars(case).setdefault("_once", {})
         if make not in known:
             known[make] = make(case)
-        found: _Kind = known[make]
+        found: _Result = known[make]
         return found
 
     return kept

@@ -415,7 +415,7 @@ def _closing(case: Case, undoing: Undoing, tries: _Tries) -> _Closing | None:
     opened = left - known
     if any(kind not in _REACHED or name not in names for kind, name in opened):
         return None
-    unsettled = any(isinstance(one, NewlyInitialized | Unused) for one in after.findings)
+    unsettled = any(one.kind in {NewlyInitialized.kind, Unused.kind} for one in after.findings)
     if undoing.exact and (left or unsettled):
         return None
     closing = _Closing(undoing, after, known - left, opened, len(left))

@@ -8,14 +8,16 @@ from auditor.findings import (
     ConfigContradiction,
     Finding,
     MissingComponent,
-    OfIds,
     OfKeys,
     Severity,
+    SpecialIdBeyondVocabulary,
+    TokenBeyondEmbedding,
     UnknownConfigKey,
 )
 from auditor.messages import listed
 from auditor.report import Diagnosis, Report, Unaudited
 
+_ABOUT_IDS = {SpecialIdBeyondVocabulary.kind, TokenBeyondEmbedding.kind}
 _SEVERAL = 2  # missing components; a single one needs no common cause
 
 
@@ -45,7 +47,7 @@ def with_repository(
     found = report.findings
     if diagnoses:
         left = {(one.kind, one.names) for one in after.findings}
-        ids = (place for one in own for place in one.findings if isinstance(found[place], OfIds))
+        ids = (place for one in own for place in one.findings if found[place].kind in _ABOUT_IDS)
         closed = {place for place in ids if (found[place].kind, found[place].names) not in left}
         own = [one for one in own if closed.isdisjoint(one.findings)]
         places = closed.union(diagnoses[0].findings)
@@ -68,7 +70,7 @@ def with_repository(
 
 def _config_keys_of(finding: Finding) -> set[str]:
     """Return the config keys of a contradiction or a misspelt key; empty for other findings."""
-    if isinstance(finding, ConfigContradiction | UnknownConfigKey):
+    if ConfigContradiction.describes(finding) or UnknownConfigKey.describes(finding):
         return {key for _, key, _ in finding.says}
     return set()
 
@@ -77,7 +79,7 @@ def lost_components(
     findings: tuple[Finding, ...], parts: Iterable[Report | Unaudited]
 ) -> Iterator[Diagnosis]:
     """Yield one cause for all missing components if only one component is stored."""
-    missing = {at: one for at, one in enumerate(findings) if isinstance(one, MissingComponent)}
+    missing = {at: one for at, one in enumerate(findings) if MissingComponent.describes(one)}
     stored = [part for part in parts if part.component]
     files = {one.declared_in for one in missing.values()}
     if len(missing) < _SEVERAL or len(stored) != 1 or len(files) != 1:

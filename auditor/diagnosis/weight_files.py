@@ -41,7 +41,7 @@ def as_proven(case: Case, undoing: Undoing, files: Collection[str]) -> Iterator[
 
 def with_missing(case: Case, file: str = "another-file.safetensors") -> Snapshot:
     """Return the checkpoint with the missing tensors, in a file of their own if any was read."""
-    findings = (one for one in case.report.findings if isinstance(one, Missing))
+    findings = (one for one in case.report.findings if Missing.describes(one))
     missing = [(tensor.name, tensor.shape) for one in findings for tensor in one.tensors]
     if heads := case.snapshot.headers:
         added = holding(file, missing, _dtype_of_weights(case))

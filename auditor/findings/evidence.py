@@ -1,6 +1,6 @@
-"""The base classes of findings, with the properties that every format reads.
+"""The classes of findings: one for each sort of evidence. `kinds.py` has the table of their kinds.
 
-mypy rejects a kind that lacks a property which is abstract here.
+A class has what every format reads: names, counts and `evidence`, the JSON keys of its own.
 """
 
 from abc import abstractmethod
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from heapq import nsmallest
 from operator import attrgetter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeGuard, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.analytic import ExpectedTensor
+from auditor.analytic import ExpectedTensor, Role
 from auditor.tensors import StoredTensor, learned, natural_key, naturally_sorted
 
 # The most unexpected tensors that one finding names. Folding so many random names takes 0.3 s and
@@ -29,18 +29,18 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-class Finding(Struct, frozen=True, kw_only=True):
-    """A difference between a checkpoint and what its config implies, or a fault of its files."""
+class Finding(Struct, frozen=True):
+    """A difference between a checkpoint and what its config implies, or a fault of its files.
 
+    Law 3: the `explains` of a report's findings add up to stored minus expected parameters.
+    """
+
+    kind: str
+    severity: Severity
     reason: str
 
-    @property
-    @abstractmethod
-    def kind(self) -> str: ...
-
-    @property
-    @abstractmethod
-    def severity(self) -> Severity: ...
+    # Fields that are JSON keys of this class; keys whose value is None are left out.
+    _written: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abstractmethod
@@ -53,63 +53,222 @@ class Finding(Struct, frozen=True, kw_only=True):
         return len(self.names)
 
     @property
-    @abstractmethod
     def parameters(self) -> int:
         """The number of parameters that the finding concerns."""
+        return 0
 
     @property
-    @abstractmethod
     def explains(self) -> int:
         """The finding's contribution to the difference: stored minus expected parameters."""
+        return 0
 
     @property
-    @abstractmethod
     def file(self) -> str | None:
         """The file that the finding is about; None if its tensors may be in any file."""
+        return None
 
     @property
-    @abstractmethod
     def evidence(self) -> Mapping[str, Any]:
-        """The JSON keys and values that only findings of this kind have."""
+        """The JSON keys and values that only findings with this evidence have."""
+        values = {key: getattr(self, key) for key in self._written}
+        return {key: value for key, value in values.items() if value is not None}
 
     @abstractmethod
     def only(self, matches: Callable[[str], bool]) -> Self:
         """Return the finding restricted to the names for which `matches` is true."""
 
 
-class FindingKind(Finding, frozen=True, kw_only=True):
-    """The base class of the kinds, each of which sets `kind` and `severity` in its class."""
+P = ParamSpec("P")
+E_co = TypeVar("E_co", bound=Finding, covariant=True)
 
-    kind: ClassVar[str]
+
+class FindingKind(Struct, Generic[P, E_co], frozen=True, eq=False):
+    """A row of the table of kinds; a kind has several rows if its severity depends on numbers."""
+
     severity: ClassVar[Severity]
 
-    @property
-    def file(self) -> str | None:
-        return None
+    kind: str
+    evidence: Callable[Concatenate[str, Severity, P], E_co]  # a class of findings
+    meaning: str  # one sentence or more
+    to_do: str
+    details: str = ""
 
-    @property
-    def evidence(self) -> Mapping[str, Any]:
-        return {}  # the names are the only evidence
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> E_co:
+        """Return a finding of this kind."""
+        return self.evidence(self.kind, self.severity, *args, **kwargs)
+
+    def describes(self, finding: Finding) -> TypeGuard[E_co]:
+        """Whether a finding is of this kind, whatever its severity."""
+        return finding.kind == self.kind
 
 
-def learned_in(tensors: tuple[StoredTensor, ...]) -> int:
-    return sum(learned(tensor) for tensor in tensors)
+class ErrorKind(FindingKind[P, E_co], frozen=True, eq=False):
+    """The kind of an error."""
+
+    severity = Severity.ERROR
 
 
-def expected_in(tensors: tuple[ExpectedTensor, ...]) -> int:
-    return sum(tensor.elements for tensor in tensors if tensor.role.learned)
+class WarningKind(FindingKind[P, E_co], frozen=True, eq=False):
+    """The kind of a warning."""
+
+    severity = Severity.WARNING
+
+
+class InfoKind(FindingKind[P, E_co], frozen=True, eq=False):
+    """The kind of an explanation."""
+
+    severity = Severity.INFO
 
 
 def by_name(tensors: Iterable[StoredTensor], most: int | None = None) -> tuple[StoredTensor, ...]:
     """Sort stored tensors naturally by name, then by file; return all, or only the first `most`."""
     unsorted = list(tensors)
     if most is not None and len(unsorted) > most:
-        return tuple(nsmallest(most, unsorted, key=_place))  # a key is as large as a tensor
+        # A key is as large as a tensor.
+        return tuple(nsmallest(most, unsorted, key=lambda one: (*natural_key(one.name), one.file)))
     return tuple(naturally_sorted(sorted(unsorted, key=attrgetter("file")), attrgetter("name")))
 
 
-def _place(tensor: StoredTensor) -> tuple[str, ...]:
-    return (*natural_key(tensor.name), tensor.file)
+def _expected_in(tensors: Iterable[ExpectedTensor]) -> int:
+    return sum(tensor.elements for tensor in tensors if tensor.role.learned)
+
+
+# --- of tensors ---------------------------------------------------------------------------------
+
+
+class OfTensors(Finding, frozen=True, kw_only=True):
+    """A finding about stored tensors, or about expected tensors that are not stored."""
+
+    tensors: tuple[ExpectedTensor, ...] | tuple[StoredTensor, ...]
+
+    _aligned: ClassVar[tuple[str, ...]] = ()  # fields with one value for each tensor, or None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(tensor.name for tensor in self.tensors)
+
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        places = [at for at, name in enumerate(self.names) if matches(name)]
+        values = {field: getattr(self, field) for field in ("tensors", *self._aligned)}
+        kept = {
+            field: value and tuple(value[at] for at in places) for field, value in values.items()
+        }
+        return replace(self, **kept)
+
+
+class OfExpected(OfTensors, frozen=True, kw_only=True):
+    """A finding about missing expected tensors, which have the names of the target class."""
+
+    tensors: tuple[ExpectedTensor, ...]
+
+    @property
+    def parameters(self) -> int:
+        return _expected_in(self.tensors)
+
+    @property
+    def explains(self) -> int:
+        return -self.parameters
+
+
+class OfInitialized(OfExpected, frozen=True, kw_only=True):
+    """A finding about tensors that loading initializes; the others of them are buffers."""
+
+    _written = ("learned",)
+
+    @property
+    def learned(self) -> int:
+        """The number of tensors that are parameters."""
+        return sum(tensor.role.learned for tensor in self.tensors)
+
+
+class OfTied(OfTensors, frozen=True, kw_only=True):
+    """A finding about expected tensors whose parameters are counted once, as another tensor's."""
+
+    tensors: tuple[ExpectedTensor, ...]
+    tied_to: tuple[str, ...]  # for each tensor, the stored tensor with its values
+
+    _aligned = ("tied_to",)
+    _written = ("tied_to",)
+
+
+class OfStored(OfTensors, frozen=True, kw_only=True):
+    """A finding about stored tensors that match no expected parameter."""
+
+    tensors: tuple[StoredTensor, ...]
+    silent: bool = False  # whether from_pretrained does not report these tensors
+    more: int = 0  # number of tensors that are not named
+    more_parameters: int = 0  # number of parameters of those tensors
+    known_to: str = ""  # a class of the family that expects these names with other shapes
+
+    @property
+    def count(self) -> int:
+        return len(self.tensors) + self.more
+
+    @property
+    def parameters(self) -> int:
+        return sum(map(learned, self.tensors)) + self.more_parameters
+
+    @property
+    def explains(self) -> int:
+        return self.parameters
+
+
+class OfUnused(OfStored, frozen=True, kw_only=True):
+    """A finding about stored tensors that other classes of the family use."""
+
+    used_by: tuple[str, ...]
+    copies: bool = False  # whether a sibling ties it: then its parameters are counted elsewhere
+
+    _written = ("used_by",)
+
+    @property
+    def parameters(self) -> int:
+        return 0 if self.copies else sum(map(learned, self.tensors))
+
+
+class OfUncounted(OfStored, frozen=True, kw_only=True):
+    """A finding about stored tensors that are not counted as parameters."""
+
+    declared: str | None = None  # another dtype than the stored one, by its name in safetensors
+
+    _written = ("declared",)
+
+    @property
+    def parameters(self) -> int:
+        return 0
+
+
+class OfCopies(OfUncounted, frozen=True, kw_only=True):
+    """A finding about stored tensors whose values are stored a second time."""
+
+    of: tuple[str, ...]  # for each tensor, the name of the copy that is counted
+
+    _aligned = ("of",)
+    _written = ("of",)
+
+
+class OfValues(OfStored, frozen=True, kw_only=True):
+    """A finding about the numbers in tensors; it explains no difference in counts."""
+
+    of: tuple[str, ...] | None = None  # for each tensor, the one with which it was compared
+    counts: tuple[tuple[int, int], ...] | None = None  # for each tensor, the numbers of NaN and Inf
+    rows: tuple[int, ...] | None = None  # token ids, ascending
+    layers: tuple[tuple[str, ...], ...] | None = None  # groups of identical layers
+
+    _aligned = ("of", "counts")
+    _written = ("of", "nan", "inf", "rows", "layers")
+
+    @property
+    def explains(self) -> int:
+        return 0
+
+    @property
+    def nan(self) -> int | None:
+        return None if self.counts is None else sum(nan for nan, _ in self.counts)
+
+    @property
+    def inf(self) -> int | None:
+        return None if self.counts is None else sum(inf for _, inf in self.counts)
 
 
 class MatchedPair(Struct, frozen=True, kw_only=True):
@@ -127,80 +286,7 @@ class MatchedPair(Struct, frozen=True, kw_only=True):
         }
 
 
-class NoParameters:
-    """A mixin for findings without parameters, whose `explains` is 0."""
-
-    @property
-    def parameters(self) -> int:
-        return 0
-
-    @property
-    def explains(self) -> int:
-        return 0
-
-
-def _matching_fields(
-    finding: "OfExpected | OfStored", matches: Callable[[str], bool]
-) -> dict[str, tuple[Any, ...]]:
-    """Return the fields that have a value for each tensor, restricted to tensors that match."""
-    tensors: Iterable[ExpectedTensor | StoredTensor] = finding.tensors
-    places = [at for at, tensor in enumerate(tensors) if matches(tensor.name)]
-    fields = ("tensors", *finding.aligned)
-    return {field: tuple(getattr(finding, field)[at] for at in places) for field in fields}
-
-
-class OfExpected(FindingKind, frozen=True, kw_only=True):
-    """A finding about missing expected tensors, which have the names of the target class."""
-
-    tensors: tuple[ExpectedTensor, ...]
-
-    aligned: ClassVar[tuple[str, ...]] = ()  # fields with one value for each tensor
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(tensor.name for tensor in self.tensors)
-
-    @property
-    def parameters(self) -> int:
-        return expected_in(self.tensors)
-
-    @property
-    def explains(self) -> int:
-        return -expected_in(self.tensors)
-
-    def only(self, matches: Callable[[str], bool]) -> Self:
-        return replace(self, **_matching_fields(self, matches))
-
-
-class OfStored(FindingKind, frozen=True, kw_only=True):
-    """A finding about stored tensors that match no expected parameter."""
-
-    tensors: tuple[StoredTensor, ...]
-    silent: bool = False  # whether from_pretrained does not report these tensors
-
-    aligned: ClassVar[tuple[str, ...]] = ()  # fields with one value for each tensor
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(tensor.name for tensor in self.tensors)
-
-    @property
-    def parameters(self) -> int:
-        return learned_in(self.tensors)
-
-    @property
-    def explains(self) -> int:
-        return learned_in(self.tensors)
-
-    def only(self, matches: Callable[[str], bool]) -> Self:
-        return replace(self, **_matching_fields(self, matches))
-
-
-class Uncounted(NoParameters, OfStored, frozen=True, kw_only=True):
-    """A finding about stored tensors that are not counted as parameters."""
-
-
-class OfPairs(FindingKind, frozen=True, kw_only=True):
+class OfPairs(Finding, frozen=True, kw_only=True):
     """A finding about stored tensors and the expected tensors that they match."""
 
     pairs: tuple[MatchedPair, ...]
@@ -211,11 +297,7 @@ class OfPairs(FindingKind, frozen=True, kw_only=True):
 
     @property
     def parameters(self) -> int:
-        return expected_in(tuple(pair.expected for pair in self.pairs))
-
-    @property
-    def explains(self) -> int:
-        return 0
+        return _expected_in(pair.expected for pair in self.pairs)
 
     @property
     def evidence(self) -> Mapping[str, Any]:
@@ -225,7 +307,67 @@ class OfPairs(FindingKind, frozen=True, kw_only=True):
         return replace(self, pairs=tuple(one for one in self.pairs if matches(one.stored.name)))
 
 
-class OfFile(FindingKind, frozen=True, kw_only=True):
+class OfMismatches(OfPairs, frozen=True, kw_only=True):
+    """A finding about stored tensors with another shape than the expected tensors."""
+
+    @property
+    def explains(self) -> int:
+        learned = (pair.stored for pair in self.pairs if pair.expected.role.learned)
+        return sum(tensor.elements or 0 for tensor in learned) - self.parameters
+
+
+class DisputedTensor(Struct, frozen=True, kw_only=True):
+    """A tensor as the closed form and as the oracle list it; None where a list lacks it."""
+
+    name: str
+    closed_form: ExpectedTensor | None
+    oracle: ExpectedTensor | None
+
+    @property
+    def parameters(self) -> int:
+        """The larger of the tensor's two numbers of parameters."""
+        sides = (side for side in (self.closed_form, self.oracle) if side is not None)
+        return max((side.elements for side in sides if side.role is Role.PARAMETER), default=0)
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        def expected(tensor: ExpectedTensor | None) -> Mapping[str, Any] | None:
+            return tensor and {
+                "shape": tensor.shape,
+                "role": tensor.role,
+                "tied_to": tensor.tied_to,
+            }
+
+        sides = {"closed_form": expected(self.closed_form), "oracle": expected(self.oracle)}
+        return {"name": self.name, **sides}
+
+
+class OfDisputes(Finding, frozen=True, kw_only=True):
+    """A finding about tensors that our closed form and the oracle expect differently."""
+
+    target: str  # the class; it is the name if only the total is in dispute
+    disputes: tuple[DisputedTensor, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dispute.name for dispute in self.disputes) or (self.target,)
+
+    @property
+    def parameters(self) -> int:
+        return sum(dispute.parameters for dispute in self.disputes)
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"disputes": [dispute.evidence for dispute in self.disputes]}
+
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        return replace(self, disputes=tuple(one for one in self.disputes if matches(one.name)))
+
+
+# --- of files, keys and counts --------------------------------------------------------------------
+
+
+class OfFile(Finding, frozen=True, kw_only=True):
     """A finding about a file and some of its tensors.
 
     `hidden` are expected tensors that the file may contain but that cannot be read.
@@ -241,11 +383,11 @@ class OfFile(FindingKind, frozen=True, kw_only=True):
 
     @property
     def parameters(self) -> int:
-        return expected_in(self.hidden)
+        return _expected_in(self.hidden)
 
     @property
     def explains(self) -> int:
-        return -expected_in(self.hidden)
+        return -self.parameters
 
     @property
     def evidence(self) -> Mapping[str, Any]:
@@ -254,3 +396,106 @@ class OfFile(FindingKind, frozen=True, kw_only=True):
     def only(self, matches: Callable[[str], bool]) -> Self:
         hidden = tuple(tensor for tensor in self.hidden if matches(tensor.name))
         return replace(self, tensors=tuple(filter(matches, self.tensors)), hidden=hidden)
+
+
+class OfImports(OfFile, frozen=True, kw_only=True):
+    """A finding about a file whose loading may run code."""
+
+    imports: tuple[str, ...] = ()  # a line for each name: "posix.system('id') at byte 2"
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"file": self.file, "imports": self.imports}
+
+
+class OfFiles(Finding, frozen=True, kw_only=True):
+    """A finding about complete files and no tensor in particular."""
+
+    files: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.files
+
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        return replace(self, files=tuple(filter(matches, self.files)))
+
+
+class OfFolders(Finding, frozen=True, kw_only=True):
+    """A finding about components of a repository, by their folders."""
+
+    declared_in: str  # a file name; it is not the finding's file, which may be sound
+    folders: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.folders
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"file": self.declared_in}
+
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        return replace(self, folders=tuple(filter(matches, self.folders)))
+
+
+class OfKeys(Finding, frozen=True, kw_only=True):
+    """A finding about keys of files: (file, key, value) for each, "" for a missing key or value."""
+
+    says: tuple[tuple[str, str, str], ...]  # the value is JSON, shortened
+    fix: str  # what to change in this repository
+    ids: tuple[int, ...] | None = None  # sorted token ids; None: it is not about tokens
+    rows: int | None = None  # of the embedding for these ids
+    rows_of: str | None = None  # the tensor with these rows, or the config's key for their number
+
+    _written = ("fix", "ids", "rows", "rows_of")
+
+    @property
+    def file(self) -> str:
+        return self.says[0][0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted({key or file for file, key, _ in self.says}))
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        says = [{"file": file, "key": key, "value": value} for file, key, value in self.says]
+        return {"file": self.file, "says": says, **super().evidence}
+
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        return replace(self, says=tuple(one for one in self.says if matches(one[1] or one[0])))
+
+
+class OfCount(Finding, frozen=True, kw_only=True):
+    """A finding about a published number: its source, its text, and the true number."""
+
+    where: str  # a key of the Hub's answer, or the repository's name
+    text: str
+    claim: int
+    actual: int
+
+    _written = ("text", "claim", "actual")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.where,)
+
+    def only(self, _matches: Callable[[str], bool]) -> Self:
+        return self  # there is one name, and it matched
+
+
+class OfEngine(Finding, frozen=True, kw_only=True):
+    """A finding about a serving engine."""
+
+    engine: str
+    version: str
+
+    _written = ("engine", "version")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.engine,)
+
+    def only(self, _matches: Callable[[str], bool]) -> Self:
+        return self  # there is one name, and it matched

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.errors import UsageError
-from auditor.findings import FINDING_KINDS, Finding, Unexpected
+from auditor.findings import FINDING_KINDS, Finding, OfStored
 from auditor.messages import meant, quoted
 
 KINDS: tuple[str, ...] = tuple(sorted({kind.kind for kind in FINDING_KINDS}))
@@ -57,6 +57,6 @@ def split(
 
 def _named(finding: Finding) -> Finding:
     """Restrict a finding to the names that it lists; the number of unlisted names becomes 0."""
-    if isinstance(finding, Unexpected):
+    if isinstance(finding, OfStored):
         return replace(finding, more=0, more_parameters=0)
     return finding

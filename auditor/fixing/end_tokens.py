@@ -41,7 +41,7 @@ def end_token_undoings(snapshot: Snapshot, outcome: Report | Unaudited) -> Itera
     """
     file = generation_file(snapshot)
     for finding in outcome.findings:
-        if file is None or not isinstance(finding, EosDisagrees) or not finding.ids:
+        if file is None or not EosDisagrees.describes(finding) or not finding.ids:
             continue
         edit = Edit((_KEY,), json_values(file).get(_KEY, ABSENT), list(finding.ids))
         content = edited_json(file.content, (edit,))

@@ -34,8 +34,8 @@ from auditor.errors import CheckpointError
 from auditor.findings import (
     BadIndex,
     ConfigContradiction,
-    Duplicate,
     Finding,
+    OfCopies,
     Severity,
     WrongDtype,
     WrongTotal,
@@ -216,7 +216,7 @@ def _steps(state: Snapshot, undoings: list[Undoing]) -> tuple[list[FixStep], lis
 def _with_index(state: Snapshot, audits: _Audits) -> tuple[Snapshot, Report | Unaudited]:
     """Rebuild the index from the headers if that removes alarms; return checkpoint and outcome."""
     report = audits.undiagnosed(state)
-    if not any(isinstance(one, BadIndex | WrongTotal) for one in _alarms(report)):
+    if not any(one.kind in {BadIndex.kind, WrongTotal.kind} for one in _alarms(report)):
         return state, report
     index = rebuilt_index(state, report.observed)
     if index is None or index == state.index:
@@ -245,7 +245,7 @@ def _counting(outcome: Report | Unaudited) -> list[Finding]:
 
 def _is_tied_copy(finding: Finding) -> bool:
     """Whether the copies have names of their own; else two files store one name."""
-    return isinstance(finding, Duplicate) and not set(finding.names) & set(finding.of)
+    return isinstance(finding, OfCopies) and not set(finding.names) & set(finding.of)
 
 
 def _alarms(outcome: Report | Unaudited) -> list[Finding]:
@@ -295,14 +295,10 @@ def _require_sound(after: Report | Unaudited, keys: Collection[str]) -> None:
 
 def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
     """Whether a finding may remain after a fix; `keys` are the config keys that the fix changes."""
-    match finding:
-        case ConfigContradiction(says=says):
-            return not any(key.rpartition(".")[2] in keys for _, key, _ in says)
-        case Duplicate():
-            return _is_tied_copy(finding)
-        case WrongDtype():
-            return True
-    return is_of_repository(finding)
+    if ConfigContradiction.describes(finding):
+        return not any(key.rpartition(".")[2] in keys for _, key, _ in finding.says)
+    is_harmless = WrongDtype.describes(finding) or is_of_repository(finding)
+    return is_harmless or _is_tied_copy(finding)
 
 
 # --- files -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hashlib import sha256
 from importlib.resources import files as resources
 from xml.etree.ElementTree import Element
 
-from auditor.findings import Finding, Severity
+from auditor.findings import Finding, Severity, kind_of
 from auditor.formats import View, verdict
 from auditor.formats.as_svg import Cell, cells_of_outcome, icicle, legend_of, swatch
 from auditor.formats.engines import engine_rows, engines_heading
@@ -24,7 +24,6 @@ from auditor.formats.markup import (
     scrolled,
     verbatim,
 )
-from auditor.formats.meanings import advice_on
 from auditor.formats.module_table import module_table
 from auditor.formats.tables import Name, SimpleTable, Table
 from auditor.formats.tensor_table import tensor_list
@@ -216,7 +215,7 @@ def _list(items: Iterable[Child], **attributes: str) -> Element:
 
 def _to_do(finding: Finding) -> Iterator[Child]:
     """Yield the advice for a finding; text in backticks becomes code."""
-    for at, part in enumerate(advice_on(finding).split("`")):
+    for at, part in enumerate(kind_of(finding).to_do.split("`")):
         yield code(part) if at % 2 else part
 
 

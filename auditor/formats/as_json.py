@@ -230,7 +230,7 @@ class _Loading(NamedTuple):
 
 def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
     names = finding.names
-    if isinstance(finding, QuantizationData):
+    if QuantizationData.describes(finding):
         names = tuple(sorted(names, key=natural_key))
     return {
         "kind": finding.kind,

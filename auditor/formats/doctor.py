@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from auditor.companions.companion_files import TOKENIZER
-from auditor.findings import Finding, Severity, TokenizerNote
+from auditor.findings import Finding, Severity, TokenizerNote, kind_of
 from auditor.formats.finding_text import ARROW
-from auditor.formats.meanings import kind_meanings
 from auditor.formats.text import (
     Styled,
     StyledLine,
@@ -144,7 +143,7 @@ def _lines(topic: Topic, outcome: Report | Unaudited, width: int) -> Iterator[St
 
 
 def _is_about(topic: Topic, finding: Finding) -> bool:
-    if isinstance(finding, TokenizerNote):
+    if TokenizerNote.describes(finding):
         return topic.name == (_VOCABULARY if finding.file == TOKENIZER else _TEMPLATE)
     return finding.kind in topic.kinds | topic.notes
 
@@ -161,10 +160,9 @@ def _said(part: Report | Unaudited, at: int) -> tuple[str, str]:
     if part.component is not None:
         text = f"{part.component}: {text}"
     fixes = [cause.fix for cause in part.diagnosis if at in cause.findings]
-    if not fixes and isinstance(finding, TokenizerNote):
+    if not fixes and TokenizerNote.describes(finding):
         fixes = [finding.fix]
-    advice = {meaning.name: meaning.to_do for meaning in kind_meanings()}
-    return as_sentence(text), f"{ARROW} {fixes[0] if fixes else advice[finding.kind]}"
+    return as_sentence(text), f"{ARROW} {fixes[0] if fixes else kind_of(finding).to_do}"
 
 
 def _answer(topic: Topic, outcome: Report | Unaudited) -> Checked:

@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Mapping
 
 from auditor.findings import (
-    Duplicate,
     Finding,
     Mismatched,
     Missing,
     NewlyInitialized,
+    OfCopies,
+    OfInitialized,
+    OfTied,
+    OfUnused,
     Severity,
-    TiedWeight,
     Unused,
 )
 from auditor.formats.text import (
@@ -75,9 +77,9 @@ def _names(finding: Finding) -> tuple[str, ...]:
     """
     if finding.names == (finding.file,):
         return ()
-    if not isinstance(finding, TiedWeight | Duplicate):
+    if not isinstance(finding, OfTied | OfCopies):
         return fold(finding.names)
-    originals = finding.to if isinstance(finding, TiedWeight) else finding.of
+    originals = finding.tied_to if isinstance(finding, OfTied) else finding.of
     copies_by_original: dict[str, list[str]] = {}
     for copy, original in zip(finding.names, originals, strict=True):
         copies_by_original.setdefault(original, []).append(copy)
@@ -106,15 +108,11 @@ def _heading(finding: Finding, *, ignored: bool) -> StyledLine:
 
 def unused_text(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     """Yield the modules that the target class does not use, and the classes that use them."""
-    unused = [
-        finding
-        for finding in outcome.findings
-        if isinstance(finding, Unused) and finding.severity is Severity.INFO
-    ]
+    unused = [finding for finding in outcome.findings if Unused.describes(finding)]
     if not unused:
         return
     is_listed = outcome.load_report is not None and any(not finding.silent for finding in unused)
-    is_lossy = any(isinstance(finding, Missing | Mismatched) for finding in outcome.findings)
+    is_lossy = any(finding.kind in {Missing.kind, Mismatched.kind} for finding in outcome.findings)
     is_safe = not (is_lossy or outcome.unread)
     remarks = ["safe"] * is_safe + ["from_pretrained lists them"] * is_listed
     title = f"Stored but unused by {shown(outcome.target or 'the target')}"
@@ -128,14 +126,14 @@ def unused_text(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]
 
 def newly_initialized_text(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     """Yield the modules that are not stored and that loading initializes."""
-    initialized = [finding for finding in outcome.findings if isinstance(finding, NewlyInitialized)]
+    initialized = [finding for finding in outcome.findings if NewlyInitialized.describes(finding)]
     if initialized:
         yield styled("Not stored: loading starts them from random values", "bold")
         yield from _module_rows([(each, ()) for each in initialized], width)
 
 
 def _module_rows(
-    findings: list[tuple[Unused | NewlyInitialized, tuple[str, ...]]], width: int
+    findings: list[tuple[OfUnused | OfInitialized, tuple[str, ...]]], width: int
 ) -> Iterator[StyledLine]:
     """Yield a row for each finding: modules, parameters (if there are several rows), classes."""
     rows = [

@@ -1,17 +1,14 @@
 """Printed references: explanations of finding kinds and causes, and the architectures.
 
-Meanings and advice are the docstrings of the classes of findings and the modules of causes.
+Kinds are rows of auditor/findings/kinds.py; causes have the docstrings of their modules.
 """
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from itertools import groupby
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from auditor.diagnosis.known_causes import described_causes
-from auditor.findings import FINDING_KINDS, Finding, Severity
+from auditor.findings import FINDING_KINDS, Severity
 from auditor.formats.tables import SimpleTable, styled_rows
 from auditor.formats.text import StyledLine, columns, lines_text, styled, wrapped
 
@@ -19,7 +16,7 @@ _TO_DO = "To do: "
 _DEFAULT_ADVICE = "Do what the report says under `fix`: it names the fields and the tensors."
 
 
-class Meaning(Struct, frozen=True, kw_only=True):
+class Meaning(NamedTuple):
     """The meaning of a kind of finding, or of a cause."""
 
     name: str
@@ -29,38 +26,26 @@ class Meaning(Struct, frozen=True, kw_only=True):
     to_do: str
 
 
-@cache  # a page calls it for each finding; without the cache this takes 90 % of its time
 def kind_meanings() -> tuple[Meaning, ...]:
     """Return the meanings of all kinds of findings, errors first."""
     ranks = [*Severity]
-    kinds = sorted(FINDING_KINDS, key=lambda kind: ranks.index(kind.severity))
     return tuple(
-        _meaning(kind.kind, kind.severity, inspect.cleandoc(kind.__doc__ or "")) for kind in kinds
+        Meaning(kind.kind, kind.severity, kind.meaning, kind.details, kind.to_do)
+        for kind in sorted(FINDING_KINDS, key=lambda kind: ranks.index(kind.severity))
     )
-
-
-def advice_on(finding: Finding) -> str:
-    """Return what to do about a finding of this kind and severity."""
-    key = (finding.kind, finding.severity)
-    return next(one.to_do for one in kind_meanings() if (one.name, one.severity) == key)
 
 
 def cause_meanings() -> tuple[Meaning, ...]:
     """Return the meanings of all causes, in the order in which they are searched."""
-    return tuple(_meaning(name, None, text) for name, text in described_causes().items())
+    return tuple(_meaning(name, text) for name, text in described_causes().items())
 
 
-def _meaning(name: str, severity: Severity | None, text: str) -> Meaning:
+def _meaning(name: str, text: str) -> Meaning:
     """Split a docstring into its first paragraph, the following ones, and the advice."""
     summary, *others = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
     advice = [other.removeprefix(_TO_DO) for other in others if other.startswith(_TO_DO)]
-    return Meaning(
-        name=name,
-        severity=severity,
-        summary=summary,
-        details=" ".join(other for other in others if not other.startswith(_TO_DO)),
-        to_do=advice[0] if advice else _DEFAULT_ADVICE,
-    )
+    details = " ".join(other for other in others if not other.startswith(_TO_DO))
+    return Meaning(name, None, summary, details, advice[0] if advice else _DEFAULT_ADVICE)
 
 
 # --- for people ---------------------------------------------------------------------------------

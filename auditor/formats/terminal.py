@@ -14,6 +14,7 @@ from auditor.findings import (
     Severity,
     TokenizerNote,
     Unused,
+    kind_of,
 )
 from auditor.formats import View
 from auditor.formats.engines import engine_rows, engines_heading
@@ -158,9 +159,7 @@ def _verdict(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
         rows.append(("" if view.fix is not None else arrow, shown(by_hand)))
         rows.append(("", shown(_extent(outcome, cause))))
     elif view.fix is None and (worst := worst_finding(outcome)) is not None:
-        from auditor.formats.meanings import advice_on  # noqa: PLC0415 - a cause has its own fix
-
-        rows.append((arrow, advice_on(worst).partition(". ")[0].removesuffix(".")))
+        rows.append((arrow, kind_of(worst).to_do.partition(". ")[0].removesuffix(".")))
     if counts := account(outcome):
         rows.append(("", counts))
     yield from columns(rows, gap=2, width=view.width)
@@ -195,7 +194,7 @@ def _of_part(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLi
 
 def _is_note(finding: Finding) -> bool:
     """Whether a finding's reason is printed as a note: true only for info about tokenizer.json."""
-    return isinstance(finding, TokenizerNote) and finding.file == TOKENIZER
+    return TokenizerNote.describes(finding) and finding.file == TOKENIZER
 
 
 def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
@@ -209,7 +208,7 @@ def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[Styled
     ranks = [*Severity]
     ranked = sorted(enumerate(part.findings), key=lambda pair: ranks.index(pair[1].severity))
     for at, finding in ranked:
-        if isinstance(finding, EngineRefuses):  # the list of engines says it
+        if EngineRefuses.describes(finding):  # the list of engines says it
             continue
         if view.verbose or not (_is_harmless(finding) or at in explained):
             is_said = finding is worst
@@ -239,7 +238,7 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     fine: Counter[str] = Counter()
     for part in outcome.every:
         for finding in part.findings:
-            is_listed = isinstance(finding, Unused | NewlyInitialized) or _is_note(finding)
+            is_listed = finding.kind in {Unused.kind, NewlyInitialized.kind} or _is_note(finding)
             if _is_harmless(finding) and not is_listed:
                 fine[finding.kind] += finding.count
     sentences = []
@@ -394,9 +393,7 @@ def closing_row(outcome: Report | Unaudited, fix: str | None) -> ClosingRow:
     if (cause := headline_cause(outcome)) is not None:
         why, to_do = cause.cause, fix or _CLAUSE.split(cause.fix, maxsplit=1)[0]
     elif (worst := worst_finding(outcome)) is not None:
-        from auditor.formats.meanings import advice_on  # noqa: PLC0415 - a cause has its own fix
-
-        why, to_do = worst.kind, fix or _CLAUSE.split(advice_on(worst), maxsplit=1)[0]
+        why, to_do = worst.kind, fix or _CLAUSE.split(kind_of(worst).to_do, maxsplit=1)[0]
     elif bad_parts := [part for part in outcome.parts if part.verdict != "clean"]:
         why = f"{bad_parts[0].component}: {closing_row(bad_parts[0], None).cause}"
     elif outcome.verdict != "clean":

@@ -16,7 +16,7 @@ from auditor.containers.index import Index
 from auditor.containers.safetensors import Header, size_fault
 from auditor.containers.weight_formats import Table, UnsafeFileError
 from auditor.errors import CheckpointError
-from auditor.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
+from auditor.findings import BadHeader, BadIndex, BadSize, Finding, OfFile, OfImports, Unsafe
 from auditor.layouts.packing import Declared
 from auditor.messages import listed, named, quoted
 from auditor.names import folder_of
@@ -30,7 +30,7 @@ _SHOWN_IMPORTS = 3  # the most imports that a reason names; the finding lists al
 class Unread(NamedTuple):
     """A weight file that could not be read, and the stored names in it."""
 
-    finding: Callable[..., BadHeader | BadIndex | BadSize | Unsafe]
+    finding: Callable[..., OfFile | OfImports]
     file: str
     reason: str
     names: frozenset[str] | None  # by the index; None if the file may contain any name
@@ -138,7 +138,7 @@ def table_findings(table: Table) -> Iterator[Finding]:
         yield Unsafe(file=table.file, reason=_unsafe(table), imports=table.imports)
 
 
-def unsafe_finding(file: WeightHeader) -> Unsafe | None:
+def unsafe_finding(file: WeightHeader) -> OfImports | None:
     """Return the finding for a file that may run code; None if it was checked and runs none."""
     match file.parsed:
         case UnsafeFileError() as error:
@@ -187,7 +187,7 @@ def _is_alone(snapshot: Snapshot, index: Index) -> bool:
     return bool(shards) and not snapshot.headers and shards.issubset(snapshot.unopened)
 
 
-def _lone_index(snapshot: Snapshot, index: Index) -> Iterator[BadIndex]:
+def _lone_index(snapshot: Snapshot, index: Index) -> Iterator[OfFile]:
     if _is_alone(snapshot, index):
         reason = f"{no_file_of(index)}: {listed(index.shards)}; every loader fails"
         names = tuple(sorted(index.weight_map, key=natural_key))
@@ -256,7 +256,7 @@ def names_by_shard(index: Index) -> dict[str, list[str]]:
 
 
 def _broken(file: WeightHeader, why: str, names: list[str] | None) -> Unread:
-    kind: Callable[..., BadHeader | BadSize | Unsafe] = BadSize if file.size == 0 else BadHeader
+    kind: Callable[..., OfFile | OfImports] = BadSize if file.size == 0 else BadHeader
     if isinstance(file.parsed, UnsafeFileError):
         kind = partial(Unsafe, imports=file.parsed.imports)
     return Unread(kind, file.name, why, None if names is None else frozenset(names))
@@ -331,7 +331,7 @@ def name_notes(snapshot: Snapshot) -> Iterator[str]:
             return
 
 
-def unindexed_files(snapshot: Snapshot, declared: Declared | None) -> Iterator[BadIndex]:
+def unindexed_files(snapshot: Snapshot, declared: Declared | None) -> Iterator[OfFile]:
     """Report weight files without an index, which transformers cannot find."""
     files = [file.name for file in snapshot.headers]
     own = declared is not None and declared.method in _WITHOUT_INDEX

@@ -162,7 +162,7 @@ def pointed_size_note(
     hidden = [
         tensor
         for finding in reconciled.findings
-        if isinstance(finding, BadHeader) and finding.file in sizes
+        if BadHeader.describes(finding) and finding.file in sizes
         for tensor in finding.hidden
     ]
     parameters = sum(tensor.elements for tensor in hidden if tensor.role.learned)

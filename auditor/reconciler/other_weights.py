@@ -19,8 +19,11 @@ from auditor.findings import (
     CopyDiffers,
     Finding,
     MissingComponent,
+    OfFile,
+    OfFiles,
+    OfFolders,
+    OfImports,
     OtherWeights,
-    Unsafe,
 )
 from auditor.messages import listed, named
 from auditor.names import folder_of
@@ -46,7 +49,7 @@ _INDEX = "an index of other weights than the audited ones"
 _ORIGINAL = "the original format, of which the audited files were made"
 
 
-def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | CopyDiffers | Unsafe]:
+def other_weights(snapshot: Snapshot) -> Iterator[OfFiles | OfFile | OfImports]:
     """Yield findings for unsafe files, incomplete copies, and each kind of unaudited file."""
     yield from unsafe_pickles(snapshot)
     files_by_split = _incomplete_copies(snapshot)
@@ -82,7 +85,7 @@ def _incomplete_copies(snapshot: Snapshot) -> dict[Split, set[str]]:
     return {split: files for split, files in files_by_split.items() if split.absent(files)}
 
 
-def _incomplete(split: Split, files: Sequence[str]) -> CopyDiffers:
+def _incomplete(split: Split, files: Sequence[str]) -> OfFile:
     absent = listed(split.absent(files))
     reason = (
         f"{len(files):,} of the {split.total:,} files of a safetensors copy are here, without "
@@ -98,7 +101,7 @@ def other_weights_by_kind(
     *,
     lacking: bool = False,
     opened: Collection[str] = (),
-) -> Iterator[OtherWeights]:
+) -> Iterator[OfFiles]:
     """Yield a finding for each kind of weight files that are not audited.
 
     `inside` is the folder of the audited set, such as "unet/". If files of that set are `lacking`,
@@ -140,7 +143,7 @@ def _kind(name: str, *, lacking: bool) -> str:
     return next(kind for holds, kind in kinds if holds)
 
 
-def embedded_adapter(snapshot: Snapshot) -> Iterator[AdapterBeside | MissingComponent]:
+def embedded_adapter(snapshot: Snapshot) -> Iterator[OfFile | OfFolders]:
     """Yield a finding if an adapter's config is in a model's folder, with or without its weights.
 
     transformers looks for the adapter's config first if PEFT is installed.
@@ -200,7 +203,7 @@ def torch_copy_findings(snapshot: Snapshot, contents: Contents) -> Iterator[Find
         yield from _differences(first, contents, tables)
 
 
-def unsafe_pickles(snapshot: Snapshot) -> Iterator[Unsafe]:
+def unsafe_pickles(snapshot: Snapshot) -> Iterator[OfImports]:
     """Yield a finding for each local pickle outside the audited set that may run code."""
     for file in snapshot.pickles:
         if finding := unsafe_finding(file):

@@ -22,6 +22,7 @@ from auditor.findings import (
     Mismatched,
     Missing,
     NewlyInitialized,
+    OfUncounted,
     QuantizationData,
     Renamed,
     StoredBuffer,
@@ -229,7 +230,7 @@ def _added_up(counted: Iterable[_Item], pieces: Iterable[LogicalTensor]) -> Iter
     yield from sums.values()
 
 
-def _packing(unpacked: Unpacked) -> Iterator[QuantizationData | BadQuantization]:
+def _packing(unpacked: Unpacked) -> Iterator[OfUncounted]:
     """Yield the quantization data, in the layout's order, and the layout's faults as findings."""
     for notes in unpacked.quantization_data:  # DeepSeek-V3 has 46,122, which `fold` sorts
         yield QuantizationData(tensors=tuple(notes.tensors), reason=notes.reason)
@@ -302,7 +303,7 @@ def _duplicates(copies: Iterable[_Copy]) -> Iterator[Finding]:
         originals = tuple(copy.original.name for copy in group)
         if group[0].fate == Fate.TIED:
             tied = (copy.hit.expected._replace(name=copy.hit.stored.name) for copy in group)
-            yield TiedWeight(tensors=tuple(tied), to=originals, reason=reason)
+            yield TiedWeight(tensors=tuple(tied), tied_to=originals, reason=reason)
         else:
             tensors = tuple(copy.hit.stored for copy in group)
             yield Duplicate(tensors=tensors, of=originals, reason=reason)
@@ -471,7 +472,7 @@ def _tied(absent: Iterable[Absent]) -> Iterator[Finding]:
     if tied:
         yield TiedWeight(
             tensors=tied,
-            to=tuple(tensor.tied_to or "" for tensor in tied),
+            tied_to=tuple(tensor.tied_to or "" for tensor in tied),
             reason="not stored, and need not be: it shares the values of another tensor",
         )
 

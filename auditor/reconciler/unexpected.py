@@ -5,8 +5,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain
 from typing import NamedTuple
 
-from msgspec.structs import asdict
-
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading, forms_with_prefix
@@ -14,6 +12,7 @@ from auditor.analytic.lookup import Union
 from auditor.findings import (
     MOST_NAMED,
     Finding,
+    OfStored,
     StoredBuffer,
     Unexpected,
     Unused,
@@ -180,7 +179,7 @@ def with_unused_heads(
     siblings: Callable[[], tuple[Sibling, ...]],
 ) -> Iterator[Finding]:
     """Yield the findings, with Unused as UnusedHead if a class with the head uses all tensors."""
-    groups = [finding for finding in findings if isinstance(finding, Unused)]
+    groups = [finding for finding in findings if Unused.describes(finding)]
     users = {name for group in groups for name in group.used_by}
     tasks = {
         name
@@ -204,9 +203,14 @@ def with_unused_heads(
     )
     reason = f"{expectation.target} has no such head; {_uses(users_of_all)} every stored tensor"
     for finding in findings:
-        if isinstance(finding, Unused) and users_of_all:
-            fields = {**asdict(finding), "used_by": users_of_all, "reason": reason}
-            yield UnusedHead(**fields)
+        if Unused.describes(finding) and users_of_all:
+            yield UnusedHead(
+                tensors=finding.tensors,
+                used_by=users_of_all,
+                copies=finding.copies,
+                silent=finding.silent,
+                reason=reason,
+            )
         else:
             yield finding
 
@@ -217,7 +221,7 @@ def _uses(classes: tuple[str, ...]) -> str:
 
 def _unexpected(
     unexpected: list[StoredTensor], reason: str | None, known_to: str, *, silent: bool
-) -> Unexpected:
+) -> OfStored:
     named = by_name(unexpected, MOST_NAMED)
     reason = reason or "no class of this family has a tensor of this name"
     more = len(unexpected) - len(named)

@@ -4,21 +4,23 @@ The counts of the outcome and its residual stay unchanged.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from inspect import cleandoc
 from itertools import chain
 
 from msgspec.structs import replace
 
-from auditor.findings import Finding, Severity, of_values
+from auditor.findings import (
+    DifferingDuplicate,
+    EqualDuplicate,
+    Finding,
+    Severity,
+    TiedCopyDiffers,
+    is_of_values,
+    kind_of,
+)
 from auditor.findings.ignore import Ignore, split
 from auditor.report import Diagnosis, Report, Unaudited, in_order
 
-_LEVEL = of_values.__name__
-_JUDGED_COPIES = (
-    of_values.DifferingDuplicate,
-    of_values.EqualDuplicate,
-    of_values.TiedCopyDiffers,
-)
+_JUDGED_COPIES = (DifferingDuplicate, EqualDuplicate, TiedCopyDiffers)
 
 
 def with_more_findings(
@@ -57,16 +59,16 @@ def _moved(
     if diagnosis.findings and all(one.severity is Severity.INFO for one in findings):
         return None
     places = sorted(place_by_id[id(one)] for one in findings if id(one) in place_by_id)
-    judged = [one for one in findings if isinstance(one, _JUDGED_COPIES)]
-    fix = _advice(judged[0]) if judged else diagnosis.fix
+    judged = [kind for one in findings if (kind := kind_of(one)) in _JUDGED_COPIES]
+    fix = judged[0].to_do if judged else diagnosis.fix
     return replace(diagnosis, findings=tuple(places), fix=fix)
 
 
 def _causes(findings: tuple[Finding, ...], explained: Container[int]) -> Iterator[Diagnosis]:
     """Yield a cause for each error or warning about values that no other cause explains."""
     for at, finding in enumerate(findings):
-        is_new = type(finding).__module__ == _LEVEL
-        if is_new and finding.severity is not Severity.INFO and at not in explained:
+        is_alarm = finding.severity is not Severity.INFO
+        if is_alarm and is_of_values(finding) and at not in explained:
             yield Diagnosis(
                 cause=finding.kind,
                 severity=finding.severity,
@@ -74,16 +76,10 @@ def _causes(findings: tuple[Finding, ...], explained: Container[int]) -> Iterato
                 summary=f"{', '.join(finding.names[:2])}: {finding.reason}"
                 if len(finding.names) <= 2  # noqa: PLR2004
                 else f"{len(finding.names):,} tensors: {finding.reason}",
-                fix=_advice(finding),
+                fix=kind_of(finding).to_do,
                 findings=(at,),
                 evidence=(finding.reason,),
             )
-
-
-def _advice(finding: Finding) -> str:
-    """Return the text after `To do:` in the docstring of the finding's class."""
-    text = cleandoc(type(finding).__doc__ or "").split("To do: ")
-    return " ".join(text[-1].split())
 
 
 _HEADERS_ALONE = "values: only headers are read, no weight is"

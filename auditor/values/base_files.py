@@ -15,7 +15,7 @@ from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import file_sha256
 from auditor.downloader.model_argument import HubModel, parse_model
 from auditor.errors import SourceError, UsageError
-from auditor.findings import EqualsBase
+from auditor.findings import EqualsBase, OfFiles
 from auditor.findings.ignore import Ignore
 from auditor.messages import listed, quoted
 from auditor.report import Report, Unaudited
@@ -174,7 +174,7 @@ def _with_result(
     ignore: tuple[Ignore, ...],
 ) -> Report | Unaudited:
     title = f"{quoted(base.name)}{f' @ {base.commit[:12]}' if base.commit else ''}"
-    new: list[EqualsBase] = []
+    new: list[OfFiles] = []
     if shared.equal and not (shared.other or shared.unknown):
         count = len(shared.equal)
         subject = f"all {count:,} weight files have" if count > 1 else "the weight file has"

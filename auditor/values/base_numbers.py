@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from auditor.checkpoint.snapshot import Fetched, Snapshot
 from auditor.downloader.fetching import fetch
 from auditor.errors import Reason, SourceError
-from auditor.findings import EqualsBase
+from auditor.findings import EqualsBase, OfFiles
 from auditor.messages import quoted
 from auditor.names import module_kind
 from auditor.reconciler.tensor_values import BaseComparison, ModuleChanges
@@ -74,7 +74,7 @@ class BaseNumbersReader:
         self._say = say
         self._snapshot: Snapshot | None = None
 
-    def with_base(self, evidence: Evidence) -> tuple[Evidence, tuple[EqualsBase, ...]]:
+    def with_base(self, evidence: Evidence) -> tuple[Evidence, tuple[OfFiles, ...]]:
         """Add the comparison to the evidence; raise SourceError if the base cannot be read."""
         with ExitStack() as stack:
             base, fetched = self._read(stack, evidence)
@@ -82,8 +82,8 @@ class BaseNumbersReader:
         outcome, values = evidence.outcome, evidence.outcome.values
         sampled = evidence.sampled or isinstance(base.bytes, SampledBytes)
         note = changes_note(comparison, sampled=sampled)
-        new: tuple[EqualsBase, ...] = ()
-        if not any(isinstance(one, EqualsBase) for one in outcome.findings):
+        new: tuple[OfFiles, ...] = ()
+        if not any(EqualsBase.describes(one) for one in outcome.findings):
             files = tuple(head.name for head in evidence.snapshot.headers)
             new = tuple(equals_base(comparison, files, is_complete=is_complete))
         outcome = replace(
@@ -192,7 +192,7 @@ def _are_equal(
 
 def equals_base(
     comparison: BaseComparison, files: tuple[str, ...], *, is_complete: bool
-) -> Iterator[EqualsBase]:
+) -> Iterator[OfFiles]:
     """Yield a finding if every byte of both models was compared and none differs."""
     has_others = comparison.changed or comparison.uncompared
     if is_complete and comparison.unchanged and not has_others:

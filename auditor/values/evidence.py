@@ -13,7 +13,7 @@ from msgspec import Struct
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
 from auditor.downloader.local_file import BLOCK, RegularFile
-from auditor.findings import Finding, QuantizationData, StoredBuffer, Unexpected
+from auditor.findings import Finding, FindingKind, QuantizationData, StoredBuffer, Unexpected
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import Report, Unaudited
 from auditor.tensors import Span, StoredTensor
@@ -107,8 +107,8 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
     def quantization_data(self) -> frozenset[str]:
         return self._named_by(QuantizationData)
 
-    def _named_by(self, kind: type[Finding]) -> frozenset[str]:
-        findings = (one for one in self.outcome.findings if isinstance(one, kind))
+    def _named_by(self, kind: FindingKind[..., Finding]) -> frozenset[str]:
+        findings = (one for one in self.outcome.findings if kind.describes(one))
         return frozenset(name for finding in findings for name in finding.names)
 
     def tensor(self, name: str) -> StoredTensor:

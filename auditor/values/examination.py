@@ -13,7 +13,7 @@ from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.downloader.waits import Talk
 from auditor.errors import SourceError, UsageError
 from auditor.extras import install
-from auditor.findings import Duplicate, Finding, Unexpected
+from auditor.findings import Finding, OfCopies, Unexpected
 from auditor.findings.ignore import Ignore
 from auditor.machine import require_address_space
 from auditor.messages import listed
@@ -288,8 +288,8 @@ def _unsampled(values: ValuesRead) -> Iterator[str]:
 
 
 def _interest(outcome: Report | Unaudited, tokens: Tokens) -> Interest:
-    duplicates = [one for one in outcome.findings if isinstance(one, Duplicate)]
-    unexpected = [one for one in outcome.findings if isinstance(one, Unexpected)]
+    duplicates = [one for one in outcome.findings if isinstance(one, OfCopies)]
+    unexpected = [one for one in outcome.findings if Unexpected.describes(one)]
     return Interest(
         pairs=tuple(
             (tensor.name, of)

@@ -10,6 +10,7 @@ from support.hub import Hub
 
 from auditor import Report, Unaudited
 from auditor.analytic import Role, catalogue, read_config
+from auditor.findings import FindingKind, kind_of
 
 Files = dict[str, bytes]
 
@@ -155,5 +156,5 @@ def verdicts(outcome: Report | Unaudited) -> dict[str, str]:
     return {name: part.verdict for name, part in parts(outcome).items()}
 
 
-def kinds(outcome: Report | Unaudited) -> list[type]:
-    return [type(finding) for finding in outcome.findings]
+def kinds(outcome: Report | Unaudited) -> list[FindingKind]:
+    return [kind_of(finding) for finding in outcome.findings]

@@ -6,6 +6,7 @@ from pathlib import Path
 from support.builders import safetensors_bytes
 
 from auditor import Report, Unaudited
+from auditor.findings import FindingKind, kind_of
 
 CONFIG, FILE, WEIGHTS = "config.json", "adapter_config.json", "adapter_model.safetensors"
 GPT2 = {
@@ -63,8 +64,8 @@ def folder_of(path: Path, contents: dict[str, bytes]) -> str:
     return str(path)
 
 
-def kinds(report: Report) -> set[type]:
-    return {type(finding) for finding in report.findings}
+def kinds(report: Report) -> set[FindingKind]:
+    return {kind_of(finding) for finding in report.findings}
 
 
 def clean(outcome: Report | Unaudited) -> Report:

@@ -17,7 +17,7 @@ CAUSE = "custom-code"
 
 def declared(outcome: Report | Unaudited, snapshot: Snapshot) -> Iterator[Diagnosis]:
     """Yield the diagnosis of a class in custom code, if the code exists and prevented the audit."""
-    is_absent = any(isinstance(finding, CodeNotThere) for finding in outcome.findings)
+    is_absent = any(CodeNotThere.describes(finding) for finding in outcome.findings)
     if isinstance(outcome, Report) or snapshot.config is None or is_absent:
         return
     code = parse_or_empty(snapshot.config.content, snapshot.config.name).get("auto_map")

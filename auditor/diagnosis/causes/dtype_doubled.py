@@ -15,7 +15,7 @@ _HALVES = {"F16": "float16", "BF16": "bfloat16"}
 
 def undoings(case: Case) -> Iterator[Undoing]:
     for finding in case.report.findings:
-        if not isinstance(finding, WrongDtype) or finding.declared not in _HALVES:
+        if not WrongDtype.describes(finding) or finding.declared not in _HALVES:
             continue
         if {tensor.dtype for tensor in finding.tensors} != {"F32"}:
             continue

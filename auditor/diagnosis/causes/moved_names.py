@@ -15,7 +15,7 @@ from auditor.checkpoint.changes import with_names, with_tensors
 from auditor.diagnosis.alignment import Choice, Kinds, NameEdit, Rule, choices, renames_by_rule
 from auditor.diagnosis.case import Case, Undoing, once
 from auditor.diagnosis.causes import _of_adapters
-from auditor.findings import QuantizationData, StoredBuffer, Unexpected, Unused
+from auditor.findings import QuantizationData, StoredBuffer, Unexpected, Unused, UnusedHead
 from auditor.messages import quoted
 from auditor.name_kinds import NameKind, chosen_of, kinds_of
 
@@ -99,10 +99,14 @@ def _loose(case: Case) -> tuple[NameKind, ...]:
     """Return the names that the class does not use as they are stored, grouped by kind."""
     if case.unnamed:
         return case.stored_kinds
-    kinds = Unexpected | Unused | StoredBuffer | QuantizationData
-    names = {
-        one for found in case.report.findings if isinstance(found, kinds) for one in found.names
+    kinds = {
+        Unexpected.kind,
+        Unused.kind,
+        UnusedHead.kind,
+        StoredBuffer.kind,
+        QuantizationData.kind,
     }
+    names = {one for found in case.report.findings if found.kind in kinds for one in found.names}
     return chosen_of(case.stored_kinds, names) if names <= case.shapes.keys() else kinds_of(names)
 
 

@@ -31,7 +31,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     yield from _part_alone(case)
     if is_adapter(case) or case.target is not None or None in {report.model_type, report.target}:
         return
-    unused = (finding for finding in case.alarms if isinstance(finding, UnusedHead))
+    unused = (finding for finding in case.alarms if UnusedHead.describes(finding))
     head_users = [name for finding in unused for name in finding.used_by]
     if case.is_strange or not (case.missing or case.unexpected or head_users):
         return

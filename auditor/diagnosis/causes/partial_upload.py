@@ -26,7 +26,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint with its absent shards, whose tensors the index or findings name."""
     snapshot, index = case.snapshot, read_index(case.snapshot)
     for finding in case.alarms:
-        if isinstance(finding, CopyDiffers) and (split := split_of(finding.file)):
+        if CopyDiffers.describes(finding) and (split := split_of(finding.file)):
             files = {file.name for file in snapshot.files}
             yield from _of_numbers(case, split, files, (finding,), " of a copy of the weights")
     if any(head.name.lower().endswith(GGUF_ENDING) for head in snapshot.headers):
@@ -41,8 +41,10 @@ def _of_gguf(case: Case) -> Iterator[Undoing]:
     files = {head.name: None for head in case.snapshot.headers}
     for split in dict.fromkeys(filter(None, map(split_of, files))):
         # Only the first file has the metadata of the model.
-        kinds = BadIndex | Missing | (BadIndex if split.named(1) in files else BadConfig)
-        proven = tuple(finding for finding in case.alarms if isinstance(finding, kinds))
+        kinds = {BadIndex.kind, Missing.kind}
+        if split.named(1) not in files:
+            kinds.add(BadConfig.kind)
+        proven = tuple(finding for finding in case.alarms if finding.kind in kinds)
         yield from _of_numbers(case, split, files, proven)
 
 

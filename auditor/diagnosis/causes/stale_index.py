@@ -19,7 +19,7 @@ CAUSE = "stale-index"
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint with a new index, made from the stored files."""
     snapshot, index = case.snapshot, read_index(case.snapshot)
-    reasons = [one.reason for one in case.alarms if isinstance(one, BadIndex)]
+    reasons = [one.reason for one in case.alarms if BadIndex.describes(one)]
     if index is None or not reasons:
         return
     places = indexed_files(index)
@@ -32,7 +32,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return  # no other file in the index's format could belong to the model
     strange = len(places.keys() - case.shapes.keys())
     moved = sum(places.get(one.name) != one.file for one in case.stored)
-    has_other_alarms = any(not isinstance(one, BadIndex) for one in case.alarms)
+    has_other_alarms = any(not BadIndex.describes(one) for one in case.alarms)
     if has_other_alarms and not (strange or moved or lost):
         return  # the total is wrong because of the other findings
     why = "its total_size is not theirs"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import Index
 from auditor.containers.weight_formats import parser
-from auditor.findings import BadIndex, Finding, WrongDtype, WrongTotal, by_name
+from auditor.findings import BadIndex, Finding, OfFile, WrongDtype, WrongTotal, by_name
 from auditor.layouts.packing import WrittenTensor
 from auditor.reconciler.contents import Contents, names_by_shard
 from auditor.reconciler.index import sums
@@ -74,10 +74,10 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
     implied: tuple[Finding, ...] = ()
     if sizes is not None:
         implied = tuple(implied_rules(index, sizes, reconciled, declared, parameters=parameters))
-    wrong = any(isinstance(finding, BadIndex) for finding in implied)
+    wrong = any(BadIndex.describes(finding) for finding in implied)
     beyond = () if wrong else tuple(stated_size_rule(index, contents, snapshot))
     if beyond:  # no dtype explains a total outside the possible range
-        implied = tuple(finding for finding in implied if not isinstance(finding, WrongDtype))
+        implied = tuple(finding for finding in implied if not WrongDtype.describes(finding))
     note = None if beyond or sizes is None else implied_note(index, sizes, declared)
     return IndexJudgement(
         findings=(*names, *implied, *beyond),
@@ -177,7 +177,7 @@ class Room(NamedTuple):
     most: int | None  # None without an upper bound
 
 
-def stated_size_rule(index: Index, contents: Contents, snapshot: Snapshot) -> Iterator[BadIndex]:
+def stated_size_rule(index: Index, contents: Contents, snapshot: Snapshot) -> Iterator[OfFile]:
     """Check that the total size is possible for the shards' tensors."""
     total = index.total_size
     if total is None:

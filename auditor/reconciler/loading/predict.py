@@ -70,8 +70,8 @@ def _loaded(contents: Contents, expectation: Expectation, reconciled: Reconciled
 
 def _reasons_without_report(contents: Contents) -> tuple[str, ...] | None:
     """Return why there is no load report, () if findings explain it; None if there is a report."""
-    refusing = BadHeader | BadIndex | BadSize | Unsafe
-    refused = any(isinstance(finding, refusing) for finding in contents.findings)
+    refusing = {BadHeader.kind, BadIndex.kind, BadSize.kind, Unsafe.kind}
+    refused = any(finding.kind in refusing for finding in contents.findings)
     if contents.names_only or contents.unread or refused:
         return ()
     if contents.index is None and len(contents.opened) > 1:

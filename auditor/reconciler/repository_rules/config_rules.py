@@ -15,7 +15,7 @@ from auditor.analytic.config_classes.declarations import (
     of_model_type,
     of_name,
 )
-from auditor.findings import ConfigContradiction, Finding, UnknownConfigKey
+from auditor.findings import ConfigContradiction, Finding, OfKeys, UnknownConfigKey
 from auditor.observation import Checked
 from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
@@ -56,7 +56,7 @@ def contradiction_findings(case: RepositoryCase) -> Iterator[Finding]:
         yield from (_finding(case, conflict) for conflict in rule(case))
 
 
-def _finding(case: RepositoryCase, pair: Conflict) -> ConfigContradiction:
+def _finding(case: RepositoryCase, pair: Conflict) -> OfKeys:
     where = pair.file or case.config_file
     second = pair.second if not pair.file else f"{pair.second} of {pair.file}"
     return ConfigContradiction(

@@ -12,6 +12,7 @@ from auditor.findings import (
     CodeNotThere,
     Finding,
     GenerationConfigInvalid,
+    OfKeys,
     TokenizerNote,
 )
 from auditor.messages import described, listed, quoted
@@ -96,7 +97,7 @@ def length_findings(case: RepositoryCase) -> Iterator[Finding]:
         yield _length_note("padding.strategy.Fixed", padded, f"pads each text to {padded:,} tokens")
 
 
-def _length_note(key: str, length: int, what: str) -> TokenizerNote:
+def _length_note(key: str, length: int, what: str) -> OfKeys:
     setting = key.partition(".")[0]
     return TokenizerNote(
         says=((TOKENIZER, key, value_text(length)),),

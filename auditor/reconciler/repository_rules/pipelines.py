@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from auditor.checkpoint.filenames import variant_of
 from auditor.containers.manifest import Manifest
-from auditor.findings import ConfigContradiction, Finding, MissingComponent
+from auditor.findings import ConfigContradiction, Finding, MissingComponent, OfFolders, OfKeys
 from auditor.messages import listed, named, quoted
 from auditor.reconciler.repository_rules.repository_case import value_text
 
@@ -122,7 +122,7 @@ def _known() -> Mapping[str, Any]:
     return known
 
 
-def _required(manifest: Manifest) -> Iterator[MissingComponent]:
+def _required(manifest: Manifest) -> Iterator[OfFolders]:
     declared = {entry.folder for entry in manifest.entries}
     for name in _known()["required"].get(manifest.target, ()):
         if name not in declared:
@@ -130,7 +130,7 @@ def _required(manifest: Manifest) -> Iterator[MissingComponent]:
             yield MissingComponent(declared_in=manifest.file, folders=(name,), reason=reason)
 
 
-def _classes(manifest: Manifest, components: Components) -> Iterator[ConfigContradiction]:
+def _classes(manifest: Manifest, components: Components) -> Iterator[OfKeys]:
     """Yield the components whose config names another class than the manifest."""
     for entry in manifest.entries:
         component = components.get(entry.folder)
@@ -152,7 +152,7 @@ def _classes(manifest: Manifest, components: Components) -> Iterator[ConfigContr
 
 def _widths(
     target: str, rule: _Rule, components: Components, declared: Iterable[str]
-) -> Iterator[ConfigContradiction]:
+) -> Iterator[OfKeys]:
     """Yield a contradiction if the denoiser's width is not that of the other components."""
     component = components.get(rule.denoiser)
     sources = [one for one in rule.widths if one[0] in declared]
@@ -201,7 +201,7 @@ def _width(config: Mapping[str, Any], key: str) -> int | None:
     return None
 
 
-def _variants(manifest: Manifest, components: Components) -> Iterator[MissingComponent]:
+def _variants(manifest: Manifest, components: Components) -> Iterator[OfFolders]:
     """Yield a finding if no variant, and not the default either, has files for all components."""
     variants = {
         component.folder: {variant_of(name) for name in component.weights}

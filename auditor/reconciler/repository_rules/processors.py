@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from msgspec.json import decode
 
 from auditor.companions.companion_files import PROCESSORS, TEKKEN
-from auditor.findings import Finding, ProcessorMissing, ProcessorUnknown
+from auditor.findings import Finding, OfKeys, ProcessorMissing, ProcessorUnknown
 from auditor.observation import Checked
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
@@ -155,7 +155,7 @@ def _configs(values: Mapping[str, Any] | None) -> Iterator[tuple[str, Mapping[st
             yield f"{part}." if part else "", inner
 
 
-def _unknown(file: str, key: str, name: str, instead: str | None) -> ProcessorUnknown:
+def _unknown(file: str, key: str, name: str, instead: str | None) -> OfKeys:
     version = library_processors().transformers
     return ProcessorUnknown(
         says=((file, key, value_text(name)),),

@@ -11,6 +11,7 @@ from auditor.findings import (
     ChatTurnsWrong,
     EosDisagrees,
     Finding,
+    OfKeys,
     SpecialIdBeyondVocabulary,
     TokenBeyondEmbedding,
 )
@@ -35,7 +36,7 @@ _PARTS_OF_INPUTS = frozenset(("vision_config", "audio_config"))
 
 def token_id_findings(
     case: RepositoryCase,
-) -> Iterator[TokenBeyondEmbedding | SpecialIdBeyondVocabulary]:
+) -> Iterator[OfKeys]:
     rows = case.rows
     case.checked["vocabulary"] = _vocabulary_answer(case)
     if rows is None:
@@ -63,7 +64,7 @@ def _vocabulary_answer(case: RepositoryCase) -> Checked:
     return Checked("compared", text)
 
 
-def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[TokenBeyondEmbedding]:
+def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[OfKeys]:
     beyond: dict[int, str] = {}
     says: list[tuple[str, str, str]] = []
     is_text_alone = case.config.keys().isdisjoint(_PARTS_OF_INPUTS)
@@ -102,9 +103,7 @@ def _rows_text(case: RepositoryCase, rows: EmbeddingRows) -> str:
     return f"{rows.of} has {rows.rows:,} rows, for ids 0 to {rows.rows - 1:,}{by}"
 
 
-def _beyond_vocabulary(
-    case: RepositoryCase, rows: EmbeddingRows
-) -> Iterator[SpecialIdBeyondVocabulary]:
+def _beyond_vocabulary(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[OfKeys]:
     says: list[tuple[str, str, str]] = []
     beyond: set[int] = set()
     for file, key, value, part in _special_ids(case):
@@ -224,7 +223,7 @@ _SPECIAL_FORM = re.compile(
 )
 
 
-def _ordinary_end(case: RepositoryCase) -> ChatTurnsWrong | None:
+def _ordinary_end(case: RepositoryCase) -> OfKeys | None:
     """Return a finding if the tokenizer's end token is an ordinary word of its vocabulary."""
     file, text = end_token(case)
     added = {token.text for _, token in case.added}

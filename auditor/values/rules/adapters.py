@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from auditor.findings import IdleModules, NoOpAdapter, by_name
+from auditor.findings import IdleModules, NoOpAdapter, OfValues, by_name
 from auditor.values.evidence import Evidence
 from auditor.values.name_patterns import NEUTRAL, NUMBER
 
@@ -24,7 +24,7 @@ _SEEN = 64  # numbers of a factor, if they are not all
 _LARGEST = 64 * 1024 * 1024  # bytes of a factor whose norm is computed
 
 
-def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter | IdleModules]:
+def no_op_adapter(evidence: Evidence) -> Iterator[OfValues]:
     """Yield a finding if every module is neutral, or a third of the modules in one tower.
 
     In a sample, at least three modules must have been read, and all of them must be neutral.
@@ -54,7 +54,7 @@ def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter | IdleModules]:
 
 def _idle_modules(
     evidence: Evidence, modules: dict[str, list[str]], states: dict[str, bool | None]
-) -> Iterator[IdleModules]:
+) -> Iterator[OfValues]:
     """Yield a finding of the neutral modules in towers of which other modules were trained."""
     towers: dict[str, list[str]] = {}
     for start in modules if not evidence.sampled else ():

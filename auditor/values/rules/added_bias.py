@@ -8,6 +8,7 @@ from auditor.findings import (
     AddedBiasNotZero,
     AddedBiasZero,
     Finding,
+    OfStored,
     Unexpected,
     by_name,
 )
@@ -18,10 +19,10 @@ _BIAS = ".bias"
 _WEIGHTS = ("weight", "qweight", "weight_packed", "weight_scale", "scales")
 
 
-def judged_biases(evidence: Evidence) -> Iterator[tuple[Unexpected, tuple[Finding, ...]]]:
+def judged_biases(evidence: Evidence) -> Iterator[tuple[OfStored, tuple[Finding, ...]]]:
     """Yield each `unexpected` finding about added biases, with the findings that replace it."""
     for finding in evidence.outcome.findings:
-        if not isinstance(finding, Unexpected) or finding.more:
+        if not Unexpected.describes(finding) or finding.more:
             continue
         replacements = tuple(_replacements(evidence, finding))
         if replacements and replacements != (finding,):
@@ -36,7 +37,7 @@ def _is_added(evidence: Evidence, name: str) -> bool:
     return bool((weights & evidence.placed.keys()) - evidence.unexpected)
 
 
-def _replacements(evidence: Evidence, finding: Unexpected) -> Iterator[Finding]:
+def _replacements(evidence: Evidence, finding: OfStored) -> Iterator[Finding]:
     tensors_by_result: dict[bool | None, list[StoredTensor]] = {}  # whether the biases are zero
     for tensor in finding.tensors:
         is_zero = evidence.is_zero(tensor.name) if _is_added(evidence, tensor.name) else None

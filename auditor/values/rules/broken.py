@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from auditor.findings import AllZero, NotFinite, PaddedDtype, by_name
+from auditor.findings import AllZero, NotFinite, OfValues, PaddedDtype, by_name
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.tensors import learned
 from auditor.values.evidence import Evidence, holds_floats, is_matrix
@@ -50,7 +50,7 @@ _SHARE = 0.1  # of all bytes: float32 norms of a bfloat16 model are far less
 _PART = 0.25
 
 
-def not_finite(evidence: Evidence) -> Iterator[NotFinite]:
+def not_finite(evidence: Evidence) -> Iterator[OfValues]:
     counts: dict[str, tuple[int, int]] = {}
     for name, read in evidence.values.items():
         buffer = name in evidence.buffers or MASK.search(name)
@@ -69,7 +69,7 @@ def not_finite(evidence: Evidence) -> Iterator[NotFinite]:
         )
 
 
-def all_zero(evidence: Evidence) -> Iterator[AllZero]:
+def all_zero(evidence: Evidence) -> Iterator[OfValues]:
     """Yield matrices that must not be zero, and scales of packed tensors; see AllZero."""
     zero: dict[str, list[str]] = {}  # names by kind: the name without its numbers
     alive: set[str] = set()
@@ -162,7 +162,7 @@ def _is_exception(kind: str, alive: set[str]) -> bool:
     return kind in alive and "bias" not in kind and "lora_" not in kind
 
 
-def padded_dtype(evidence: Evidence) -> Iterator[PaddedDtype]:
+def padded_dtype(evidence: Evidence) -> Iterator[OfValues]:
     """Yield a finding if bfloat16 could hold a tenth of all bytes, which are F32 numbers.
 
     A tensor counts if all of its numbers fit, or a quarter. Tensors with few different numbers do

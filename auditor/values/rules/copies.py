@@ -12,6 +12,8 @@ from auditor.findings import (
     EqualDuplicate,
     Finding,
     HeadEqualsEmbedding,
+    OfCopies,
+    OfValues,
     RepeatedLayers,
     TiedCopyDiffers,
     by_name,
@@ -29,16 +31,16 @@ _KIN = 0.5
 _LEAST_MATRICES = 2  # of a layer: heads that start as copies of each other have one
 
 
-def judged_duplicates(evidence: Evidence) -> Iterator[tuple[Duplicate, tuple[Finding, ...]]]:
+def judged_duplicates(evidence: Evidence) -> Iterator[tuple[OfCopies, tuple[Finding, ...]]]:
     """Yield each `duplicate` finding that numbers decide, with the findings that replace it."""
     for finding in evidence.outcome.findings:
-        if isinstance(finding, Duplicate) and not isinstance(finding, EqualDuplicate):
+        if isinstance(finding, OfCopies) and finding.severity is not EqualDuplicate.severity:
             parts = tuple(_judged(evidence, finding))
             if parts != (finding,):
                 yield finding, parts
 
 
-def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
+def _judged(evidence: Evidence, finding: OfCopies) -> Iterator[Finding]:
     groups: dict[bool | None, list[int]] = {}
     for at, (tensor, of) in enumerate(zip(finding.tensors, finding.of, strict=True)):
         groups.setdefault(_are_same(evidence, tensor.name, of), []).append(at)
@@ -68,12 +70,12 @@ def _are_same(evidence: Evidence, name: str, of: str) -> bool | None:
     return evidence.same(name, of) if name != of else evidence.same_in_all_files(name)
 
 
-def heads_equal_to_embeddings(evidence: Evidence) -> Iterator[HeadEqualsEmbedding]:
+def heads_equal_to_embeddings(evidence: Evidence) -> Iterator[OfValues]:
     """Yield output heads with the same bytes as an embedding to which they are not tied."""
     judged = {
         name
         for finding in evidence.outcome.findings
-        if isinstance(finding, Duplicate)
+        if isinstance(finding, OfCopies)
         for name in (*finding.names, *finding.of)
     }
     names = sorted(evidence.placed.keys() - judged)
@@ -92,7 +94,7 @@ def heads_equal_to_embeddings(evidence: Evidence) -> Iterator[HeadEqualsEmbeddin
             )
 
 
-def _equal_bytes_clause(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:
+def _equal_bytes_clause(evidence: Evidence, finding: OfCopies, places: list[int]) -> str:
     """Return a clause with the number of equal sampled bytes of the copies; "" if not sampled."""
     pairs = [(finding.tensors[at].name, finding.of[at]) for at in places]
     if not evidence.sampled or any(not set(pair) <= evidence.placed.keys() for pair in pairs):
@@ -101,7 +103,7 @@ def _equal_bytes_clause(evidence: Evidence, finding: Duplicate, places: list[int
     return f"; {sum(sizes):,} bytes of both were sampled, and are the same" if all(sizes) else ""
 
 
-def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers | CopiedModules]:
+def repeated_layers(evidence: Evidence) -> Iterator[OfValues]:
     """Yield layers whose matrices are all equal, byte for byte, and parts of layers that are equal.
 
     Tensors with equal beginnings are compared completely.

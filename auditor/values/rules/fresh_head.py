@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from auditor.findings import FreshHead, by_name
+from auditor.findings import FreshHead, OfValues, by_name
 from auditor.values.evidence import Evidence, holds_floats, is_matrix
 from auditor.values.name_patterns import HEAD, NORM
 
@@ -39,7 +39,7 @@ class _Draw(NamedTuple):
     kurtosis: float
 
 
-def fresh_heads(evidence: Evidence) -> Iterator[FreshHead]:
+def fresh_heads(evidence: Evidence) -> Iterator[OfValues]:
     if evidence.is_adapter:
         return
     spread = initializer_range(evidence)

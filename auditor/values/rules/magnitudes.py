@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from auditor.findings import MislabeledDtype, Outlier, Subnormal, by_name
+from auditor.findings import MislabeledDtype, OfValues, Outlier, Subnormal, by_name
 from auditor.values.evidence import Evidence, holds_floats, is_matrix
 from auditor.values.name_patterns import MASK
 from auditor.values.number_formats import FORMATS
@@ -48,7 +48,7 @@ _LEAST_MISLABELED = 256
 _OTHERS = {"F16": "BF16", "BF16": "F16"}
 
 
-def outliers(evidence: Evidence) -> Iterator[Outlier]:
+def outliers(evidence: Evidence) -> Iterator[OfValues]:
     """Yield a finding of tensors with a number far beyond nine tenths of the others."""
     largest: dict[str, float] = {}
     for name, read in evidence.values.items():
@@ -75,7 +75,7 @@ def _is_buffer(evidence: Evidence, name: str) -> bool:
     )
 
 
-def subnormals(evidence: Evidence) -> Iterator[Subnormal]:
+def subnormals(evidence: Evidence) -> Iterator[OfValues]:
     """Yield one finding for all matrices in which too many numbers are subnormal.
 
     F16 is not judged: its numbers below 6e-5 are subnormal, and small trained numbers lie there. In
@@ -130,7 +130,7 @@ def _scattered_share(evidence: Evidence, name: str) -> float:
     return scattered / count if count else 0.0
 
 
-def mislabeled_dtypes(evidence: Evidence) -> Iterator[MislabeledDtype]:
+def mislabeled_dtypes(evidence: Evidence) -> Iterator[OfValues]:
     """Yield a finding for each 16-bit dtype whose matrices have the bits of the other one."""
     for dtype, other in _OTHERS.items():
         names = [

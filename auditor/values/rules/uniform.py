@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from auditor.findings import ConstantMatrix, PartZero, by_name
+from auditor.findings import ConstantMatrix, OfValues, PartZero, by_name
 from auditor.tensors import StoredTensor
 from auditor.values.evidence import Evidence, holds_floats, is_matrix
 from auditor.values.name_patterns import EMBEDDING, HEAD, MAY_BE_ZERO, NORM
@@ -62,7 +62,7 @@ def _width(tensor: StoredTensor) -> int:
     return shape[-1] if is_stack else math.prod(shape[1:])
 
 
-def constant_matrices(evidence: Evidence) -> Iterator[ConstantMatrix]:
+def constant_matrices(evidence: Evidence) -> Iterator[OfValues]:
     """Yield a finding of the matrices with one number, and one of those with one row."""
     constant, equal = [], []
     for name in _candidates(evidence):
@@ -101,7 +101,7 @@ def _is_repeated(evidence: Evidence, name: str, width: int) -> bool:
     return first is not None
 
 
-def part_zero(evidence: Evidence, tokens: Tokens) -> Iterator[PartZero]:
+def part_zero(evidence: Evidence, tokens: Tokens) -> Iterator[OfValues]:
     """Yield a finding of matrices with a block of zero rows or columns, and one of scales."""
     shares: dict[str, float] = {}
     for name in _candidates(evidence):

@@ -17,7 +17,7 @@ from statistics import median
 
 import numpy as np
 
-from auditor.findings import Untrained, by_name
+from auditor.findings import OfValues, Untrained, by_name
 from auditor.messages import listed
 from auditor.tensors import naturally_sorted
 from auditor.values.evidence import Evidence, holds_floats, is_matrix
@@ -43,7 +43,7 @@ _EXPERT = re.compile(r"(.*\bexperts\.)\d+")
 _OTHER = re.compile(r"A_logs?$|dt_|conv1d\.|position|relative|rotary|inv_freq")
 
 
-def untrained(evidence: Evidence) -> Iterator[Untrained]:
+def untrained(evidence: Evidence) -> Iterator[OfValues]:
     """Yield a finding of the untrained layers and experts, or of the complete model."""
     layers = _layers(evidence)
     fresh: list[str] = []

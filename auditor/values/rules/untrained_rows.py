@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from auditor.findings import MeanRows, UntrainedRows
+from auditor.findings import MeanRows, OfValues, UntrainedRows
 from auditor.tensors import Span
 from auditor.values.evidence import Evidence
 from auditor.values.name_patterns import EMBEDDING
@@ -30,7 +30,7 @@ _EQUAL = 0.005
 _SLICE = 8 * 1024 * 1024  # bytes of rows that are read together
 
 
-def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows | MeanRows]:
+def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[OfValues]:
     """Yield untrained rows, unless another rule reports the matrix.
 
     Rows that are zero or equal are reported only if a tokenizer has their tokens.

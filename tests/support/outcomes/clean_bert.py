@@ -109,7 +109,7 @@ def bert_base_chinese():
             ),
             TiedWeight(
                 tensors=(decoder,),
-                to=(embedding,),
+                tied_to=(embedding,),
                 reason="not stored, and need not be: it shares the values of another tensor",
             ),
             Unused(

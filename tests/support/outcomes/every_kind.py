@@ -180,7 +180,7 @@ def every_kind():
             ),
             TiedWeight(
                 tensors=(expected("decoder.weight", 2, 3, role=Role.TIED),),
-                to=("encoder.0.weight",),
+                tied_to=("encoder.0.weight",),
                 reason="it shares the values of another tensor",
             ),
             OtherWeights(files=("pytorch_model.bin",), reason="not of the audited set"),

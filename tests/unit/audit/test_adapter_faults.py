@@ -170,7 +170,7 @@ def test_wrong_settings_are_a_finding_that_names_the_key(at_hub, tmp_path, chang
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
     report = auditor.audit(folder_of(tmp_path / "a", files({**LORA, **change})))
     assert isinstance(report, Report), report
-    (bad,) = (finding for finding in report.findings if isinstance(finding, BadConfig))
+    (bad,) = (finding for finding in report.findings if BadConfig.describes(finding))
     assert bad.file == FILE
     assert why in bad.reason
     assert "\n" not in bad.reason
@@ -221,7 +221,7 @@ def test_a_million_targets_are_refused_and_a_hundred_thousand_are_looked_up(at_h
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
     million = coded({**LORA, "target_modules": [f"m{n}" for n in range(1_000_000)]})
     report = auditor.audit(folder_of(tmp_path / "a", files(million)))
-    (bad,) = (finding for finding in report.findings if isinstance(finding, BadConfig))
+    (bad,) = (finding for finding in report.findings if BadConfig.describes(finding))
     assert re.search(r"has some 1,000,\d+ JSON values", bad.reason)
     many = {**LORA, "target_modules": ["c_attn", *(f"m{n}" for n in range(100_000))]}
     clean(auditor.audit(folder_of(tmp_path / "b", files(many))))
@@ -229,6 +229,6 @@ def test_a_million_targets_are_refused_and_a_hundred_thousand_are_looked_up(at_h
 
 def test_settings_that_are_no_json_are_a_finding(tmp_path, at_hub):
     report = auditor.audit(folder_of(tmp_path / "a", files(b'{"peft_type": ')))
-    (bad,) = (finding for finding in report.findings if isinstance(finding, BadConfig))
+    (bad,) = (finding for finding in report.findings if BadConfig.describes(finding))
     assert "is cut off" in bad.reason
     assert not at_hub.log

@@ -49,7 +49,7 @@ def llama(name="meta-llama/Llama-3.1-8B", said=(), **changes) -> Snapshot:
 def told(snapshot, **options):
     report = examine(snapshot, Options(requested=snapshot.model, **options))
     assert report.residual == 0
-    return report, [one for one in report.findings if isinstance(one, HubCount | ClaimedSize)]
+    return report, [one for one in report.findings if one.kind in {HubCount.kind, ClaimedSize.kind}]
 
 
 def total(number):

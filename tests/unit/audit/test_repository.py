@@ -384,7 +384,7 @@ def test_a_broken_manifest_is_a_finding_and_all_folders_are_audited(
 ) -> None:
     report = auditor.audit(written(tmp_path, stable_diffusion(index)))
     assert isinstance(report, Report)
-    [bad] = [finding for finding in report.findings if isinstance(finding, BadConfig)]
+    [bad] = [finding for finding in report.findings if BadConfig.describes(finding)]
     assert bad.file == "model_index.json"
     assert re.search(says, bad.reason)
     assert verdicts(report) == {"text_encoder": "clean", "unet": "unaudited", "vae": "unaudited"}
@@ -428,5 +428,5 @@ def test_a_pooling_module_needs_its_folder_and_no_weights(tmp_path):
     assert auditor.audit(written(tmp_path / "all", files)).verdict == "clean"
     files.pop("1_Pooling/config.json")
     (finding,) = auditor.audit(written(tmp_path / "lacking", files)).findings
-    assert isinstance(finding, MissingComponent)
+    assert MissingComponent.describes(finding)
     assert finding.folders == ("1_Pooling",)

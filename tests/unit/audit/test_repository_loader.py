@@ -80,7 +80,7 @@ def as_sentences(folder: Path, *modules: dict, **settings: object) -> str:
 
 
 def found(outcome: Report | Unaudited, kind: type[Finding]) -> list[str]:
-    return [name for one in outcome.findings if isinstance(one, kind) for name in one.names]
+    return [name for one in outcome.findings if kind.describes(one) for name in one.names]
 
 
 # --- sentence-transformers --------------------------------------------------------------------
@@ -188,8 +188,8 @@ def test_unreadable_settings_are_a_finding_as_well_as_the_comparison(tmp_path):
     as_sentences(folder)
     (folder / "sentence_bert_config.json").write_bytes(b"{")
     report = auditor.audit(str(folder))
-    assert [(type(one), one.file) for one in report.findings] == [
-        (BadConfig, "sentence_bert_config.json")
+    assert [(one.kind, one.file) for one in report.findings] == [
+        (BadConfig.kind, "sentence_bert_config.json")
     ]
     assert (report.target, report.residual) == ("BertModel", 0)
 

@@ -195,7 +195,7 @@ def test_an_index_of_other_names_hides_nothing_that_is_stored(folder: Path) -> N
     split(folder, 3)
     reindexed(folder, renamed={name: f"old.{name}" for name in NAMES})
     report = audit(str(folder))
-    assert {type(one).__name__ for one in alarms(report)} == {"BadIndex"}
+    assert {one.kind for one in alarms(report)} == {"bad-index"}
     assert all(not one.hidden for one in alarms(report))
     assert report.residual == 0
 

@@ -121,7 +121,7 @@ def rows_of(outcome):
 
 def about(finding):
     """The rows that a finding is about, by its class alone."""
-    if isinstance(finding, TokenizerNote):
+    if TokenizerNote.describes(finding):
         return (
             {"vocabulary"}
             if "tokenizer.json" in finding.reason

@@ -10,6 +10,7 @@ from auditor.findings import (
     BadConfig,
     BadSize,
     WrongDtype,
+    kind_of,
 )
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.other_model import (
@@ -38,7 +39,7 @@ def test_a_config_is_of_another_model_where_hardly_a_name_is_common(rename, foun
     family = FamilyExpectations(declared=expectation, siblings=tuple)
     result = reconcile(Contents(tensors=tensors), expectation, family)
     findings = list(other_model_rule(result, expectation, "config.json"))
-    assert [type(one) for one in findings] == found
+    assert [kind_of(one) for one in findings] == found
     assert all("39 of its 39 tensors are not stored" in one.reason for one in findings)
 
 
@@ -124,6 +125,6 @@ def test_layers_for_drafting_that_are_declared_and_absent_are_noted(values, name
 def test_an_unopened_file_has_room_for_the_expected_shapes(size, declared, found):
     files = [RepoFile(name="other.h5", size=1), RepoFile(name="model.safetensors", size=size)]
     findings = list(listed_size_rule(files, WHOLE, declared))
-    assert [type(one) for one in findings] == [kind for kind, _ in found]
+    assert [kind_of(one) for one in findings] == [kind for kind, _ in found]
     for one, (_, words) in zip(findings, found, strict=True):
         assert words in one.reason

@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch) -> str:
 
 
 def unexpected(outcome) -> list[Unexpected]:
-    return [one for one in outcome.findings if isinstance(one, Unexpected)]
+    return [one for one in outcome.findings if Unexpected.describes(one)]
 
 
 def test_the_first_are_named_and_all_are_counted(folder):
