@@ -3,6 +3,7 @@
 import io
 import json
 import warnings
+from itertools import chain
 
 import pytest
 from support.builders import safetensors_bytes
@@ -41,9 +42,8 @@ def folder(path, **files):
 def test_a_tie_that_is_stored_as_the_same_bytes_is_tied(tmp_path):
     report = audit(folder(tmp_path, **{TORCH: with_tie(key=EMBEDDING)}))
     assert (report.verdict, report.residual) == ("clean", 0)
-    tied = {
-        name: to for one in report.findings for name, to in zip(one.names, one.tied_to, strict=True)
-    }
+    pairs = (zip(one.names, one.tied_to, strict=True) for one in report.findings)
+    tied = dict(chain.from_iterable(pairs))
     assert tied[DECODER] == EMBEDDING
     assert report.observed.parameters == report.expected.parameters
 
