@@ -10,7 +10,9 @@ from auditor.analytic import Expectation, ModuleFormula
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
 from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - likewise
 from auditor.analytic.kv_cache import generates
-from auditor.checkpoint.snapshot import Fetched, ModelCard, RepoFile, Snapshot, Source
+from auditor.checkpoint.snapshot import Fetched as Fetched  # noqa: PLC0414 - likewise
+from auditor.checkpoint.snapshot import ModelCard, RepoFile, Snapshot
+from auditor.checkpoint.snapshot import Source as Source  # noqa: PLC0414 - likewise
 from auditor.claims.verdict import PublishedCount
 from auditor.engines import EngineVerdict as EngineVerdict  # noqa: PLC0414 - for the formats
 from auditor.errors import Reason
@@ -28,7 +30,7 @@ from auditor.observation import Checked, Observation
 from auditor.presented import PresentedOutcome
 from auditor.reconciler.loading.report import LoadReport
 from auditor.reconciler.rows import ModuleRow as ModuleRow  # noqa: PLC0414 - likewise
-from auditor.reconciler.rows import Weights
+from auditor.reconciler.rows import Weights as Weights  # noqa: PLC0414 - likewise
 from auditor.reconciler.tensor_rows import TensorTable
 from auditor.reconciler.tensor_values import TensorValues, ValuesRead
 from auditor.tensors import natural_key

@@ -1,9 +1,10 @@
-"""Findings: kinds.py is the table of their kinds, evidence.py has a class for each evidence."""
+"""Findings: kinds.py is the table of their kinds, evidence.py has a class for each evidence.
+
+finding.py has what all findings share, and findings as JSON has them.
+"""
 
 from auditor.findings.evidence import *  # noqa: F403 - all classes
 from auditor.findings.evidence import (
-    Finding,
-    FindingKind,
     OfCount,
     OfFolders,
     OfKeys,
@@ -11,6 +12,8 @@ from auditor.findings.evidence import (
     OfTensors,
     OfValues,
 )
+from auditor.findings.finding import *  # noqa: F403
+from auditor.findings.finding import Finding, FindingKind
 from auditor.findings.kinds import *  # noqa: F403 - all rows of the table
 from auditor.findings.kinds import (
     FINDING_KINDS,

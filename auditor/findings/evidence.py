@@ -1,123 +1,20 @@
-"""The classes of findings: one for each sort of evidence. `kinds.py` has the table of their kinds.
+"""The classes of findings that an audit makes: one for each sort of evidence."""
 
-A class has what every format reads: names, counts and `evidence`, the JSON keys of its own.
-"""
-
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
 from heapq import nsmallest
 from operator import attrgetter
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeGuard, TypeVar
+from typing import Any, ClassVar, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor, Role
+from auditor.findings.finding import Evidence
 from auditor.tensors import StoredTensor, learned, natural_key, naturally_sorted
 
 # The most unexpected tensors that one finding names. Folding so many random names takes 0.3 s and
 # 20 MB, and nobody reads more; a model may have ten times as many.
 MOST_NAMED = 20_000
-
-
-class Severity(StrEnum):
-    """The severities: errors and warnings count as alarms, infos are only explanations."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
-
-
-class Finding(Struct, frozen=True):
-    """A difference between a checkpoint and what its config implies, or a fault of its files.
-
-    Law 3: the `explains` of a report's findings add up to stored minus expected parameters.
-    """
-
-    kind: str
-    severity: Severity
-    reason: str
-
-    # Fields that are JSON keys of this class; keys whose value is None are left out.
-    _written: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    @abstractmethod
-    def names(self) -> tuple[str, ...]:
-        """The tensors, files or keys that the finding concerns."""
-
-    @property
-    def count(self) -> int:
-        """The number of names that the finding concerns, including those that it does not list."""
-        return len(self.names)
-
-    @property
-    def parameters(self) -> int:
-        """The number of parameters that the finding concerns."""
-        return 0
-
-    @property
-    def explains(self) -> int:
-        """The finding's contribution to the difference: stored minus expected parameters."""
-        return 0
-
-    @property
-    def file(self) -> str | None:
-        """The file that the finding is about; None if its tensors may be in any file."""
-        return None
-
-    @property
-    def evidence(self) -> Mapping[str, Any]:
-        """The JSON keys and values that only findings with this evidence have."""
-        values = {key: getattr(self, key) for key in self._written}
-        return {key: value for key, value in values.items() if value is not None}
-
-    @abstractmethod
-    def only(self, matches: Callable[[str], bool]) -> Self:
-        """Return the finding restricted to the names for which `matches` is true."""
-
-
-P = ParamSpec("P")
-E_co = TypeVar("E_co", bound=Finding, covariant=True)
-
-
-class FindingKind(Struct, Generic[P, E_co], frozen=True, eq=False):
-    """A row of the table of kinds; a kind has several rows if its severity depends on numbers."""
-
-    severity: ClassVar[Severity]
-
-    kind: str
-    evidence: Callable[Concatenate[str, Severity, P], E_co]  # a class of findings
-    meaning: str  # one sentence or more
-    to_do: str
-    details: str = ""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> E_co:
-        """Return a finding of this kind."""
-        return self.evidence(self.kind, self.severity, *args, **kwargs)
-
-    def describes(self, finding: Finding) -> TypeGuard[E_co]:
-        """Whether a finding is of this kind, whatever its severity."""
-        return finding.kind == self.kind
-
-
-class ErrorKind(FindingKind[P, E_co], frozen=True, eq=False):
-    """The kind of an error."""
-
-    severity = Severity.ERROR
-
-
-class WarningKind(FindingKind[P, E_co], frozen=True, eq=False):
-    """The kind of a warning."""
-
-    severity = Severity.WARNING
-
-
-class InfoKind(FindingKind[P, E_co], frozen=True, eq=False):
-    """The kind of an explanation."""
-
-    severity = Severity.INFO
 
 
 def by_name(tensors: Iterable[StoredTensor], most: int | None = None) -> tuple[StoredTensor, ...]:
@@ -136,7 +33,7 @@ def _expected_in(tensors: Iterable[ExpectedTensor]) -> int:
 # --- of tensors ---------------------------------------------------------------------------------
 
 
-class OfTensors(Finding, frozen=True, kw_only=True):
+class OfTensors(Evidence, frozen=True, kw_only=True):
     """A finding about stored tensors, or about expected tensors that are not stored."""
 
     tensors: tuple[ExpectedTensor, ...] | tuple[StoredTensor, ...]
@@ -286,10 +183,12 @@ class MatchedPair(Struct, frozen=True, kw_only=True):
         }
 
 
-class OfPairs(Finding, frozen=True, kw_only=True):
+class OfPairs(Evidence, frozen=True, kw_only=True):
     """A finding about stored tensors and the expected tensors that they match."""
 
     pairs: tuple[MatchedPair, ...]
+
+    _written = ("pairs",)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -342,11 +241,13 @@ class DisputedTensor(Struct, frozen=True, kw_only=True):
         return {"name": self.name, **sides}
 
 
-class OfDisputes(Finding, frozen=True, kw_only=True):
+class OfDisputes(Evidence, frozen=True, kw_only=True):
     """A finding about tensors that our closed form and the oracle expect differently."""
 
     target: str  # the class; it is the name if only the total is in dispute
     disputes: tuple[DisputedTensor, ...]
+
+    _written = ("disputes",)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -367,7 +268,7 @@ class OfDisputes(Finding, frozen=True, kw_only=True):
 # --- of files, keys and counts --------------------------------------------------------------------
 
 
-class OfFile(Finding, frozen=True, kw_only=True):
+class OfFile(Evidence, frozen=True, kw_only=True):
     """A finding about a file and some of its tensors.
 
     `hidden` are expected tensors that the file may contain but that cannot be read.
@@ -376,6 +277,8 @@ class OfFile(Finding, frozen=True, kw_only=True):
     file: str
     tensors: tuple[str, ...] = ()
     hidden: tuple[ExpectedTensor, ...] = ()
+
+    _written = ("file", "hidden")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -403,12 +306,14 @@ class OfImports(OfFile, frozen=True, kw_only=True):
 
     imports: tuple[str, ...] = ()  # a line for each name: "posix.system('id') at byte 2"
 
+    _written = ("file", "imports")
+
     @property
     def evidence(self) -> Mapping[str, Any]:
         return {"file": self.file, "imports": self.imports}
 
 
-class OfFiles(Finding, frozen=True, kw_only=True):
+class OfFiles(Evidence, frozen=True, kw_only=True):
     """A finding about complete files and no tensor in particular."""
 
     files: tuple[str, ...]
@@ -421,11 +326,13 @@ class OfFiles(Finding, frozen=True, kw_only=True):
         return replace(self, files=tuple(filter(matches, self.files)))
 
 
-class OfFolders(Finding, frozen=True, kw_only=True):
+class OfFolders(Evidence, frozen=True, kw_only=True):
     """A finding about components of a repository, by their folders."""
 
     declared_in: str  # a file name; it is not the finding's file, which may be sound
     folders: tuple[str, ...]
+
+    _written = ("file",)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -439,7 +346,7 @@ class OfFolders(Finding, frozen=True, kw_only=True):
         return replace(self, folders=tuple(filter(matches, self.folders)))
 
 
-class OfKeys(Finding, frozen=True, kw_only=True):
+class OfKeys(Evidence, frozen=True, kw_only=True):
     """A finding about keys of files: (file, key, value) for each, "" for a missing key or value."""
 
     says: tuple[tuple[str, str, str], ...]  # the value is JSON, shortened
@@ -448,7 +355,7 @@ class OfKeys(Finding, frozen=True, kw_only=True):
     rows: int | None = None  # of the embedding for these ids
     rows_of: str | None = None  # the tensor with these rows, or the config's key for their number
 
-    _written = ("fix", "ids", "rows", "rows_of")
+    _written = ("file", "says", "fix", "ids", "rows", "rows_of")
 
     @property
     def file(self) -> str:
@@ -461,13 +368,13 @@ class OfKeys(Finding, frozen=True, kw_only=True):
     @property
     def evidence(self) -> Mapping[str, Any]:
         says = [{"file": file, "key": key, "value": value} for file, key, value in self.says]
-        return {"file": self.file, "says": says, **super().evidence}
+        return {**super().evidence, "says": says}
 
     def only(self, matches: Callable[[str], bool]) -> Self:
         return replace(self, says=tuple(one for one in self.says if matches(one[1] or one[0])))
 
 
-class OfCount(Finding, frozen=True, kw_only=True):
+class OfCount(Evidence, frozen=True, kw_only=True):
     """A finding about a published number: its source, its text, and the true number."""
 
     where: str  # a key of the Hub's answer, or the repository's name
@@ -485,7 +392,7 @@ class OfCount(Finding, frozen=True, kw_only=True):
         return self  # there is one name, and it matched
 
 
-class OfEngine(Finding, frozen=True, kw_only=True):
+class OfEngine(Evidence, frozen=True, kw_only=True):
     """A finding about a serving engine."""
 
     engine: str

@@ -6,6 +6,7 @@ docs/findings.md and the rules in SARIF print the texts.
 
 # ruff: noqa: F403, F405 - each class of evidence is named in a row
 from auditor.findings.evidence import *
+from auditor.findings.finding import *
 
 Missing = ErrorKind(
     "missing",

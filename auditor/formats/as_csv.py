@@ -1,8 +1,8 @@
 """The CSV tables models, modules, findings and diagnosis; the module `tensor_table` has tensors.
 
-The tables are made from an outcome's JSON, because a sweep stores nothing else; keys that an older
-version did not write are empty cells. They follow RFC 4180, but lines end with LF, because the
-tables are committed and compared by git. Columns are only ever added, at the end.
+The tables are made from an outcome's JSON, because a sweep stores nothing else. They follow RFC
+4180, but lines end with LF, because the tables are committed and compared by git. Columns are only
+ever added, at the end.
 """
 
 import json
@@ -11,14 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from msgspec import to_builtins
+
+from auditor.findings import Severity
 from auditor.formats import View
-from auditor.formats.as_json import as_object
+from auditor.formats.as_json import document_of
+from auditor.formats.document import Document, ExpectedObject, ObservedObject
 from auditor.formats.escapes import WHOLE, Cell, csv_row, csv_text
 from auditor.report import Report, Unaudited
 
 Row = Mapping[str, Cell]
 Columns = Mapping[str, type[str | int | float]]  # the types of cells, in the order of columns
-Outcome = Mapping[str, Any]  # the JSON object of one audit, schema 1
 
 MODELS: Columns = {
     "requested": str,
@@ -113,11 +116,11 @@ def files(outcomes: Sequence[Report | Unaudited], view: View | None = None) -> d
     for standard output has only the table of modules.
     """
     names = ("modules",) if view is not None and view.printed else COLUMNS
-    objects = [part for outcome in outcomes for part in with_components(as_object(outcome))]
+    documents = [part for outcome in outcomes for part in document_of(outcome).every]
     tables = {}
     for name in names:
         columns = tuple(COLUMNS[name])
-        rows = (csv_row(row, columns) for row in _rows(name, objects))
+        rows = (csv_row(row, columns) for row in _rows(name, documents))
         tables[f"{name}.csv"] = csv_text((columns, *rows))
     return tables
 
@@ -129,113 +132,98 @@ def table_of(
 
     A row is a tuple of values that are not escaped.
     """
-    columns, rows = tuple(COLUMNS[name]), _rows(name, with_components(as_object(outcome)))
+    columns, rows = tuple(COLUMNS[name]), _rows(name, document_of(outcome).every)
     return columns, [tuple(row[column] for column in columns) for row in rows]
 
 
-def _rows(name: str, outcomes: Iterable[Outcome]) -> Iterator[Row]:
-    for table, rows in chain.from_iterable(map(rows_of, outcomes)):
+def _rows(name: str, documents: Iterable[Document]) -> Iterator[Row]:
+    for table, rows in chain.from_iterable(map(rows_of, documents)):
         if table == name:
             yield from rows
 
 
-def with_components(outcome: Outcome) -> tuple[Outcome, ...]:
-    """Return the outcome and its components, as `Report.every` does."""
-    return outcome, *(one for part in outcome.get("parts", ()) for one in with_components(part))
-
-
-def rows_of(outcome: Outcome, depth: int | None = None) -> Iterator[tuple[str, Iterable[Row]]]:
+def rows_of(document: Document, depth: int | None = None) -> Iterator[tuple[str, Iterable[Row]]]:
     """Yield the name and the rows of each table for an outcome without its components.
 
     Modules below level `depth` are left out.
     """
-    yield "models", (model_row(outcome),)
-    yield "modules", module_rows(outcome, depth)
-    yield "findings", finding_rows(outcome)
-    yield "diagnosis", diagnosis_rows(outcome)
+    yield "models", (_model_row(document),)
+    yield "modules", _module_rows(document, depth)
+    yield "findings", _finding_rows(document)
+    yield "diagnosis", _diagnosis_rows(document)
 
 
-def model_row(outcome: Outcome) -> Row:
-    observed, expected = object_at(outcome, "observed"), object_at(outcome, "expected")
-    fetched = object_at(outcome, "fetched")
-    severities = Counter(
-        finding["severity"]
-        for part in with_components(outcome)
-        for finding in part.get("findings", ())
-    )
-    stored, implied = observed.get("parameters"), expected.get("parameters")
+def _model_row(document: Document) -> Row:
+    observed = document.observed or ObservedObject()
+    expected = document.expected or ExpectedObject()
+    severities = Counter(finding.severity for part in document.every for finding in part.findings)
+    stored, implied = observed.parameters, expected.parameters
+    engines = document.engines.items()
     return {
-        **{name: outcome.get(name) for name in MODELS},
-        **_key(outcome),
+        **_cells(document, MODELS),
+        **_cells(observed, ("elements", "parameters", "tensors", "files", "bytes", "trainable")),
+        **_key(document),
         "expected": implied,
-        **{name: observed.get(name) for name in _OBSERVED},
         "difference": None if stored is None or implied is None else stored - implied,
-        "errors": severities["error"],
-        "warnings": severities["warning"],
-        "infos": severities["info"],
-        "ignored": len(outcome.get("ignored", ())),
-        "unchecked": "; ".join(outcome.get("unchecked", ())),
-        "requests": fetched.get("requests"),
-        "fetched_bytes": fetched.get("bytes"),
-        "expected_by": expected.get("by"),
-        "formula": expected.get("formula"),
-        "engines": "; ".join(
-            f"{engine}: {_LOADS[verdict['loads']]}"
-            for engine, verdict in outcome.get("engines", {}).items()
-        ),
+        "errors": severities[Severity.ERROR],
+        "warnings": severities[Severity.WARNING],
+        "infos": severities[Severity.INFO],
+        "ignored": len(document.ignored),
+        "unchecked": "; ".join(document.unchecked),
+        "requests": document.fetched.requests,
+        "fetched_bytes": document.fetched.bytes,
+        "expected_by": expected.by,
+        "formula": expected.formula,
+        "engines": "; ".join(f"{engine}: {_LOADS[verdict.loads]}" for engine, verdict in engines),
     }
 
 
 _LOADS = {True: "loads", False: "refuses", "unknown": "unknown"}
-_OBSERVED = ("elements", "parameters", "tensors", "files", "bytes", "trainable")
 
 
-def module_rows(outcome: Outcome, depth: int | None = None) -> Iterator[Row]:
-    key = _key(outcome)
-    for module in outcome.get("modules", ()):
-        if depth is None or module["depth"] <= depth:
-            named = {"prefix": module["prefix"] or WHOLE}
-            yield {**{name: module.get(name) for name in MODULES}, **key, **named}
+def _module_rows(document: Document, depth: int | None = None) -> Iterator[Row]:
+    key = _key(document)
+    for module in document.modules:
+        if depth is None or module.depth <= depth:
+            yield {**_cells(module, MODULES), **key, "prefix": module.prefix or WHOLE}
 
 
-def finding_rows(outcome: Outcome) -> Iterator[Row]:
-    key = _key(outcome)
-    for name, mark in (("findings", "no"), ("ignored", "yes")):
-        for at, finding in enumerate(outcome.get(name, ())):
-            cells = {column: finding.get(column) for column in FINDINGS}
-            cause = causes_of(outcome, at) if name == "findings" else ""
-            folded = "; ".join(finding["folded"])
-            yield {**cells, **key, "folded": folded, "ignored": mark, "cause": cause}
+def _finding_rows(document: Document) -> Iterator[Row]:
+    key = _key(document)
+    for findings, ignored in ((document.findings, "no"), (document.ignored, "yes")):
+        for at, finding in enumerate(findings):
+            yield {
+                **_cells(finding, FINDINGS),
+                **key,
+                "folded": "; ".join(finding.folded),
+                "file": finding.named_file or None,
+                "ignored": ignored,
+                "cause": "; ".join(document.causes_of(at)) if ignored == "no" else "",
+            }
 
 
-def causes_of(outcome: Outcome, at: int) -> str:
-    """Return the names of the causes that explain the finding with index `at`, joined by "; "."""
-    causes = outcome.get("diagnosis", ())
-    return "; ".join(cause["cause"] for cause in causes if at in cause["findings"])
-
-
-def diagnosis_rows(outcome: Outcome) -> Iterator[Row]:
-    key = _key(outcome)
-    for cause in outcome.get("diagnosis", ()):
-        kinds = dict.fromkeys(outcome["findings"][at]["kind"] for at in cause["findings"])
+def _diagnosis_rows(document: Document) -> Iterator[Row]:
+    key = _key(document)
+    for cause in document.diagnosis:
+        kinds = dict.fromkeys(document.findings[at].kind for at in cause.findings)
         yield {
-            **{name: cause.get(name) for name in ("cause", "severity", "level", "summary", "fix")},
+            **_cells(cause, ("cause", "severity", "level", "summary", "fix")),
             **key,
-            "fields": json.dumps(cause["fields"]) if cause.get("fields") else None,
-            "findings": len(cause["findings"]),
+            "fields": json.dumps(to_builtins(cause.fields)) if cause.fields else None,
+            "findings": len(cause.findings),
             "kinds": "; ".join(kinds),
-            "evidence": "; ".join(cause.get("evidence", ())),
+            "evidence": "; ".join(cause.evidence),
         }
 
 
-def _key(outcome: Outcome) -> Row:
+def _key(document: Document) -> Row:
     return {
-        "model": outcome.get("model"),
-        "commit_sha": outcome.get("commit"),
-        "component": outcome.get("component"),
+        "model": document.model,
+        "commit_sha": document.commit,
+        "component": document.component,
     }
 
 
-def object_at(outcome: Outcome, name: str) -> Mapping[str, Any]:
-    """Return the JSON object under a key of an outcome; {} if the key is absent or null."""
-    return outcome.get(name) or {}
+def _cells(of: object, columns: Iterable[str]) -> dict[str, Any]:
+    """Return the attributes of an object by the columns of their names; None for other columns."""
+    return {column: getattr(of, column, None) for column in columns}

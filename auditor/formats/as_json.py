@@ -1,28 +1,59 @@
-"""An outcome as JSON in the format of schema 1 (report.schema.json). Keys are only ever added."""
+"""An outcome as JSON in the format of schema 1, and back: document.py has the structs."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec.json
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import asdict
 
 from auditor.claims.verdict import PublishedCount
-from auditor.findings import Finding, QuantizationData
+from auditor.findings import Finding, QuantizationData, RecordedFinding
 from auditor.formats import View
+from auditor.formats.document import (
+    BaseObject,
+    CacheObject,
+    CauseObject,
+    ChangesObject,
+    ClaimObject,
+    Document,
+    EngineObject,
+    ExpectedObject,
+    FetchedObject,
+    LayerObject,
+    LoadReportObject,
+    ObservedObject,
+    SymbolObject,
+    UndeterminedObject,
+    ValuesObject,
+    WeightsObject,
+)
 from auditor.formats.json_values import finite, json_text
 from auditor.reconciler.fold import fold
-from auditor.reconciler.loading.report import LoadReport
-from auditor.reconciler.tensor_values import BaseComparison, ValuesRead
+from auditor.reconciler.tensor_values import ValuesRead
 from auditor.redaction import masked
-from auditor.report import Diagnosis, EngineVerdict, Expected, KVCache, Observed, Report, Unaudited
+from auditor.report import (
+    Diagnosis,
+    EngineVerdict,
+    Expected,
+    Fetched,
+    Observed,
+    Outcome,
+    Report,
+    Symbol,
+    Unaudited,
+    Weights,
+)
 from auditor.tensors import natural_key
 
-SCHEMA = 1
-
-# Keys of JSON objects; each is the name of an attribute.
-_COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
-_WEIGHTS = ("dtype", "tensors", "parameters", "bytes", "bits_per_parameter")
-_SYMBOL = ("letter", "key", "value", "default", "formula")
-_CLAIM = ("where", "key", "text", "claim", "verdict", "actual")
+_Object = TypeVar("_Object", bound=Struct)
+# Fields of an outcome that are JSON values.
+_SAME = (
+    *("requested", "model", "commit", "source", "target", "model_type", "origin", "declared"),
+    *("unchecked", "notes", "component", "companions"),
+)
+_LOADS: Mapping[bool | None, Any] = {True: True, False: False, None: "unknown"}
+_KNOWN: Mapping[Any, bool | None] = {True: True, False: False, "unknown": None}
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
@@ -38,187 +69,103 @@ def render(outcome: Report | Unaudited) -> str:
 def stored_text(outcome: Report | Unaudited) -> bytes:
     """Encode an outcome as UTF-8 without spaces, eight times faster than `render`."""
     try:
-        return masked(msgspec.json.encode(_as_written(outcome)))
+        return masked(msgspec.json.encode(document_of(outcome)))
     except UnicodeEncodeError:  # a name contains a lone surrogate, which UTF-8 cannot encode
         return render(outcome).encode()
 
 
 def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
     """Return the JSON object of an outcome."""
-    document: dict[str, Any] = msgspec.to_builtins(_as_written(outcome))
+    document: dict[str, Any] = to_builtins(document_of(outcome))
     return document
-
-
-def _as_written(outcome: Report | Unaudited) -> dict[str, Any]:
-    """Return the object to encode, in which rows of modules, files and numbers stay Structs."""
-    loading = _Loading(outcome.in_memory or {}, outcome.load_report and outcome.load_report.names)
-    return {
-        "schema": SCHEMA,
-        "requested": outcome.requested,
-        "model": outcome.model,
-        "commit": outcome.commit,
-        "source": outcome.source,
-        "target": outcome.target,
-        "model_type": outcome.model_type,
-        "expected": _expected(outcome.expected),
-        "observed": _observed(outcome.observed),
-        "modules": (*outcome.modules,),
-        "findings": [_finding(finding, loading) for finding in outcome.findings],
-        "residual": outcome.residual if isinstance(outcome, Report) else None,
-        "verdict": outcome.verdict,
-        "reason": None if isinstance(outcome, Report) else outcome.reason,
-        "fetched": {
-            "requests": outcome.fetched.requests,
-            "bytes": outcome.fetched.bytes,
-            "seconds": outcome.fetched.seconds,
-        },
-        "detail": None if isinstance(outcome, Report) else outcome.detail,
-        "origin": outcome.origin,
-        "declared": outcome.declared,
-        "unchecked": outcome.unchecked,
-        "notes": outcome.notes,
-        "ignored": [_finding(finding, loading) for finding in outcome.ignored],
-        "kv_cache": _kv_cache(outcome.kv_cache),
-        "component": outcome.component,
-        "parts": [_as_written(part) for part in outcome.parts],
-        "companions": outcome.companions,
-        "load_report": _load_report(outcome.load_report),
-        "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
-        "values": _values(outcome.values),
-        "claims": claims_object(outcome.claims),
-        "engines": {one.engine: _engine(one) for one in outcome.engines},
-    }
 
 
 def claims_object(claims: Sequence[PublishedCount]) -> list[dict[str, Any]]:
     """Return the JSON value of the key `claims`: an object for each published count."""
-    return [_fields(one, _CLAIM) for one in claims]
+    objects: list[dict[str, Any]] = to_builtins([_copied(ClaimObject, one) for one in claims])
+    return objects
 
 
-def _engine(verdict: EngineVerdict) -> dict[str, Any]:
-    return {
-        "loads": "unknown" if verdict.loads is None else verdict.loads,
-        "reasons": verdict.reasons,
-        "additions": verdict.additions,
-        "scheme": verdict.scheme,
-        "version": verdict.version,
-        "date": verdict.date,
-    }
+def _copied(kind: type[_Object], of: object, **others: object) -> _Object:
+    """Make a struct from the attributes of another object that have the names of its fields."""
+    same = {name: getattr(of, name) for name in kind.__struct_fields__ if name not in others}
+    return kind(**same, **others)
 
 
-def _fields(of: object, keys: Sequence[str]) -> dict[str, Any]:
-    return {key: getattr(of, key) for key in keys}
+# --- from an outcome ------------------------------------------------------------------------------
 
 
-def _values(values: ValuesRead | None) -> dict[str, Any] | None:
-    if values is None:
-        return None
-    return {
-        "bytes": values.bytes,
-        "of": values.of,
-        "of_tensors": values.of_tensors,
-        "sampled": values.sampled,
-        "base": values.base and _base(values.base),
-        "tensors": values.tensors,
-    }
-
-
-def _base(base: BaseComparison) -> dict[str, Any]:
-    return {
-        "model": base.model,
-        "commit_sha": base.commit,
-        "unchanged": base.unchanged,
-        "changed": base.changed,
-        "uncompared": base.uncompared,
-        "modules": [module._asdict() for module in base.modules],
-    }
-
-
-def _diagnosis(cause: Diagnosis) -> dict[str, Any]:
-    return {
-        "cause": cause.cause,
-        "severity": cause.severity,
-        "level": cause.level,
-        "summary": cause.summary,
-        "explains": cause.explains,
-        "fix": cause.fix,
-        "fields": {
-            **{key: [finite(declared), finite(stored)] for key, declared, stored in cause.fields},
-            **{
-                key: {"declared": finite(declared), "determined": False}
-                for key, declared in cause.undetermined
-            },
+def document_of(outcome: Report | Unaudited) -> Document:
+    """Return the JSON object of an outcome as a struct."""
+    loading = _Loading(outcome.in_memory or {}, outcome.load_report and outcome.load_report.names)
+    expected, cache, values = outcome.expected, outcome.kv_cache, outcome.values
+    report, observed = outcome.load_report, outcome.observed
+    return Document(
+        **{name: getattr(outcome, name) for name in _SAME},
+        expected=_copied(
+            ExpectedObject,
+            expected,
+            legend=tuple(_copied(SymbolObject, symbol) for symbol in expected.legend),
+            active=expected.active and expected.active.parameters,
+        )
+        if expected
+        else ExpectedObject(),
+        observed=_copied(
+            ObservedObject,
+            observed,
+            by_dtype=dict(observed.by_dtype),
+            weights=tuple(_copied(WeightsObject, weights) for weights in observed.weights),
+        )
+        if observed
+        else ObservedObject(),
+        modules=(*outcome.modules,),
+        findings=tuple(recorded(finding, loading) for finding in outcome.findings),
+        ignored=tuple(recorded(finding, loading) for finding in outcome.ignored),
+        residual=outcome.residual if isinstance(outcome, Report) else None,
+        verdict=outcome.verdict,
+        reason=outcome.reason if isinstance(outcome, Unaudited) else None,
+        detail=outcome.detail if isinstance(outcome, Unaudited) else None,
+        fetched=_copied(FetchedObject, outcome.fetched),
+        kv_cache=_copied(
+            CacheObject, cache, layers=tuple(_copied(LayerObject, layer) for layer in cache.layers)
+        )
+        if cache
+        else None,
+        parts=tuple(map(document_of, outcome.parts)),
+        load_report=_copied(LoadReportObject, report) if report else None,
+        diagnosis=tuple(map(_cause_object, outcome.diagnosis)),
+        values=_copied(ValuesObject, values, base=_base_object(values)) if values else None,
+        claims=tuple(_copied(ClaimObject, claim) for claim in outcome.claims),
+        engines={
+            one.engine: _copied(
+                EngineObject, one, loads="unknown" if one.loads is None else one.loads
+            )
+            for one in outcome.engines
         },
-        "alternatives": [
+    )
+
+
+def _cause_object(cause: Diagnosis) -> CauseObject:
+    fields: dict[str, Any] = {
+        key: (finite(declared), finite(stored)) for key, declared, stored in cause.fields
+    }
+    for key, declared in cause.undetermined:
+        fields[key] = UndeterminedObject(declared=finite(declared))
+    return _copied(
+        CauseObject,
+        cause,
+        fields=fields,
+        alternatives=tuple(
             {key: finite(value) for key, value in values.items()} for values in cause.alternatives
-        ],
-        "findings": cause.findings,
-        "evidence": cause.evidence,
-        "remaining": cause.remaining,
-    }
+        ),
+    )
 
 
-def _load_report(report: LoadReport | None) -> dict[str, Any] | None:
-    """Return what from_pretrained(output_loading_info=True) would report; None if unknown."""
-    if report is None:
+def _base_object(values: ValuesRead) -> BaseObject | None:
+    if (base := values.base) is None:
         return None
-    return {
-        "missing_keys": report.missing,
-        "unexpected_keys": report.unexpected,
-        "mismatched_keys": report.mismatched,
-        "raises": report.raises,
-    }
-
-
-def _kv_cache(cache: KVCache | None) -> dict[str, Any] | None:
-    if cache is None:
-        return None
-    return {
-        "elements_per_token": cache.per_token,
-        "states": cache.states,
-        "wide_states": cache.wide_states,
-        "cross_per_token": cache.cross,
-        "frames": cache.frames,
-        "layers": [one._asdict() for one in cache.layers],
-    }
-
-
-def modules_object(outcome: Report | Unaudited) -> dict[str, Any]:
-    """Return the part of the JSON object that module_tree.modules_of reads."""
-    return {
-        "component": outcome.component,
-        "expected": _expected(outcome.expected),
-        "observed": msgspec.to_builtins(_observed(outcome.observed)),
-        "modules": msgspec.to_builtins((*outcome.modules,)),
-        "parts": [modules_object(part) for part in outcome.parts],
-    }
-
-
-def _expected(expected: Expected | None) -> dict[str, Any]:
-    if expected is None:
-        unknown = dict.fromkeys(("by", "parameters", "formula", "tensors"))
-        return {**unknown, "legend": [], "active": None, "library": None}
-    return {
-        "by": expected.by,
-        "parameters": expected.parameters,
-        "formula": expected.formula,
-        "tensors": expected.tensors,
-        "legend": [_fields(symbol, _SYMBOL) for symbol in expected.legend],
-        "active": expected.active.parameters if expected.active else None,
-        "library": expected.library,
-    }
-
-
-def _observed(observed: Observed | None) -> dict[str, Any]:
-    if observed is None:
-        empty: dict[str, Any] = {"by_dtype": {}, "by_file": [], "layout": None, "weights": []}
-        return dict.fromkeys(_COUNTS) | empty
-    return _fields(observed, _COUNTS) | {
-        "by_dtype": dict(observed.by_dtype),
-        "by_file": observed.by_file,
-        "layout": observed.layout,
-        "weights": [_fields(weights, _WEIGHTS) for weights in observed.weights],
-    }
+    modules = tuple(_copied(ChangesObject, module) for module in base.modules)
+    return _copied(BaseObject, base, modules=modules)
 
 
 class _Loading(NamedTuple):
@@ -228,11 +175,19 @@ class _Loading(NamedTuple):
     reported: frozenset[str] | None  # in-memory names that from_pretrained reports; None if unknown
 
 
-def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
+def recorded(finding: Finding, loading: _Loading) -> RecordedFinding:
+    """Return a finding as JSON has it."""
+    if isinstance(finding, RecordedFinding):
+        return finding
     names = finding.names
     if QuantizationData.describes(finding):
         names = tuple(sorted(names, key=natural_key))
-    return {
+    in_memory = silent = None
+    if names and all(name in loading.in_memory for name in names):
+        in_memory = tuple(loading.in_memory[name] for name in names)
+        if (reported := loading.reported) is not None:
+            silent = tuple(reported.isdisjoint(each) for each in in_memory)
+    values = {
         "kind": finding.kind,
         "severity": finding.severity,
         "names": names,
@@ -241,20 +196,82 @@ def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
         "parameters": finding.parameters,
         "reason": finding.reason,
         "explains": finding.explains,
-        **_names_in_memory(names, loading),
+        "in_memory": in_memory,
+        "silent": silent,
         **finding.evidence,
     }
+    return convert(values, RecordedFinding)
 
 
-def _names_in_memory(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
-    """Return the JSON keys `in_memory` and `silent` for names of stored tensors.
+# --- back -----------------------------------------------------------------------------------------
 
-    `in_memory` lists the in-memory names of each stored tensor. `silent` has a flag for each stored
-    tensor: true if from_pretrained reports none of its in-memory names. A value is None if unknown.
+
+def outcome_from(document: Document) -> Report | Unaudited:
+    """Return the outcome that a JSON object describes.
+
+    It has no list of tensors, no cache and no report of loading.
     """
-    if not names or not all(name in loading.in_memory for name in names):
-        return {"in_memory": None, "silent": None}
-    in_memory = [loading.in_memory[name] for name in names]
-    reported = loading.reported
-    silent = None if reported is None else [reported.isdisjoint(each) for each in in_memory]
-    return {"in_memory": in_memory, "silent": silent}
+    expected, observed, values = document.expected, document.observed, document.values
+    common = Outcome(
+        **{name: getattr(document, name) for name in _SAME},
+        expected=_expected(expected) if expected else None,
+        observed=_observed(observed) if observed else None,
+        modules=document.modules,
+        findings=document.findings,
+        ignored=document.ignored,
+        values=_copied(ValuesRead, values, base=None, fetched=Fetched()) if values else None,
+        engines=tuple(
+            _copied(
+                EngineVerdict,
+                one,
+                engine=engine,
+                loads=None if one.loads == "unknown" else one.loads,
+            )
+            for engine, one in document.engines.items()
+        ),
+        diagnosis=tuple(map(_cause, document.diagnosis)),
+        claims=tuple(
+            _copied(PublishedCount, one, reason="", usual=False) for one in document.claims
+        ),
+        parts=tuple(map(outcome_from, document.parts)),
+    )
+    if document.reason is not None:
+        return common.as_unaudited(document.reason, document.detail or "")
+    return common.as_report(document.residual)
+
+
+def _expected(stored: ExpectedObject) -> Expected | None:
+    if stored.parameters is None or stored.by is None:
+        return None
+    return Expected(
+        by=stored.by,
+        tensors=stored.tensors or 0,
+        parameters=stored.parameters,
+        formula=stored.formula or "",
+        legend=tuple(Symbol(**asdict(symbol)) for symbol in stored.legend),
+        library=stored.library,
+    )
+
+
+def _observed(stored: ObservedObject) -> Observed | None:
+    if stored.tensors is None:
+        return None
+    return _copied(
+        Observed,
+        stored,
+        files=stored.files or 0,
+        by_dtype=tuple(stored.by_dtype.items()),
+        weights=tuple(_copied(Weights, weights) for weights in stored.weights),
+    )
+
+
+def _cause(stored: CauseObject) -> Diagnosis:
+    fields = stored.fields.items()
+    return _copied(
+        Diagnosis,
+        stored,
+        fields=tuple((key, *pair) for key, pair in fields if isinstance(pair, tuple)),
+        undetermined=tuple(
+            (key, value.declared) for key, value in fields if isinstance(value, UndeterminedObject)
+        ),
+    )

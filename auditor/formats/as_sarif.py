@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 from auditor.findings import Severity
 from auditor.formats import View
-from auditor.formats.as_json import as_object
-from auditor.formats.json_values import identity, json_text
+from auditor.formats.as_json import document_of
+from auditor.formats.document import ListedFinding, listed_causes, listed_findings
+from auditor.formats.json_values import json_text
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.text import counted
 from auditor.messages import printable
@@ -45,20 +46,16 @@ def _rules() -> list[Mapping[str, Any]]:
     ]
 
 
-def _sentence(model: str, finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
+def _sentence(model: str, finding: ListedFinding, causes: Sequence[ListedFinding]) -> str:
     """Return a finding's message: `org/name: missing, 2 names, 8 parameters (a, b): ...`."""
-    patterns = finding["folded"]
-    shown = ", ".join(patterns[:_MOST_IN_MESSAGE])
-    more = (
-        f" and {len(patterns) - _MOST_IN_MESSAGE:,} more"
-        if len(patterns) > _MOST_IN_MESSAGE
-        else ""
-    )
-    counts = counted(finding["count"], "name")
-    if parameters := finding["parameters"]:
-        counts += f", {counted(parameters, 'parameter')}"
-    why = "".join(f" Cause: {cause['reason']}. Fix: {cause['fix']}." for cause in causes)
-    return f"{model}: {finding['kind']}, {counts} ({shown}{more}): {finding['reason']}.{why}"
+    shown = ", ".join(finding.folded[:_MOST_IN_MESSAGE])
+    left = len(finding.folded) - _MOST_IN_MESSAGE
+    more = f" and {left:,} more" if left > 0 else ""
+    counts = counted(finding.count, "name")
+    if finding.parameters:
+        counts += f", {counted(finding.parameters, 'parameter')}"
+    why = "".join(f" Cause: {cause.reason}. Fix: {cause.fix}." for cause in causes)
+    return f"{model}: {finding.kind}, {counts} ({shown}{more}): {finding.reason}.{why}"
 
 
 def message(text: str) -> str:
@@ -70,7 +67,7 @@ def message(text: str) -> str:
     return shown
 
 
-def _place(model: str, finding: Mapping[str, Any]) -> Mapping[str, Any]:
+def _place(model: str, finding: ListedFinding) -> Mapping[str, Any]:
     return {
         "physicalLocation": {
             "artifactLocation": {"uri": "/".join(_segments(model, finding))},
@@ -78,17 +75,17 @@ def _place(model: str, finding: Mapping[str, Any]) -> Mapping[str, Any]:
         },
         "logicalLocations": [
             {"fullyQualifiedName": printable(pattern), "kind": "member"}
-            for pattern in finding["folded"][:_MOST_PATTERNS]
+            for pattern in finding.folded[:_MOST_PATTERNS]
         ],
     }
 
 
-def _segments(model: str, finding: Mapping[str, Any]) -> Iterator[str]:
+def _segments(model: str, finding: ListedFinding) -> Iterator[str]:
     """Yield the segments of a finding's relative path.
 
     Names are escaped so that the path cannot lead to a parent folder or to another host.
     """
-    place = finding.get("file") or finding.get("component") or ""
+    place = finding.file or finding.component or ""
     for part in filter(None, f"{model}/{place}".split("/")):
         shown = quote(printable(part), safe="")
         yield shown if part.strip(".") else shown.replace(".", "%2E")
@@ -126,41 +123,42 @@ def _sampled(outcome: Report | Unaudited) -> Iterator[Mapping[str, Any]]:
 def _results(outcome: Report | Unaudited) -> Iterator[Mapping[str, Any]]:
     model = outcome.model or outcome.requested
     seen: Counter[tuple[str, ...]] = Counter()
-    for part in map(as_object, outcome.every):
-        for group, suppressed in (("findings", None), ("ignored", "left out by --ignore")):
-            for at, finding in enumerate(part[group]):
-                causes = [
-                    {"kind": cause["cause"], "reason": cause["summary"], "fix": cause["fix"]}
-                    for cause in part["diagnosis"]
-                    if not suppressed and at in cause["findings"]
-                ]
-                if finding["severity"] != "info":
-                    located = {**finding, "component": part["component"]}
-                    yield result_of(model, located, causes, seen=seen, suppressed=suppressed)
+    for part in document_of(outcome).every:
+        causes = listed_causes(part)
+        for ignored in (False, True):
+            for finding in listed_findings(part, ignored=ignored):
+                if finding.severity is not Severity.INFO:
+                    yield result_of(
+                        model,
+                        finding,
+                        [cause for cause in causes if cause.kind in finding.causes],
+                        seen=seen,
+                        suppressed="left out by --ignore" if ignored else None,
+                    )
 
 
 def result_of(  # noqa: PLR0913 - the parts of a result
     model: str,
-    finding: Mapping[str, Any],
-    causes: Sequence[Mapping[str, Any]],
+    finding: ListedFinding,
+    causes: Sequence[ListedFinding],
     *,
     seen: Counter[tuple[str, ...]],
     suppressed: str | None,
     state: str | None = None,
 ) -> Mapping[str, Any]:
-    """Return the SARIF result of a finding; the finding and its causes are JSON objects.
+    """Return the SARIF result of a finding.
 
     `seen` counts the findings of the model so far, keyed by identity. `suppressed` is the reason
     why the finding is suppressed, or None. `state` is the finding's SARIF baselineState, such as
     `new`, compared with an earlier run.
     """
-    key = identity(finding)
+    key = finding.identity
     seen[key] += 1
     digest = sha256("\0".join((model, *key)).encode("utf-8", "backslashreplace")).hexdigest()
     accepted = {"kind": "external", "status": "accepted"}
     return {
-        "ruleId": finding["kind"],
-        "level": finding["severity"],
+        "ruleId": finding.kind,
+        "level": finding.severity,
         "message": {"text": message(_sentence(model, finding, causes))},
         "locations": [_place(model, finding)],
         "partialFingerprints": {"primaryLocationLineHash": f"{digest[:32]}:{seen[key]}"},
@@ -169,8 +167,8 @@ def result_of(  # noqa: PLR0913 - the parts of a result
             [] if suppressed is None else [{**accepted, "justification": printable(suppressed)}]
         ),
         "properties": {
-            "count": finding["count"],
-            "parameters": finding["parameters"],
-            "causes": [cause["kind"] for cause in causes],
+            "count": finding.count,
+            "parameters": finding.parameters,
+            "causes": [cause.kind for cause in causes],
         },
     }

@@ -12,7 +12,6 @@ from xml.etree.ElementTree import Element
 from msgspec import Struct
 
 from auditor.formats import View, verdict
-from auditor.formats.as_json import modules_object
 from auditor.formats.escapes import WHOLE
 from auditor.formats.markup import Attributes, element, svg, verbatim
 from auditor.formats.module_kinds import EXPERTS, KINDS, OTHER, SEVERAL, kinds_of
@@ -73,10 +72,10 @@ class Cell(Struct, frozen=True, kw_only=True):
 
 def cells_of_outcome(outcome: Report | Unaudited) -> tuple[Cell, ...]:
     """Return the cells of a model's drawing; () if it has no modules."""
-    modules = modules_of(modules_object(outcome))
+    modules = modules_of(outcome)
     tree = module_tree(modules)
     formulas = {row.prefix: row.formula for row in outcome.modules}
-    kinds = kinds_of(row["prefix"] for row in modules)
+    kinds = kinds_of(row.prefix for row in modules)
     return cells(tree, formulas, kinds, _inactive(outcome)) if tree else ()
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from auditor.formats.as_json import SCHEMA, as_object
+from auditor.formats.as_json import as_object
 from auditor.formats.escapes import escaped_latex
 from auditor.formats.json_values import json_text
 from auditor.formats.module_table import Line, lines
@@ -110,7 +110,7 @@ def as_json(outcome: Report | Unaudited, *, depth: int | None = None) -> str:
     ]
     is_unknown = outcome.expected is None
     explanation = {
-        "schema": SCHEMA,
+        "schema": document["schema"],
         **{key: document[key] for key in _MODEL_KEYS},
         "expected": document["expected"],
         "modules": modules,

@@ -1,4 +1,4 @@
-"""The JSON encoding of all commands, with values that all parsers accept; finding identities."""
+"""The JSON encoding of all commands, with values that all parsers accept."""
 
 import json
 from collections.abc import Mapping
@@ -34,12 +34,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: finite(one) for key, one in value.items()}
     return value
-
-
-def identity(finding: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a key that a finding keeps in later audits of its model.
-
-    `finding` is the JSON object of the finding, with its component.
-    """
-    place = (finding.get("component") or "", finding.get("file") or "")
-    return (finding["kind"], *place, *sorted(finding["folded"]))

@@ -41,9 +41,9 @@ class ModuleRow(Struct, frozen=True):
     difference: int | None  # parameters minus expected
     formula: str | None
     status: ModuleStatus
-    trainable: int | None
-    bytes: int | None
-    share: float | None  # share of all stored parameters, 0 to 1
+    trainable: int | None = None
+    bytes: int | None = None
+    share: float | None = None  # share of all stored parameters, 0 to 1
 
 
 _NOT_STORED = Tally()

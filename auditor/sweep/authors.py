@@ -59,7 +59,7 @@ def _with_news(store: Store, night: Night) -> Sequence[Result]:
         tonight = compared.tonight
         if tonight and tonight.commit_sha and not compared.is_unchanged:
             entry = entry_of(compared, Baseline(), first=previous is None)
-            severities = {match.finding["severity"] for match in entry.news}
+            severities = {match.finding.severity for match in entry.news}
             worst = next((one for one in ALARMING if one in severities), None)
             if worst and len(results[worst]) < MOST:
                 results[worst].append(tonight)

@@ -13,11 +13,11 @@ from typing import Any
 from msgspec.structs import asdict
 
 from auditor.errors import UsageError
-from auditor.formats.as_csv import Outcome, with_components
+from auditor.formats.document import Document
 from auditor.formats.json_values import json_text
 from auditor.messages import quoted
 from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, parse_baseline
-from auditor.sweep.reporting.changes import ALARMING, findings
+from auditor.sweep.reporting.changes import ALARMING, NO_OUTCOME, findings
 from auditor.sweep.settings import STORE
 from auditor.sweep.store.reading import Store
 from auditor.writing import locked, require_no_link, write_atomically
@@ -52,7 +52,7 @@ def _accept(store: Path, entry: BaselineEntry, path: Path) -> int:
         decisions = Baseline(entries=(entry, *entries), day=night.day)
         for result in nights.results(night.night):
             if fnmatchcase(result.model, entry.model):
-                _apply(decisions, result.model, result.outcome or {}, entry.kind)
+                _apply(decisions, result.model, result.document or NO_OUTCOME, entry.kind)
     if not decisions.used[0]:
         names = "" if entry.name == "*" else f" with {quoted(entry.name)}"
         until = f" until {entry.expires}" if entry.expires else ""
@@ -64,13 +64,13 @@ def _accept(store: Path, entry: BaselineEntry, path: Path) -> int:
     return decisions.used[0]
 
 
-def _apply(decisions: Baseline, model: str, outcome: Outcome, kind: str) -> None:
+def _apply(decisions: Baseline, model: str, outcome: Document, kind: str) -> None:
     """Apply decisions to a model's errors and warnings of a kind, and to its unaudited parts."""
     for finding in findings(outcome):
-        if finding["kind"] == kind and finding["severity"] in ALARMING:
-            decisions.accepted(model, kind, finding["names"])
-    for part in with_components(outcome):
-        if part.get("reason") == kind:
+        if finding.kind == kind and finding.severity in ALARMING:
+            decisions.accepted(model, kind, finding.names)
+    for part in outcome.every:
+        if part.reason == kind:
             decisions.accepted(model, kind)
 
 

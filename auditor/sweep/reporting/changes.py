@@ -1,26 +1,38 @@
 """The changes of one model between two nights: its findings, its commit, its counts.
 
 Findings of two nights match if model, component, kind, file and folded names are equal
-(`identity`). If their other values differ (another shape, another reason) the change is `changed`.
-Tonight's findings are `new`, `changed` or `still-open`; earlier findings are `fixed`, `changed` or
-`still-open`. If the model could not be audited tonight, or is no longer selected, its earlier
-findings are neither fixed nor open but `unseen`. Causes are compared in the same way: they match if
-they concern the same fields of the same component.
+(`ListedFinding.identity`). If their other values differ (another shape, another reason) the change
+is `changed`. Tonight's findings are `new`, `changed` or `still-open`; earlier findings are `fixed`,
+`changed` or `still-open`. If the model could not be audited tonight, or is no longer selected, its
+earlier findings are neither fixed nor open but `unseen`. Causes are compared in the same way: they
+match if they concern the same fields of the same component.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
-from operator import itemgetter
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from auditor.formats.as_csv import Columns, Outcome, Row, causes_of, object_at, with_components
-from auditor.formats.json_values import identity
+from msgspec import UNSET
+from msgspec.structs import replace
 
-ALARMING = ("error", "warning")
-SEVERITIES = (*ALARMING, "info")
+from auditor.findings import RecordedFinding, Severity
+from auditor.formats.as_csv import Columns, Row
+from auditor.formats.document import (
+    Document,
+    ExpectedObject,
+    ListedFinding,
+    ObservedObject,
+    listed_causes,
+    listed_findings,
+)
 
-Finding = Mapping[str, Any]  # a finding of an outcome, as JSON
+ALARMING = (Severity.ERROR, Severity.WARNING)
+SEVERITIES = (*ALARMING, Severity.INFO)
+
+NO_OUTCOME = Document()  # of a model that is not selected
 
 COLUMNS: Columns = {
     "change": str,
@@ -43,8 +55,10 @@ COLUMNS: Columns = {
     "cause": str,
     "fix": str,
 }
+_UNCOMPARED: Mapping[str, Any] = {"names": (), "causes": (), "finding": None}
+_ABSENT = (None, UNSET)  # values of keys that a version did not write
 _EMPTY: Row = dict.fromkeys(COLUMNS)
-_OF_FINDING = ("kind", "severity", "file", "count", "parameters", "reason", "component", "cause")
+_OF_FINDING = ("kind", "severity", "file", "count", "parameters", "reason", "component")
 _OF_CAUSE = ("severity", "count", "reason", "component", "fix")
 _COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
 
@@ -69,62 +83,52 @@ class Matched(NamedTuple):
     """A finding of tonight, the matching finding of an earlier night, and the change."""
 
     change: Change
-    tonight: Finding | None
-    before: Finding | None
+    tonight: ListedFinding | None
+    before: ListedFinding | None
     accepted: str | None = None  # reason why tonight's finding is accepted; None: not accepted
 
     @property
-    def finding(self) -> Finding:
+    def finding(self) -> ListedFinding:
         """Tonight's finding; the earlier finding if tonight's is None."""
-        return self.tonight or self.before or {}
+        finding = self.tonight or self.before
+        if finding is None:
+            raise LookupError("neither night has the finding")
+        return finding
 
     @property
     def alarming(self) -> bool:
         """Whether the finding is an error or a warning tonight."""
-        return self.tonight is not None and self.tonight["severity"] in ALARMING
+        return self.tonight is not None and self.tonight.severity in ALARMING
 
 
-def findings(outcome: Outcome) -> tuple[Finding, ...]:
+def findings(outcome: Document) -> tuple[ListedFinding, ...]:
     """Return all findings of an outcome and its components, each with its component and causes."""
-    return tuple(
-        {**finding, "component": part.get("component"), "cause": causes_of(part, at)}
-        for part in with_components(outcome)
-        for at, finding in enumerate(part.get("findings", ()))
-    )
+    return tuple(chain.from_iterable(map(listed_findings, outcome.every)))
 
 
-def causes(outcome: Outcome) -> tuple[Finding, ...]:
+def causes(outcome: Document) -> tuple[ListedFinding, ...]:
     """Return the causes of an outcome and its components in the form of findings.
 
     The config fields of a cause take the place of tensor names.
     """
-    return tuple(
-        {
-            "kind": cause["cause"],
-            "severity": cause["severity"],
-            "folded": [*cause.get("fields", ())],
-            "reason": cause["summary"],
-            "fix": cause["fix"],
-            "count": len(cause["findings"]),
-            "component": part.get("component"),
-        }
-        for part in with_components(outcome)
-        for cause in part.get("diagnosis", ())
-    )
+    return tuple(chain.from_iterable(map(listed_causes, outcome.every)))
 
 
 def matched(
-    tonight: Sequence[Finding], before: Sequence[Finding], *, unseen: Collection[str | None] = ()
+    tonight: Sequence[ListedFinding],
+    before: Sequence[ListedFinding],
+    *,
+    unseen: Collection[str | None] = (),
 ) -> tuple[Matched, ...]:
     """Match the findings of two nights: tonight's in their order, then unmatched earlier ones.
 
     Findings with equal identities are matched in order, equal findings first. `unseen` are the
     components that could not be audited tonight; None is the model itself.
     """
-    earlier_by_identity: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
+    earlier_by_identity: dict[tuple[str, ...], list[ListedFinding]] = defaultdict(list)
     for finding in before:
-        earlier_by_identity[identity(finding)].append(finding)
-    unmatched = [earlier_by_identity[identity(finding)] for finding in tonight]
+        earlier_by_identity[finding.identity].append(finding)
+    unmatched = [earlier_by_identity[finding.identity] for finding in tonight]
     matches = [Matched(Change.NEW, finding, None) for finding in tonight]
     for change in (Change.STILL_OPEN, Change.CHANGED):
         for at, finding in enumerate(tonight):
@@ -135,12 +139,14 @@ def matched(
     unmatched_ids = {id(finding) for rest in earlier_by_identity.values() for finding in rest}
     for finding in before:
         if id(finding) in unmatched_ids:
-            is_unseen = None in unseen or finding.get("component") in unseen
+            is_unseen = None in unseen or finding.component in unseen
             matches.append(Matched(Change.UNSEEN if is_unseen else Change.FIXED, None, finding))
     return tuple(matches)
 
 
-def _take(candidates: list[Finding], finding: Finding, *, is_equal: bool) -> Finding | None:
+def _take(
+    candidates: list[ListedFinding], finding: ListedFinding, *, is_equal: bool
+) -> ListedFinding | None:
     """Remove and return the first candidate (if `is_equal`, the first that equals `finding`).
 
     Return None if there is no such candidate.
@@ -151,42 +157,49 @@ def _take(candidates: list[Finding], finding: Finding, *, is_equal: bool) -> Fin
     return None
 
 
-def _are_equal(first: Finding, second: Finding) -> bool:
+def _are_equal(first: ListedFinding, second: ListedFinding) -> bool:
     """Whether two findings are equal in all keys that both versions of the auditor wrote."""
     # Equal `folded` means equal names; changes of causes have rows of their own.
-    shared_keys = first.keys() & second.keys() - {"names", "cause"}
-    return all(first[key] == second[key] for key in shared_keys)
+    if replace(first, **_UNCOMPARED) != replace(second, **_UNCOMPARED):
+        return False
+    pairs = (
+        (getattr(first.finding, key, None), getattr(second.finding, key, None))
+        for key in RecordedFinding.__struct_fields__
+        if key != "names"
+    )
+    return all(one in _ABSENT or other in _ABSENT or one == other for one, other in pairs)
 
 
 def of_finding(match: Matched) -> Row:
     """Return a row of changes.csv for a finding, without the cells about its model."""
-    folded = "; ".join(match.finding["folded"])
+    folded = "; ".join(match.finding.folded)
     row = _row(match, _OF_FINDING, _finding_text)
-    return {**row, "folded": folded, "accepted": match.accepted}
+    cause = "; ".join(match.finding.causes)
+    return {**row, "folded": folded, "accepted": match.accepted, "cause": cause}
 
 
 def of_cause(match: Matched) -> Row:
     """Return a row of changes.csv for a cause: `kind` is empty, `count` counts its findings."""
-    return {**_row(match, _OF_CAUSE, itemgetter("reason")), "cause": match.finding["kind"]}
+    return {**_row(match, _OF_CAUSE, attrgetter("reason")), "cause": match.finding.kind}
 
 
-def _row(match: Matched, columns: Sequence[str], text_of: Callable[[Finding], str]) -> Row:
-    row = {**_EMPTY, **{name: match.finding.get(name) for name in columns}}
+def _row(match: Matched, columns: Sequence[str], text_of: Callable[[ListedFinding], str]) -> Row:
+    row = {**_EMPTY, **{name: getattr(match.finding, name) for name in columns}}
     row["change"] = match.change.value
     if match.change is Change.CHANGED and match.before is not None:
         row |= {"before": text_of(match.before), "after": text_of(match.finding)}
     return row
 
 
-def _finding_text(finding: Finding) -> str:
-    return f"{finding['severity']}, {finding['parameters']} parameters: {finding['reason']}"
+def _finding_text(finding: ListedFinding) -> str:
+    return f"{finding.severity}, {finding.parameters} parameters: {finding.reason}"
 
 
-def of_model(tonight: Outcome, before: Outcome, *, first: bool) -> Iterator[Row]:
+def of_model(tonight: Document, before: Document, *, first: bool) -> Iterator[Row]:
     """Yield rows for changes of the model itself; `first` is whether this is the first night."""
-    if not tonight or not before:
+    if NO_OUTCOME in (tonight, before):
         if not first:
-            change = Change.DESELECTED if before else Change.SELECTED
+            change = Change.SELECTED if before is NO_OUTCOME else Change.DESELECTED
             yield {**_EMPTY, "change": change.value}
         return
     facts_before = _facts(before)
@@ -198,12 +211,12 @@ def of_model(tonight: Outcome, before: Outcome, *, first: bool) -> Iterator[Row]
             yield {**_EMPTY, **cells}
 
 
-def _facts(outcome: Outcome) -> Mapping[tuple[Change, str | None], Any]:
+def _facts(outcome: Document) -> Mapping[tuple[Change, str | None], Any]:
     """Return a model's commit, verdict and counts, keyed by (change, kind); None if unknown."""
-    observed = object_at(outcome, "observed")
+    observed, expected = outcome.observed or ObservedObject(), outcome.expected or ExpectedObject()
     return {
-        (Change.COMMIT, None): outcome.get("commit"),
-        (Change.VERDICT, None): outcome.get("reason") or outcome.get("verdict"),
-        **{(Change.COUNT, name): observed.get(name) for name in _COUNTS},
-        (Change.COUNT, "expected"): object_at(outcome, "expected").get("parameters"),
+        (Change.COMMIT, None): outcome.commit,
+        (Change.VERDICT, None): outcome.reason or outcome.verdict,
+        **{(Change.COUNT, name): getattr(observed, name) for name in _COUNTS},
+        (Change.COUNT, "expected"): expected.parameters,
     }

@@ -9,13 +9,13 @@ from uuid import NAMESPACE_URL, uuid5
 
 from auditor.errors import UsageError
 from auditor.extras import install
-from auditor.formats.as_csv import COLUMNS, Columns, Row, rows_of, with_components
+from auditor.formats.as_csv import COLUMNS, Columns, Row, rows_of
 from auditor.formats.as_sarif import log_of, result_of
 from auditor.formats.escapes import Cell, csv_row, csv_text, safe
 from auditor.formats.json_values import json_text
 from auditor.messages import printable
 from auditor.sweep.reporting.changes import COLUMNS as CHANGES
-from auditor.sweep.reporting.changes import Change
+from auditor.sweep.reporting.changes import NO_OUTCOME, Change
 from auditor.sweep.reporting.model_entry import ModelEntry
 from auditor.sweep.store.reading import Night
 
@@ -35,7 +35,7 @@ Rows = Mapping[str, list[Row]]  # rows by table name
 def rows_by_table(entry: ModelEntry, depth: int | None) -> Rows:
     """Return the rows that one model adds to each table; modules are limited to `depth`."""
     rows: Rows = {name: [] for name in TABLES}
-    for outcome in with_components(entry.outcome) if entry.outcome else ():
+    for outcome in entry.outcome.every if entry.outcome is not NO_OUTCOME else ():
         for name, table_rows in rows_of(outcome, depth):
             rows[name].extend(table_rows)
     rows["models"][:] = [{**row, **entry.push} for row in rows["models"]]

@@ -5,10 +5,11 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from auditor.formats.as_csv import Outcome, Row, with_components
+from auditor.formats.as_csv import Row
+from auditor.formats.document import Document, ListedFinding
 from auditor.sweep.reporting import changes
 from auditor.sweep.reporting.baseline import Baseline
-from auditor.sweep.reporting.changes import Change, Finding, Matched, matched
+from auditor.sweep.reporting.changes import NO_OUTCOME, Change, Matched, matched
 from auditor.sweep.store.reading import Compared, Result
 
 _AUDITED = ("clean", "findings")  # verdicts
@@ -29,7 +30,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
     """A model tonight, its changes since the night before, and its accepted findings."""
 
     model: str
-    outcome: Outcome  # {}: the model is no longer selected
+    outcome: Document  # NO_OUTCOME: the model is no longer selected
     causes: tuple[Matched, ...]  # causes of the findings, matched between the nights
     matches: tuple[Matched, ...]  # findings, matched between the nights
     blind: bool  # whether the model or a component is unaudited for a reason that is not accepted
@@ -53,29 +54,30 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
         """Tonight's errors and warnings that are new or changed, and not accepted."""
         return tuple(match for match in self.alarms if match.change in {Change.NEW, Change.CHANGED})
 
-    def causes_of(self, finding: Finding) -> tuple[Finding, ...]:
+    def causes_of(self, finding: ListedFinding) -> tuple[ListedFinding, ...]:
         """Return tonight's causes that explain a finding, in the finding's component."""
         causes = [match.tonight for match in self.causes if match.tonight is not None]
-        names, component = finding.get("cause", "").split("; "), finding.get("component")
         return tuple(
-            cause for cause in causes if cause["component"] == component and cause["kind"] in names
+            cause
+            for cause in causes
+            if cause.component == finding.component and cause.kind in finding.causes
         )
 
     @property
     def unexplained(self) -> bool:
         """Whether findings leave a residual of parameters: a bug that no baseline accepts."""
-        return any(part.get("residual") for part in with_components(self.outcome))
+        return any(part.residual for part in self.outcome.every)
 
     @cached_property
     def state(self) -> ModelState | None:
         """The state of the model tonight; None if the model is no longer selected."""
-        if not self.outcome:
+        if self.outcome is NO_OUTCOME:
             return None
         if self.news:
             return ModelState.NEW
         if self.alarms or self.unexplained:
             return ModelState.OPEN
-        verdict = self.outcome.get("verdict")
+        verdict = self.outcome.verdict
         if verdict in {"findings", "unaudited"}:
             return ModelState.UNAUDITED if self.blind else ModelState.ACCEPTED
         return ModelState.CLEAN if verdict == "clean" else ModelState.PENDING
@@ -104,7 +106,7 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
         matches=tuple(_with_acceptance(match, model, baseline) for match in matches),
         blind=_blind(model, outcome, baseline),
         moves=tuple(changes.of_model(outcome, before, first=first)),
-        commits=(before.get("commit"), (planned.commit_sha if planned else None) or None),
+        commits=(before.commit, (planned.commit_sha if planned else None) or None),
         pushed=planned.last_modified if planned else None,
         authors=planned.commit_authors if planned else None,
     )
@@ -114,47 +116,47 @@ def _with_acceptance(match: Matched, model: str, baseline: Baseline) -> Matched:
     """Return the match; add the baseline's reason if the baseline accepts the finding."""
     if match.tonight is None:
         return match
-    kind, names = match.tonight["kind"], match.tonight["names"]
+    kind, names = match.tonight.kind, match.tonight.names
     return match._replace(accepted=baseline.accepted(model, kind, names))
 
 
-def _blind(model: str, outcome: Outcome, baseline: Baseline) -> bool:
+def _blind(model: str, outcome: Document, baseline: Baseline) -> bool:
     """Whether the model or a component is unaudited, for a reason that is not accepted."""
-    verdict = outcome.get("verdict")
+    verdict = outcome.verdict
     if verdict in {None, "clean"}:
         return verdict is None
-    unaudited = (outcome,) if verdict == "unaudited" else outcome.get("parts", ())
-    reasons = (str(part["reason"]) for part in unaudited if part.get("reason"))
+    unaudited = (outcome,) if verdict == "unaudited" else outcome.parts
+    reasons = (str(part.reason) for part in unaudited if part.reason)
     return any(baseline.accepted(model, reason) is None for reason in reasons)
 
 
-def _unseen(outcome: Outcome, before: Outcome) -> tuple[str | None, ...]:
+def _unseen(outcome: Document, before: Document) -> tuple[str | None, ...]:
     """Return the components whose earlier findings cannot be checked tonight; None is the model.
 
     If a component was unaudited before, its earlier findings are only about its files; they are
     checked tonight if its files are read, even if the component is unaudited again.
     """
-    if not outcome:
+    if outcome is NO_OUTCOME:
         return (None,)
     unaudited, unaudited_before = (
-        [part for part in with_components(either) if part.get("verdict") not in _AUDITED]
+        [part for part in either.every if part.verdict not in _AUDITED]
         for either in (outcome, before)
     )
-    names_before = {part.get("component") for part in unaudited_before}
+    names_before = {part.component for part in unaudited_before}
     return tuple(
-        part.get("component")
+        part.component
         for part in unaudited
-        if not (part.get("observed") and part.get("component") in names_before)
+        if part.component not in names_before
+        or part.observed is None
+        or part.observed.tensors is None
     )
 
 
-def _outcome(result: Result | None) -> Outcome:
+def _outcome(result: Result | None) -> Document:
     """Return the stored outcome; if the model is not audited yet, its id, commit and no verdict."""
     if result is None:
-        return {}
-    return result.outcome or {
-        "requested": result.requested,
-        "model": result.model,
-        "commit": result.commit_sha or None,
-        "verdict": None,
-    }
+        return NO_OUTCOME
+    commit = result.commit_sha or None
+    return result.document or Document(
+        requested=result.requested, model=result.model, commit=commit
+    )

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from auditor.formats import View, as_html
-from auditor.formats.stored_outcome import outcome_from
+from auditor.formats.as_json import outcome_from
+from auditor.formats.document import Document
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 from auditor.sweep.store.reading import Store
 from auditor.writing import require_no_link
@@ -38,7 +38,7 @@ class ModelPages:
 
     def add(self, entry: ModelEntry) -> None:
         # A page would add nothing to the reason of an unaudited model without findings.
-        has_content = entry.outcome and (entry.matches or entry.outcome.get("modules"))
+        has_content = entry.matches or entry.outcome.modules
         if has_content and len(self._models[entry.state]) < MOST_PAGES:
             self._models[entry.state].append(entry.model)
 
@@ -49,7 +49,7 @@ class ModelPages:
         room = MOST_BYTES
         for model in models:
             result = nights.result(night, model)
-            content = _page(result.outcome) if result and result.outcome else None
+            content = _page(result.document) if result and result.document else None
             if content is None or len(content) > min(LARGEST, room):
                 continue
             name = page_name(model)
@@ -75,7 +75,7 @@ def staged_pages(folder: Path) -> Iterator[Path]:
             page.replace(pages / page.name)
 
 
-def _page(outcome: Mapping[str, Any]) -> bytes | None:
+def _page(outcome: Document) -> bytes | None:
     """Return the page; None if another version wrote the outcome and this one cannot read it."""
     try:
         [text] = as_html.files([outcome_from(outcome)], View()).values()

@@ -13,15 +13,18 @@ from string import Template
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from auditor.formats.as_csv import Outcome, object_at
+from msgspec import to_builtins
+
 from auditor.formats.as_html import content_policy
 from auditor.formats.as_svg import palette, patterns
+from auditor.formats.document import Document, ExpectedObject, ListedFinding, ObservedObject
 from auditor.formats.markup import element, html_fragment
 from auditor.formats.module_kinds import KINDS, OTHER, kinds_of
-from auditor.formats.module_tree import Module, Node, module_tree, modules_of
+from auditor.formats.module_tree import Node, module_tree, modules_of
 from auditor.messages import printable
 from auditor.names import first
-from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
+from auditor.reconciler.rows import ModuleRow
+from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Matched
 from auditor.sweep.reporting.files import JsonArray, ascii_json
 from auditor.sweep.reporting.heading import HUB, heading
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
@@ -62,8 +65,8 @@ class NightPage:
     def _row(self, entry: ModelEntry) -> list[Any]:
         """Return a model's table row, with indices of shared items; page.js names its columns."""
         outcome = entry.outcome
-        severities = [match.tonight["severity"] for match in entry.matches if match.tonight]
-        alarming = [match for match in entry.matches if match.finding["severity"] in ALARMING]
+        severities = [match.tonight.severity for match in entry.matches if match.tonight]
+        alarming = [match for match in entry.matches if match.finding.severity in ALARMING]
         shown_findings = [
             [
                 self._findings.place(_finding(match.finding)),
@@ -75,11 +78,11 @@ class NightPage:
         return [
             _name(entry.model),
             STATES.index(entry.state),
-            _short(outcome.get("reason")),
-            _name(outcome.get("target")),
-            _name(outcome.get("model_type")),
-            object_at(outcome, "observed").get("parameters"),
-            object_at(outcome, "expected").get("parameters"),
+            _short(outcome.reason),
+            _name(outcome.target),
+            _name(outcome.model_type),
+            (outcome.observed or ObservedObject()).parameters,
+            (outcome.expected or ExpectedObject()).parameters,
             *(severities.count(severity) for severity in SEVERITIES),
             sum(match.change is Change.NEW for match in alarming),
             sum(match.change is Change.FIXED for match in alarming),
@@ -87,24 +90,26 @@ class NightPage:
                 [_short(move[name]) for name in ("change", "kind", "before", "after")]
                 for move in entry.moves
             ],
-            _name(outcome.get("commit")),
+            _name(outcome.commit),
             shown_findings,
             len(entry.matches) - len(shown_findings),
             self._tree(outcome),
-            _short(outcome.get("detail")),
+            _short(outcome.detail),
             [_cause(match) for match in entry.causes if match.tonight is not None],
             _name(entry.pushed),
             _short(entry.authors),
         ]
 
-    def _tree(self, outcome: Outcome) -> int:
+    def _tree(self, outcome: Document) -> int:
         """Return the index of the model's tree, or -1; models with equal modules share a tree."""
         modules = modules_of(outcome)
         if not modules:
             return -1
-        expected = object_at(outcome, "expected")
-        texts = [_short(expected.get("formula")), expected.get("by") or ""]
-        return self._trees.place([modules, texts], lambda: [*texts, _with_kinds(modules)])
+        expected = outcome.expected or ExpectedObject()
+        texts = [_short(expected.formula), expected.by or ""]
+        return self._trees.place(
+            [to_builtins(modules), texts], lambda: [*texts, _with_kinds(modules)]
+        )
 
     def write(self, file: IO[bytes], summary: Mapping[str, Any], pages: Mapping[str, str]) -> None:
         """Write the page; `summary` is the content of summary.json, `pages` addresses by model."""
@@ -138,10 +143,10 @@ class NightPage:
                 file.write(text.encode("ascii", "xmlcharrefreplace"))
 
 
-def _with_kinds(modules: Sequence[Module]) -> Sequence[Any] | None:
+def _with_kinds(modules: Sequence[ModuleRow]) -> Sequence[Any] | None:
     """Return the module tree as icicle.js reads it: each node with the index of its kind."""
     tree = module_tree(modules)
-    kinds = kinds_of(row["prefix"] for row in modules)
+    kinds = kinds_of(row.prefix for row in modules)
 
     def row(node: Node, above: str) -> Sequence[Any]:
         path = f"{above}.{node.name}" if above else node.name
@@ -156,32 +161,32 @@ def _with_kinds(modules: Sequence[Module]) -> Sequence[Any] | None:
 
 def _weight(match: Matched) -> tuple[int, bool]:
     """Return a sort key: the worst severity first, then tonight's findings before earlier ones."""
-    return SEVERITIES.index(match.finding["severity"]), match.tonight is None
+    return SEVERITIES.index(match.finding.severity), match.tonight is None
 
 
 def _cause(match: Matched) -> list[Any]:
     cause = match.finding
     return [
-        cause["kind"],
-        SEVERITIES.index(cause["severity"]),
+        cause.kind,
+        SEVERITIES.index(cause.severity),
         CHANGES.index(match.change),
-        _short(cause["reason"]),
-        _short(cause["fix"]),
-        _name(cause["component"]),
+        _short(cause.reason),
+        _short(cause.fix),
+        _name(cause.component),
     ]
 
 
-def _finding(finding: Finding) -> list[Any]:
-    patterns = finding["folded"]
+def _finding(finding: ListedFinding) -> list[Any]:
+    patterns = finding.folded
     return [
-        finding["kind"],
-        SEVERITIES.index(finding["severity"]),
-        finding["count"],
-        finding["parameters"],
+        finding.kind,
+        SEVERITIES.index(finding.severity),
+        finding.count,
+        finding.parameters,
         [_name(pattern) for pattern in patterns[:_MOST_PATTERNS]],
         max(0, len(patterns) - _MOST_PATTERNS),
-        _short(finding["reason"]),
-        _name(finding.get("file") or finding.get("component")),
+        _short(finding.reason),
+        _name(finding.file or finding.component),
     ]
 
 

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from auditor.formats.as_csv import Outcome, object_at, with_components
+from msgspec.structs import replace
+
+from auditor.formats.document import ListedFinding, ObservedObject
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.text import counted
 from auditor.sweep.reporting.baseline import Baseline
-from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
+from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Matched
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 from auditor.sweep.store.reading import Alarms, Night
 
@@ -47,13 +49,13 @@ class NightSummary:
         if entry.state is None:
             return
         self.states[entry.state] += 1
-        self.verdicts[entry.outcome.get("verdict") or "pending"] += 1
-        if reason := entry.outcome.get("reason"):
+        self.verdicts[entry.outcome.verdict or "pending"] += 1
+        if reason := entry.outcome.reason:
             self.reasons[reason] += 1
             self.excused += not entry.blind
-        observed = object_at(entry.outcome, "observed")
-        self.totals.update({name: observed.get(name) or 0 for name in _TOTALS})
-        lines = (line for part in with_components(entry.outcome) for line in _unchecked(part))
+        observed = entry.outcome.observed or ObservedObject()
+        self.totals.update({name: getattr(observed, name) or 0 for name in _TOTALS})
+        lines = (line for part in entry.outcome.every for line in part.unchecked)
         self.unread.update({line.partition(": ")[0] for line in lines})
         self._alarm(entry, bad_request=reason == "bad-request")
         self._count(entry)
@@ -65,7 +67,7 @@ class NightSummary:
             self.mended_count += 1
             if len(self.mended) < MOST_LISTED:
                 self.mended.append(item)
-        alarms = [match for match in entry.matches if match.finding["severity"] in ALARMING]
+        alarms = [match for match in entry.matches if match.finding.severity in ALARMING]
         changes = [
             "accepted" if match.accepted is not None else match.change.value for match in alarms
         ]
@@ -77,7 +79,7 @@ class NightSummary:
 
         Accepted findings do not count.
         """
-        severities = {match.finding["severity"] for match in entry.alarms}
+        severities = {match.finding.severity for match in entry.alarms}
         is_unseen = entry.blind and not bad_request
         error = "error" in severities or entry.unexplained
         warning = "warning" in severities and not error
@@ -93,12 +95,12 @@ class NightSummary:
     def _count(self, entry: ModelEntry) -> None:
         """Add the model's findings to the counts by kind, and its causes to those by cause."""
         for name, matches in _by_kind(entry.matches):
-            self.severities.setdefault(name, matches[0].finding["severity"])
+            self.severities.setdefault(name, matches[0].finding.severity)
             new = sum(match.change is Change.NEW for match in matches)
             accepted = sum(match.accepted is not None for match in matches)
             self.kinds[name].update(models=1, findings=len(matches), new=new, accepted=accepted)
         for name, matches in _by_kind(entry.causes):
-            explained = sum(match.finding["count"] for match in matches)
+            explained = sum(match.finding.count for match in matches)
             new = int(any(match.change is Change.NEW for match in matches))
             self.causes[name].update(models=1, findings=explained, new=new)
 
@@ -152,7 +154,7 @@ def _by_kind(matches: Iterable[Matched]) -> Iterable[tuple[str, Sequence[Matched
     kinds = defaultdict(list)
     for match in matches:
         if match.tonight is not None:
-            kinds[match.tonight["kind"]].append(match)
+            kinds[match.tonight.kind].append(match)
     return kinds.items()
 
 
@@ -170,50 +172,43 @@ def _items(entry: ModelEntry) -> Iterator[Item]:
     for match in entry.news:
         finding = match.finding
         cause = next(iter(entry.causes_of(finding)), finding)
-        groups[finding.get("component"), cause is finding, cause["kind"]].append(match)
+        groups[finding.component, cause is finding, cause.kind].append(match)
     for (component, _, kind), matches in groups.items():
         findings = [match.finding for match in matches]
         is_new = any(match.change is Change.NEW for match in matches)
-        without_cause = {
-            **findings[0],
-            "reason": _description(findings),
-            "fix": _advice().get(kind, ""),
-        }
+        advice = _advice().get(kind, "")
+        without_cause = replace(findings[0], reason=_description(findings), fix=advice)
         cause = next(iter(entry.causes_of(findings[0])), without_cause)
         yield {
             "model": entry.model,
             "commit": entry.commits[1],
             **entry.push,
             "component": component,
-            "severity": cause["severity"],
+            "severity": cause.severity,
             "change": (Change.NEW if is_new else Change.CHANGED).value,
             "what": kind,
-            "said": cause["reason"],
-            "fix": cause["fix"],
+            "said": cause.reason,
+            "fix": cause.fix,
         }
 
 
 def _mended(entry: ModelEntry) -> Iterator[Item]:
     """Yield an item for each kind of error or warning that the model had, and has no longer."""
-    groups: dict[tuple[str | None, str], list[Finding]] = defaultdict(list)
+    groups: dict[tuple[str | None, str], list[ListedFinding]] = defaultdict(list)
     for match in entry.matches:
-        if match.change is Change.FIXED and match.finding["severity"] in ALARMING:
-            groups[match.finding.get("component"), match.finding["kind"]].append(match.finding)
+        if match.change is Change.FIXED and match.finding.severity in ALARMING:
+            groups[match.finding.component, match.finding.kind].append(match.finding)
     for (component, kind), findings in groups.items():
         yield {
             "model": entry.model,
             "commit": entry.commits[1],
             **entry.push,
             "component": component,
-            "severity": findings[0]["severity"],
+            "severity": findings[0].severity,
             "change": Change.FIXED.value,
             "what": kind,
             "said": _description(findings),
         }
-
-
-def _unchecked(part: Outcome) -> Sequence[str]:
-    return part.get("unchecked") or ()
 
 
 def _urgency(decision: Mapping[str, Any]) -> int:
@@ -230,12 +225,12 @@ def _advice() -> Mapping[str, str]:
     return {meaning.name: meaning.to_do for meaning in kind_meanings()}
 
 
-def _description(findings: Sequence[Finding]) -> str:
+def _description(findings: Sequence[ListedFinding]) -> str:
     """Describe the findings of a kind: `3 names, 1,024 parameters: encoder.{0-2}.weight`."""
-    count = sum(finding["count"] for finding in findings)
-    parameters = sum(finding["parameters"] for finding in findings)
+    count = sum(finding.count for finding in findings)
+    parameters = sum(finding.parameters for finding in findings)
     learned = f", {counted(parameters, 'parameter')}" if parameters else ""
-    patterns = [pattern for finding in findings for pattern in finding["folded"]]
+    patterns = [pattern for finding in findings for pattern in finding.folded]
     more = f" and {len(patterns) - 1:,} more" if len(patterns) > 1 else ""
     names = f"{counted(count, 'name')}{learned}"
     return f"{names}: {patterns[0]}{more}" if patterns else names

@@ -12,9 +12,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 from auditor.errors import StoreError, UsageError
+from auditor.formats.document import Document
 from auditor.messages import quoted
 from auditor.sweep.store.opening import open_store_to_read, store_errors
 from auditor.sweep.store.schema import StoredNight, StoredObject, decompress_text, merged_object
@@ -75,6 +76,15 @@ class Result(Struct, frozen=True, dict=True):
     def outcome(self) -> dict[str, Any] | None:
         """The JSON object of the audit (schema 1); None if the model is not audited yet."""
         return None if self.content is None else merged_object(self.content, self.shared_content)
+
+    @property
+    def document(self) -> Document | None:
+        """The outcome as a struct; raise StoreError if this version cannot read it."""
+        try:
+            return None if self.outcome is None else convert(self.outcome, Document)
+        except ValidationError as error:
+            detail = f"the outcome of {quoted(self.model)} cannot be read: {error}"
+            raise StoreError(detail) from None
 
 
 class SelectedModel(NamedTuple):

@@ -7,7 +7,6 @@ from support.outcomes.examples import EXAMPLES
 
 from auditor import explain
 from auditor.formats import View
-from auditor.formats.as_json import as_object
 from auditor.formats.as_svg import cells, cells_of_outcome, explained, icicle
 from auditor.formats.module_kinds import kinds_of
 from auditor.formats.module_tree import Node, module_tree, modules_of
@@ -68,7 +67,7 @@ def test_what_alarms_has_a_place_and_so_has_what_is_above_it(tree):
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_drawing_has_a_rectangle_and_a_sentence_for_each_module(name):
     outcome = EXAMPLES[name]()
-    tree = module_tree(modules_of(as_object(outcome)))
+    tree = module_tree(modules_of(outcome))
     if tree is None:
         assert not outcome.modules
         return

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.nightly_stores import outcome_of
 from support.outcomes.examples import EXAMPLES, pipeline
 
 from auditor.formats.module_tree import DEEPEST, MOST_NODES, module_tree, modules_of
 from auditor.names import expand
+from auditor.reconciler.rows import ModuleRow
 
 NAME, COUNT, TENSORS, STORED, EXPECTED, STATUS, CHILDREN = range(7)
 PARTS = st.sampled_from(["h", "0", "1", "2", "10", "mlp", "attn", "a{b", ""])
@@ -16,14 +16,7 @@ PREFIXES = st.lists(st.lists(PARTS, min_size=1, max_size=4).map(".".join), uniqu
 
 def row(prefix, size=1, status="equal"):
     depth = prefix.count(".") + 1 if prefix else 0
-    return {
-        "prefix": prefix,
-        "depth": depth,
-        "tensors": 1,
-        "parameters": size,
-        "expected": size,
-        "status": status,
-    }
+    return ModuleRow(prefix, depth, 1, size, size, size, 0, None, status)
 
 
 def unfolded(node, above="", first=True):  # noqa: FBT002 - of a recursion
@@ -46,18 +39,16 @@ def test_a_tree_unfolds_to_the_modules_down_to_some_depth(prefixes, data):
         rows.setdefault(prefix, row(prefix, data.draw(st.integers(1, 2))))
     found = module_tree(list(rows.values()))
     named = {name: (stored, status) for name, stored, status in unfolded(found)}
-    depth = max(rows[name]["depth"] for name in named)
+    depth = max(rows[name].depth for name in named)
     assert size(found) <= MOST_NODES
     assert named == {
-        name: (one["parameters"], one["status"])
-        for name, one in rows.items()
-        if one["depth"] <= depth
+        name: (one.parameters, one.status) for name, one in rows.items() if one.depth <= depth
     }
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_a_tree_of_a_report_is_small(example):
-    modules = modules_of(outcome_of(example()))
+    modules = modules_of(example())
     found = module_tree(modules)
     assert (found is None) == (not modules)
     assert found is None or size(found) <= MOST_NODES
@@ -84,7 +75,7 @@ def test_a_name_of_ten_thousand_dots_is_not_walked():
 
 
 def test_components_stand_below_their_names():
-    found = module_tree(modules_of(outcome_of(pipeline())))
+    found = module_tree(modules_of(pipeline()))
     assert list(unfolded(found)) == [
         ("", 100, "differs"),
         ("text_encoder", 25, "differs"),

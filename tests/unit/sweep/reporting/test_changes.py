@@ -1,15 +1,17 @@
 """What changed between two nights: each finding is accounted for once, on either side."""
 
-import json
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 from support.nightly_stores import finding, outcome_of, plain, unaudited
 from support.outcomes.examples import EXAMPLES
 
-from auditor.sweep.reporting.changes import COLUMNS, Change, identity, matched, of_model
+from auditor.formats.document import Document, listed_findings
+from auditor.sweep.reporting import changes
+from auditor.sweep.reporting.changes import COLUMNS, NO_OUTCOME, Change, of_model
 
 NAMES = st.lists(st.sampled_from(["a.weight", "b.{0-3}", "c"]), min_size=1, max_size=2, unique=True)
 FINDINGS = st.lists(
@@ -23,8 +25,17 @@ FINDINGS = st.lists(
 )
 
 
-def keyed(findings):
-    return Counter(json.dumps(one, sort_keys=True) for one in findings)
+def listed(findings):
+    """Findings of a store, each with its component."""
+    parts = [
+        convert({"component": one.get("component"), "findings": [one]}, Document)
+        for one in findings
+    ]
+    return [one for part in parts for one in listed_findings(part)]
+
+
+def matched(tonight, before, **unseen):
+    return changes.matched(listed(tonight), listed(before), **unseen)
 
 
 def with_change(matches, *changes):
@@ -35,21 +46,21 @@ def with_change(matches, *changes):
 def test_new_changed_and_still_open_ones_are_tonights(tonight, before):
     matches = matched(tonight, before)
     here = with_change(matches, Change.NEW, Change.CHANGED, Change.STILL_OPEN)
-    assert keyed(match.tonight for match in here) == keyed(tonight)
+    assert Counter(match.tonight for match in here) == Counter(listed(tonight))
 
 
 @given(tonight=FINDINGS, before=FINDINGS)
 def test_fixed_changed_and_still_open_ones_are_those_of_before(tonight, before):
     matches = matched(tonight, before)
     there = with_change(matches, Change.FIXED, Change.CHANGED, Change.STILL_OPEN)
-    assert keyed(match.before for match in there) == keyed(before)
+    assert Counter(match.before for match in there) == Counter(listed(before))
 
 
 @given(tonight=FINDINGS, before=FINDINGS)
 def test_what_answers_each_other_has_one_identity_and_still_open_says_the_same(tonight, before):
     for match in matched(tonight, before):
         if match.tonight is not None and match.before is not None:
-            assert identity(match.tonight) == identity(match.before)
+            assert match.tonight.identity == match.before.identity
             assert (match.tonight == match.before) == (match.change is Change.STILL_OPEN)
 
 
@@ -63,7 +74,8 @@ def test_the_order_of_findings_changes_no_change(tonight, before, data):
 @given(names=NAMES, data=st.data())
 def test_an_identity_does_not_depend_on_the_order_of_names(names, data):
     other = data.draw(st.permutations(names))
-    assert identity(finding("missing", *names)) == identity(finding("missing", *other))
+    first, second = listed([finding("missing", *names), finding("missing", *other)])
+    assert first.identity == second.identity
 
 
 @given(findings=FINDINGS)
@@ -73,8 +85,8 @@ def test_a_night_compared_with_itself_has_no_changes(findings):
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_a_report_compared_with_itself_has_no_changes(example):
-    outcome = outcome_of(example())
-    matches = matched(outcome["findings"], outcome["findings"])
+    outcome = convert(outcome_of(example()), Document)
+    matches = changes.matched(changes.findings(outcome), changes.findings(outcome))
     assert all(match.change is Change.STILL_OPEN for match in matches)
     assert not list(of_model(outcome, outcome, first=False))
 
@@ -120,7 +132,8 @@ def test_two_findings_of_two_identities(before):
 
 def rows(tonight, before, *, first=False):
     """(change, kind, before, after) of what changed of a model."""
-    found = list(of_model(tonight, before, first=first))
+    pair = (convert(one, Document) if one else NO_OUTCOME for one in (tonight, before))
+    found = list(of_model(*pair, first=first))
     assert all(set(row) == set(COLUMNS) for row in found)
     return [tuple(row[name] for name in ("change", "kind", "before", "after")) for row in found]
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 from msgspec.structs import replace
 from support.examples import examples
 from support.nightly_stores import (
@@ -34,13 +35,9 @@ from support.outcomes.examples import EXAMPLES, HOSTILE, diagnosed, gated, pipel
 
 from auditor.errors import StoreError, UsageError
 from auditor.formats import as_csv, escapes
-from auditor.formats.as_csv import (
-    diagnosis_rows,
-    finding_rows,
-    model_row,
-    module_rows,
-    with_components,
-)
+from auditor.formats.as_csv import rows_of
+from auditor.formats.as_json import document_of
+from auditor.formats.document import Document
 from auditor.sweep.reporting import files, page
 from auditor.sweep.reporting.files import TABLES
 from auditor.sweep.reporting.night import Wanted, write_night
@@ -83,11 +80,11 @@ def test_no_column_is_a_keyword_of_python_or_of_sql(name):
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_tables_of_stored_json_are_those_of_audit_format_csv(example):
-    outcomes, expected = with_components(outcome_of(example())), as_csv.files([example()])
-    made = {"models": map(night_row, outcomes)}
-    made_of = {"modules": module_rows, "findings": finding_rows, "diagnosis": diagnosis_rows}
-    for name, rows in made_of.items():
-        made[name] = [row for outcome in outcomes for row in rows(outcome)]
+    outcomes, expected = document_of(example()).every, as_csv.files([example()])
+    made = {name: [] for name in as_csv.COLUMNS}
+    for outcome in outcomes:
+        for name, rows in rows_of(outcome):
+            made[name] += map(night_row, rows)
     texts = {f"{name}.csv": as_text(name, rows) for name, rows in made.items()}
     models, expected_models = (
         list(csv.reader(io.StringIO(one.pop("models.csv"), newline="")))
@@ -98,15 +95,15 @@ def test_tables_of_stored_json_are_those_of_audit_format_csv(example):
     assert (models, texts) == (expected_models, expected)
 
 
-def night_row(outcome):
-    return {**model_row(outcome), "last_modified": None, "commit_authors": None}
+def night_row(row):
+    return {**row, "last_modified": None, "commit_authors": None}
 
 
 @given(st.text(st.characters(exclude_categories=())) | st.sampled_from(HOSTILE))
 def test_no_cell_of_any_table_is_run_as_a_formula(text):
-    outcome = outcome_of(replace(gated(), requested=text, detail=text))
+    models = dict(rows_of(document_of(replace(gated(), requested=text, detail=text))))["models"]
     rows = {name: [dict.fromkeys(columns, text)] for name, columns in TABLES.items()}
-    rows["models"].append(night_row(outcome))
+    rows["models"] += map(night_row, models)
     for name, found in rows.items():
         for row in csv.DictReader(io.StringIO(as_text(name, found), newline=""), strict=True):
             for cell in row.values():
@@ -357,7 +354,8 @@ def test_a_number_of_more_than_64_bits_is_unknown_to_parquet():
     pytest.importorskip("pyarrow", reason="needs pyarrow")
     file = io.BytesIO()
     sink = files.Parquet(file, "models")
-    sink.add({"models": [night_row(plain("o/a", expected={"parameters": 10**30}))]})
+    large = convert(plain("o/a", expected={"parameters": 10**30}), Document)
+    sink.add({"models": map(night_row, dict(rows_of(large))["models"])})
     sink.close()
     import pyarrow.parquet  # noqa: PLC0415 - only where it is there
 

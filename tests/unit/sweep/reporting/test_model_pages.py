@@ -7,6 +7,7 @@ from pathlib import PurePath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 from msgspec.structs import replace
 from support.night_pages import NASTY
 from support.nightly_stores import THIRD, A, finding, outcome_of, plain, unaudited, written
@@ -14,14 +15,15 @@ from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.examples import EXAMPLES, HOSTILE, diagnosed
 
 from auditor.formats import View, as_json, verdict
+from auditor.formats.as_json import outcome_from
+from auditor.formats.document import Document
 from auditor.formats.registry import FORMATS
-from auditor.formats.stored_outcome import outcome_from
 from auditor.sweep.reporting import model_pages
 from auditor.sweep.reporting.model_pages import page_name
 
 
 def read_back(outcome):
-    return outcome_from(json.loads(as_json.render(outcome)))
+    return outcome_from(convert(json.loads(as_json.render(outcome)), Document))
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
