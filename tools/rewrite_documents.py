@@ -1,4 +1,4 @@
-"""Rewrite what the README and docs/ show of commands, findings, causes and formats.
+"""Rewrite what the README and docs/ show of commands, findings and formats, and the JSON schema.
 
 `python tools/rewrite_documents.py`
 
@@ -16,6 +16,7 @@ from itertools import groupby
 from pathlib import Path
 
 from api_reference import api_reference
+from report_schema import schema_text
 
 from auditor.findings import Severity
 from auditor.formats import meanings
@@ -23,6 +24,7 @@ from auditor.formats.registry import FORMATS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+SCHEMA = ROOT / "auditor" / "formats" / "report.schema.json"
 DOCUMENTS = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
 AUDIT = Path(sys.executable).parent / "audit"
 SHOWN = re.compile(r"(```console\n\$ (audit [^\n]*)\n)(.*?)```", re.DOTALL)
@@ -107,5 +109,6 @@ def rewritten(text: str) -> str:
 
 
 if __name__ == "__main__":
+    SCHEMA.write_text(schema_text())
     for document in DOCUMENTS:
         document.write_text(rewritten(document.read_text()))
