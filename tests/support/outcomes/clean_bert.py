@@ -32,6 +32,12 @@ def bert_base_chinese():
     ]
     decoder = expected("cls.predictions.decoder.weight", 21128, 768, role=Role.TIED)
     embedding = "bert.embeddings.word_embeddings.weight"
+    unused = (
+        stored("bert.pooler.dense.bias", 768),
+        stored("bert.pooler.dense.weight", 768, 768),
+        stored("cls.seq_relationship.bias", 2),
+        stored("cls.seq_relationship.weight", 2, 768),
+    )
     return Report(
         requested="bert-base-chinese",
         model="google-bert/bert-base-chinese",
@@ -113,33 +119,14 @@ def bert_base_chinese():
                 reason="not stored, and need not be: it shares the values of another tensor",
             ),
             Unused(
-                tensors=(
-                    stored("bert.pooler.dense.bias", 768),
-                    stored("bert.pooler.dense.weight", 768, 768),
-                    stored("cls.seq_relationship.bias", 2),
-                    stored("cls.seq_relationship.weight", 2, 768),
-                ),
+                tensors=unused,
                 used_by=("BertForPreTraining",),
                 reason="BertForMaskedLM does not use it; BertForPreTraining does",
             ),
         ),
         unchecked=("the values of the tensors: headers hold names, dtypes and shapes",),
-        load_report=LoadReport(
-            unexpected=(
-                "bert.pooler.dense.bias",
-                "bert.pooler.dense.weight",
-                "cls.seq_relationship.bias",
-                "cls.seq_relationship.weight",
-            )
-        ),
-        in_memory={
-            f"cls.seq_relationship.{last}": (f"cls.seq_relationship.{last}",)
-            for last in ("bias", "weight")
-        }
-        | {
-            f"bert.pooler.dense.{last}": (f"bert.pooler.dense.{last}",)
-            for last in ("bias", "weight")
-        },
+        load_report=LoadReport(unexpected=tuple(one.name for one in unused)),
+        in_memory={one.name: (one.name,) for one in unused},
         residual=0,
         fetched=Fetched(),
     )

@@ -44,20 +44,7 @@ def config_alone():
             by="closed-form", tensors=192, parameters=85_054_464, formula=f"N*({LAYER})"
         ),
         modules=tuple(
-            ModuleRow(
-                prefix=prefix,
-                depth=depth,
-                tensors=0,
-                elements=None,
-                parameters=None,
-                trainable=None,
-                bytes=None,
-                share=None,
-                expected=parameters,
-                difference=None,
-                formula=formula,
-                status="unchecked",
-            )
+            ModuleRow(prefix, depth, 0, None, None, parameters, None, formula, "unchecked")
             for formula, prefix, depth, parameters in (*expects, *layers)
         ),
         reason=Reason.NO_WEIGHTS,
@@ -78,22 +65,7 @@ def names_alone():
         observed=Observed(
             files=0, bytes=None, tensors=2, elements=None, parameters=None, trainable=None
         ),
-        modules=(
-            ModuleRow(
-                prefix="",
-                depth=0,
-                tensors=2,
-                elements=None,
-                parameters=None,
-                trainable=None,
-                bytes=None,
-                share=None,
-                expected=12,
-                difference=None,
-                formula="3*D",
-                status="unchecked",
-            ),
-        ),
+        modules=(ModuleRow("", 0, 2, None, None, 12, None, "3*D", "unchecked"),),
         unchecked=("shapes and dtypes: no shard of the index is here",),
         residual=None,
     )

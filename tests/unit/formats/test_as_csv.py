@@ -1,53 +1,197 @@
-"""The CSV tables: what a spreadsheet makes of them."""
+"""The CSV tables: what a spreadsheet makes of them, and `pandas.read_csv` without arguments."""
 
 import csv
 import io
+import re
+from itertools import chain
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.nightly_stores import FIRST, SECOND, outcome_of, written
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.every_kind import every_kind
-from support.outcomes.examples import EXAMPLES, HOSTILE, gated, hostile
+from support.outcomes.examples import EXAMPLES, HOSTILE, diagnosed, gated, hostile
+from support.outcomes.making import row
+from support.tensor_tables import ListedTensors, tensor
 
-from auditor.formats.as_csv import files
-from auditor.reconciler.rows import ModuleRow
+from auditor.claims.hand_counts import CountTable
+from auditor.formats import as_csv, escapes, tensor_table
+from auditor.formats.tables import TABLE_FORMATS
+from auditor.reconciler.tensor_values import TensorValues, ValuesRead
 
-DESIGN = (
-    "model, commit_sha, prefix, depth, tensors, elements, parameters, expected, difference, "
-    "status, formula"
+pandas = pytest.importorskip("pandas")
+
+# Each is one that read_csv takes for no value, for a number or for a truth value.
+STRANGE = (
+    *("NA", "null", "None", "nan", "N/A", "<NA>", "-nan", "#N/A", "True", "false"),
+    *("007", "1e5", "12", "1.", ".5", "inf", "Infinity", "12345678901234567890123", " 12"),
 )
-DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
-NUMERIC = {
-    "expected",
-    "elements",
-    "parameters",
-    "difference",
-    "residual",
-    "tensors",
-    "files",
-    "bytes",
-    "errors",
-    "warnings",
-    "infos",
-    "ignored",
-    "unchecked",
-    "requests",
-    "fetched_bytes",
-    "trainable",
-    "depth",
-    "share",
-    "count",
-    "explains",
+
+
+TEXTS = {"shape", "before", "after"}  # and figures, where all of them are some
+
+
+def strange():
+    """A commit, an id, names and modules that look like something else; and counts without end."""
+    one = TensorValues(
+        name="NA",
+        file="007",
+        dtype="F32",
+        numbers=2,
+        read=2,
+        nan=1,
+        inf=0,
+        nonzero=True,
+        absmax=1.0,
+    )
+    few = [row(name, 1, 1, 0, "unexpected", of=9) for name in STRANGE]
+    huge, lost = 2**70, tensor("lost", 1, file=None)
+    report = bert_base_chinese()
+    return replace(
+        report,
+        requested="0123",
+        model="0123",
+        commit="1" * 39 + "e",
+        modules=(row("", 9, 9, 0, "unexpected", of=9), *few),
+        observed=replace(report.observed, bytes=huge, parameters=huge, elements=2**53 - 1),
+        tensors=ListedTensors(*(tensor(name, 2, 3, file="007") for name in STRANGE), lost),
+        values=ValuesRead(bytes=8, of=8, of_tensors=1, tensors=(one,)),
+    )
+
+
+def tables_of_audits():
+    outcomes = [strange(), *(make() for make in EXAMPLES.values())]
+    return {
+        **as_csv.files(outcomes),
+        **{f"alone/{name}": text for name, text in as_csv.files([strange()]).items()},
+        "tensors.csv": tensors_csv([strange()]),
+        **{f"hostile/{name}": text for name, text in as_csv.files([hostile()]).items()},
+    }
+
+
+def tensors_csv(outcomes):
+    """As it is written, with the columns of numbers."""
+    columns = tensor_table.columns_of(outcomes)
+    rows = [tensor_table.csv_lines(one, columns) for one in outcomes]
+    return "".join([tensor_table.csv_line(columns), *chain(*rows)])
+
+
+def tables_of_nights(tmp_path):
+    nights = {
+        FIRST: [outcome_of(strange())],
+        SECOND: [outcome_of(strange(), commit="2" * 40), outcome_of(diagnosed())],
+    }
+    _, folder = written(tmp_path, nights, night=SECOND)
+    return {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.csv")}
+
+
+def tables_of_counts():
+    """What `audit explain` and `audit diff` print, one table and several."""
+    tensors = CountTable(
+        title="tensors",
+        columns=("tensor", "shape", "parameters"),
+        rows=(("NA", "7", 7), ("1.0", "", None)),
+    )
+    models = CountTable(title="modules", columns=("module", "=a", "b"), rows=(("null", 3, -2),))
+    kinds = [[tensors], [tensors, models], [models]]
+    return {f"counts-{n}": TABLE_FORMATS["csv"](found) for n, found in enumerate(kinds)}
+
+
+def test_every_table_is_read_as_it_was_written(tmp_path):
+    tables = tables_of_audits() | tables_of_nights(tmp_path) | tables_of_counts()
+    assert {"models.csv", "modules.csv", "findings.csv", "diagnosis.csv", "tensors.csv"} <= {
+        *tables
+    }
+    assert {"changes.csv", "open.csv"} <= {*tables}
+    assert "absmax" in tables["tensors.csv"]
+    for name, text in tables.items():
+        cells = [*csv.DictReader(io.StringIO(text, newline=""), strict=True)]
+        frame = pandas.read_csv(io.StringIO(text, newline=""))
+        assert len(frame) == len(cells), name
+        for column in frame:
+            said = [each[column] for each in cells]
+            for cell, found in zip(said, frame[column], strict=True):
+                assert same(cell, found), (name, column, cell, found)
+            if said and all(map(is_integer, said)) and column not in TEXTS:
+                assert frame[column].dtype == "int64", (name, column)
+
+
+NEVER_EMPTY = {
+    "models": ("errors", "warnings", "infos", "ignored", "requests", "fetched_bytes"),
+    "modules": ("depth", "tensors"),
+    "findings": ("count", "parameters", "explains"),
+    "diagnosis": ("findings",),
 }
 
 
+def test_counts_that_are_said_to_be_never_empty_are_integers():
+    said = " ".join(Path("docs/reports.md").read_text(encoding="utf-8").split())
+    [listed] = re.findall(r"Never empty are (.*?)\.", said)
+    assert set(re.findall(r"`(\w+)`", listed)) == {*chain(*NEVER_EMPTY.values())}
+    tables = tables_of_audits()
+    for name, columns in NEVER_EMPTY.items():
+        frame = pandas.read_csv(io.StringIO(tables[f"{name}.csv"]))
+        assert len(frame), name
+        assert {column: frame[column].dtype for column in columns} == dict.fromkeys(
+            columns, "int64"
+        )
+
+
+def is_integer(cell):
+    return cell.removeprefix("-").isdecimal()
+
+
+def same(cell, found):
+    """Whether a cell was read as what it says: nothing, a number where it is plain, or text."""
+    if not cell or cell in {"nan", "inf"}:
+        return found != found or str(found) == cell  # noqa: PLR0124 - NaN
+    if isinstance(found, str):
+        return found == cell
+    return not isinstance(found, bool) and float(cell) == found
+
+
+def test_text_that_looks_like_something_else_is_text_in_every_column():
+    text = as_csv.files([strange()])
+    models = pandas.read_csv(io.StringIO(text["models.csv"]))
+    assert models.loc[0, ["model", "commit_sha"]].tolist() == ["'0123", "'" + "1" * 39 + "e"]
+    modules = pandas.read_csv(io.StringIO(text["modules.csv"]))
+    assert modules["prefix"].tolist() == ["(whole model)", *(f"'{name}" for name in STRANGE)]
+    assert modules["model"].unique().tolist() == ["'0123"]
+    assert pandas.isna(models["parameters"][0])  # more than 64 bits
+    assert models["elements"][0] == 2**53 - 1
+
+
+@given(
+    st.text(st.characters(exclude_categories=()), min_size=1)
+    | st.text("0123456789eE+-._ xinfatyNrul#</>", min_size=1, max_size=12)
+)
+@example("1e")
+@example("0x1F")
+@example("1_000")
+@example("  ")
+def test_whatever_a_text_is_it_is_read_as_text(text):
+    for column in ([text], [text, "1"], ["1.5", text]):
+        file = io.StringIO(newline="")
+        rows = [("a", "b"), *((1, escapes.safe(cell)) for cell in column)]
+        csv.writer(file, lineterminator="\n").writerows(rows)
+        found = pandas.read_csv(io.StringIO(file.getvalue(), newline=""))["b"].tolist()
+        assert found == [escapes.safe(cell) for cell in column]
+
+
+# --- in a spreadsheet ----------------------------------------------------------------------------
+
+DANGEROUS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
 def table(outcomes, name):
-    return list(csv.DictReader(io.StringIO(files(outcomes)[name], newline=""), strict=True))
+    text = as_csv.files(outcomes)[name]
+    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
 
 
-@given(st.text(st.characters(exclude_categories=())) | st.sampled_from(HOSTILE))
+@given(st.text(st.characters(exclude_categories=())) | st.sampled_from((*HOSTILE, *DANGEROUS)))
 def test_no_text_is_run_as_a_formula(text):
     [row] = table([replace(gated(), requested=text, detail=text)], "models.csv")
     for column in ("requested", "detail"):
@@ -55,62 +199,15 @@ def test_no_text_is_run_as_a_formula(text):
         assert row[column].isprintable()
 
 
-@pytest.mark.parametrize(
-    ("text", "cell"),
-    [
-        ("bert-base", "bert-base"),
-        ("=1+1", "'=1+1"),
-        ("+1", "'+1"),
-        ("-1", "'-1"),
-        ("@SUM(A1)", "'@SUM(A1)"),
-        ("  =1", "'  =1"),
-        ("\t=1", r"'\t=1"),
-        ("\r=1", r"'\r=1"),
-        ("\uff1d1", "'\uff1d1"),
-        ("a=1", "a=1"),
-        ('say "no", twice', 'say "no", twice'),
-        ("中文", "中文"),
-        ("\ud800", r"\ud800"),
-        ("a\x1b[31m", r"a\x1b[31m"),
-    ],
-)
-def test_a_cell_of_text_reads_as(text, cell):
-    [row] = table([replace(gated(), requested=text)], "models.csv")
-    assert row["requested"] == cell
-
-
-def test_a_negative_number_stays_a_number():
-    assert ",-5,0," in files([every_kind()])["models.csv"]
-    assert next(row["difference"] for row in table([every_kind()], "modules.csv")) == "-5"
-    assert "-12" in [row["explains"] for row in table([every_kind()], "findings.csv")]
-
-
-@pytest.mark.parametrize("name", ["models.csv", "modules.csv", "findings.csv", "diagnosis.csv"])
-def test_columns_of_numbers_hold_numbers_or_nothing(name):
-    for row in table([example() for example in EXAMPLES.values()], name):
-        marks = {"unchecked"} if name == "models.csv" else {"ignored"}
-        for column in NUMERIC & row.keys() - marks:
-            assert not row[column] or float(row[column]) is not None
-
-
-@pytest.mark.parametrize("name", ["models.csv", "modules.csv", "findings.csv", "diagnosis.csv"])
-def test_lines_end_in_lf_and_every_record_is_one_line(name):
-    text = files([hostile(), bert_base_chinese()])[name]
-    assert "\r" not in text
-    assert len(text.splitlines()) == 1 + len(table([hostile(), bert_base_chinese()], name))
-    assert text.encode("utf-8").endswith(b"\n")
-
-
-def test_the_columns_of_a_module_are_those_of_the_design_with_additions_last():
-    columns = files([])["modules.csv"].rstrip("\n").split(",")
-    assert columns[:11] == DESIGN.split(", ")
-    added = {"model", "commit_sha", "component"}
-    assert set(columns) == {*added, *ModuleRow.__struct_fields__}
+def test_lines_end_in_lf_and_every_record_is_one_line():
+    for name, text in as_csv.files([hostile(), bert_base_chinese()]).items():
+        assert "\r" not in text
+        assert len(text.splitlines()) == 1 + len(table([hostile(), bert_base_chinese()], name))
+        assert text.endswith("\n")
 
 
 def test_there_is_a_row_for_every_model_module_and_finding():
     outcomes = [example() for example in EXAMPLES.values()]
-    assert [row["requested"] for row in table(outcomes, "models.csv")][2] == gated().requested
     every = [one for outcome in outcomes for one in outcome.every]
     assert len(table(outcomes, "models.csv")) == len(every)
     assert len(table(outcomes, "modules.csv")) == sum(len(one.modules) for one in every)

@@ -39,18 +39,21 @@ def test_no_key_is_a_keyword_of_python():
     assert all(map(str.isidentifier, keys))
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_every_output_is_valid(name):
-    VALIDATOR.validate(json.loads(render(EXAMPLES[name]())))
+def test_every_output_is_valid_and_one_line_of_ascii():
+    for make in EXAMPLES.values():
+        text = render(make())
+        assert text.isascii()
+        assert len(text.splitlines()) == 1
+        VALIDATOR.validate(json.loads(text))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", ["every-kind", "pipeline", "diagnosed"])
 def test_the_schema_has_every_key_and_no_other(name):
     """Strict at every level: an object with one key more or one less is refused."""
     valid = first_of_each_kind(json.loads(render(EXAMPLES[name]())))
     VALIDATOR.validate(valid)
-    for path, found in objects(valid):
+    for path, found in objects_of(valid):
         # These objects have dtypes, config keys or engines as keys.
         if path[-1:] in {("by_dtype",), ("fields",), ("engines",)}:
             continue
@@ -68,14 +71,14 @@ def first_of_each_kind(value):
     return [first_of_each_kind(one) for one in kinds.values()]
 
 
-def objects(value, path=()):
+def objects_of(value, path=()):
     """Every object of a JSON value, with its path."""
     if isinstance(value, dict):
         yield path, value
     elif not isinstance(value, list):
         return
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from objects(inner, (*path, key))
+        yield from objects_of(inner, (*path, key))
 
 
 def replaced(value, path, new):
@@ -94,13 +97,6 @@ def test_the_example_of_every_kind_has_every_kind():
     assert {kind_of(finding) for finding in every_kind().findings} == {*FINDING_KINDS}
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_outcome_is_one_line_of_ascii(name):
-    text = render(EXAMPLES[name]())
-    assert text.isascii()
-    assert len(text.splitlines()) == 1
-
-
 CONTRACT = {
     "outcome": "schema requested model commit source target model_type expected observed modules "
     "findings residual verdict reason fetched",
@@ -111,26 +107,20 @@ CONTRACT = {
 }
 
 
-@pytest.mark.parametrize("part", CONTRACT)
-def test_the_keys_come_in_the_order_of_the_contract_with_additions_last(part):
+def test_the_keys_come_in_the_order_of_the_contract_with_additions_last():
     outcome = json.loads(render(bert_base_chinese()))
-    found = {
-        "outcome": outcome,
-        "expected": outcome["expected"],
-        "observed": outcome["observed"],
-        "module": outcome["modules"][0],
-        "finding": outcome["findings"][0],
-    }[part]
-    keys = CONTRACT[part].split()
-    assert list(found)[: len(keys)] == keys
+    objects = {**outcome, "outcome": outcome}
+    objects |= {"module": outcome["modules"][0], "finding": outcome["findings"][0]}
+    for part, keys in CONTRACT.items():
+        assert list(objects[part])[: len(keys.split())] == keys.split()
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_folded_names_expand_to_the_listed_names(name):
-    for finding in json.loads(render(EXAMPLES[name]()))["findings"]:
-        expanded = [each for pattern in finding["folded"] for each in expand(pattern)]
-        assert sorted(expanded) == sorted(finding["names"])
-        assert finding["count"] == len(finding["names"])
+def test_folded_names_expand_to_the_listed_names():
+    for make in EXAMPLES.values():
+        for finding in json.loads(render(make()))["findings"]:
+            expanded = [each for pattern in finding["folded"] for each in expand(pattern)]
+            assert sorted(expanded) == sorted(finding["names"])
+            assert finding["count"] == len(finding["names"])
 
 
 def test_untrusted_names_are_read_back_unchanged():
@@ -138,8 +128,8 @@ def test_untrusted_names_are_read_back_unchanged():
     assert finding["names"] == list(HOSTILE)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("text", ["o/name", "o/\ud800"])  # UTF-8 has no lone surrogates
-def test_what_is_stored_is_the_object_that_is_printed(name, text):
-    outcome = replace(EXAMPLES[name](), requested=text)
-    assert json.loads(stored_text(outcome)) == json.loads(render(outcome))
+def test_what_is_stored_is_the_object_that_is_printed(text):
+    for make in EXAMPLES.values():
+        outcome = replace(make(), requested=text)
+        assert json.loads(stored_text(outcome)) == json.loads(render(outcome))

@@ -20,7 +20,7 @@ def run_of(*outcomes):
     return log["runs"][0]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", ["every-kind", "hostile", "pipeline", "gated"])
 def test_what_alarms_is_a_result_and_what_is_ignored_is_suppressed(name):
     outcome = EXAMPLES[name]()
     results = run_of(outcome)["results"]

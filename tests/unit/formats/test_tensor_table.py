@@ -138,15 +138,18 @@ def test_numbers_that_were_read_stand_beside_it_and_are_empty_elsewhere(tmp_path
     assert made["numbers"].notna().sum() == 1
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_untrusted_names_are_data(name):
-    row = TensorRow(name, name, name, (1,) * 20, 1, 1, None, "unexpected", name)
-    found = replace(gated(), tensors=TensorTable(lambda: iter([row])))
-    [read] = csv.DictReader(io.StringIO(table(found), newline=""), strict=True)
-    assert read["name"].isprintable()
-    assert not read["name"].lstrip(" ").startswith(("=", "+", "-", "@"))
+def test_untrusted_names_are_data():
+    rows = [
+        TensorRow(name, name, name, (1,) * 20, 1, 1, None, "unexpected", name) for name in HOSTILE
+    ]
+    found = replace(gated(), tensors=TensorTable(lambda: iter(rows)))
+    read = [*csv.DictReader(io.StringIO(table(found), newline=""), strict=True)]
+    assert len(read) == len(HOSTILE)
+    for one in read:
+        assert one["name"].isprintable()
+        assert not one["name"].lstrip(" ").startswith(("=", "+", "-", "@"))
     printed = list(tensor_table.tensor_lines(found))
-    assert len(printed) == 4  # an empty line, the heading, the tensor, the sum
+    assert len(printed) == 3 + len(HOSTILE)  # an empty line, the heading, the sum
     assert all(line.rstrip("\n").isprintable() for line in printed)
     assert "(20 dimensions)" in printed[2]
 
@@ -156,7 +159,6 @@ def test_what_has_no_tensors_has_no_table():
     assert table(gated()).count("\n") == 1
 
 
-@pytest.mark.parametrize("form", ["json", "html", "svg", "markdown", "sarif"])
-def test_other_formats_have_no_table_of_tensors(form):
+def test_other_formats_have_no_table_of_tensors():
     with pytest.raises(UsageError, match="--format terminal or csv"):
-        require_format_of_tensors(form)
+        require_format_of_tensors("json")
