@@ -175,6 +175,11 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
         return (self, *self.parts)
 
     @property
+    def explained(self) -> frozenset[int]:
+        """The indices of findings that a cause explains."""
+        return frozenset(at for cause in self.diagnosis for at in cause.findings)
+
+    @property
     def alarms(self) -> tuple[Finding, ...]:
         """The errors and warnings of the outcome and its components."""
         found = (finding for part in self.every for finding in part.findings)
@@ -310,12 +315,11 @@ def residual(observed: Observed, expected: int, findings: Iterable[Finding]) -> 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Sort findings: errors first, then by kind, first name and reason."""
-    ranks = [*Severity]
     return tuple(
         sorted(
             findings,
             key=lambda finding: (
-                ranks.index(finding.severity),
+                finding.severity.rank,
                 finding.kind,
                 tuple(map(natural_key, finding.names[:1])),
                 finding.reason,

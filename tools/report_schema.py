@@ -23,7 +23,7 @@ from auditor.reconciler.rows import ModuleRow
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import FileTally
 
-_WIDTH = 110
+_WIDTH = 170
 _COMPUTED = {"nan", "inf"}  # of a field that may be None
 _HEAD = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -70,7 +70,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     form: Annotated[
         str,
         typer.Option(
-            "--format", help="For such tables: markdown, csv, json, latex; for the tree: json, svg."
+            "--format", help="For such tables: markdown, csv, json; for the tree: json, svg."
         ),
     ] = TERMINAL,
     output: FileOption = None,
@@ -184,7 +184,7 @@ def diff(  # noqa: PLR0913 - one parameter for each option
         ),
     ] = False,
     form: Annotated[
-        str, typer.Option("--format", help="terminal, markdown, csv, json or latex.")
+        str, typer.Option("--format", help="terminal, markdown, csv or json.")
     ] = "terminal",
     output: FileOption = None,
     source: SourceOption = SourceChoice.HUB,

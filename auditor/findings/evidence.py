@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
 from operator import attrgetter
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,19 +38,7 @@ class OfTensors(Evidence, frozen=True, kw_only=True):
 
     tensors: tuple[ExpectedTensor, ...] | tuple[StoredTensor, ...]
 
-    _aligned: ClassVar[tuple[str, ...]] = ()  # fields with one value for each tensor, or None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(tensor.name for tensor in self.tensors)
-
-    def only(self, matches: Callable[[str], bool]) -> Self:
-        places = [at for at, name in enumerate(self.names) if matches(name)]
-        values = {field: getattr(self, field) for field in ("tensors", *self._aligned)}
-        kept = {
-            field: value and tuple(value[at] for at in places) for field, value in values.items()
-        }
-        return replace(self, **kept)
+    _items = "tensors"
 
 
 class OfExpected(OfTensors, frozen=True, kw_only=True):
@@ -175,6 +163,10 @@ class MatchedPair(Struct, frozen=True, kw_only=True):
     expected: ExpectedTensor
 
     @property
+    def name(self) -> str:
+        return self.stored.name
+
+    @property
     def evidence(self) -> Mapping[str, Any]:
         stored = {key: getattr(self.stored, key) for key in ("name", "dtype", "shape", "file")}
         return {
@@ -188,11 +180,8 @@ class OfPairs(Evidence, frozen=True, kw_only=True):
 
     pairs: tuple[MatchedPair, ...]
 
+    _items = "pairs"
     _written = ("pairs",)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(pair.stored.name for pair in self.pairs)
 
     @property
     def parameters(self) -> int:
@@ -201,9 +190,6 @@ class OfPairs(Evidence, frozen=True, kw_only=True):
     @property
     def evidence(self) -> Mapping[str, Any]:
         return {"pairs": [pair.evidence for pair in self.pairs]}
-
-    def only(self, matches: Callable[[str], bool]) -> Self:
-        return replace(self, pairs=tuple(one for one in self.pairs if matches(one.stored.name)))
 
 
 class OfMismatches(OfPairs, frozen=True, kw_only=True):
@@ -247,11 +233,12 @@ class OfDisputes(Evidence, frozen=True, kw_only=True):
     target: str  # the class; it is the name if only the total is in dispute
     disputes: tuple[DisputedTensor, ...]
 
+    _items = "disputes"
     _written = ("disputes",)
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(dispute.name for dispute in self.disputes) or (self.target,)
+        return super().names or (self.target,)
 
     @property
     def parameters(self) -> int:
@@ -260,9 +247,6 @@ class OfDisputes(Evidence, frozen=True, kw_only=True):
     @property
     def evidence(self) -> Mapping[str, Any]:
         return {"disputes": [dispute.evidence for dispute in self.disputes]}
-
-    def only(self, matches: Callable[[str], bool]) -> Self:
-        return replace(self, disputes=tuple(one for one in self.disputes if matches(one.name)))
 
 
 # --- of files, keys and counts --------------------------------------------------------------------
@@ -318,12 +302,7 @@ class OfFiles(Evidence, frozen=True, kw_only=True):
 
     files: tuple[str, ...]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.files
-
-    def only(self, matches: Callable[[str], bool]) -> Self:
-        return replace(self, files=tuple(filter(matches, self.files)))
+    _items = "files"
 
 
 class OfFolders(Evidence, frozen=True, kw_only=True):
@@ -332,18 +311,12 @@ class OfFolders(Evidence, frozen=True, kw_only=True):
     declared_in: str  # a file name; it is not the finding's file, which may be sound
     folders: tuple[str, ...]
 
+    _items = "folders"
     _written = ("file",)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.folders
 
     @property
     def evidence(self) -> Mapping[str, Any]:
         return {"file": self.declared_in}
-
-    def only(self, matches: Callable[[str], bool]) -> Self:
-        return replace(self, folders=tuple(filter(matches, self.folders)))
 
 
 class OfKeys(Evidence, frozen=True, kw_only=True):
@@ -355,23 +328,26 @@ class OfKeys(Evidence, frozen=True, kw_only=True):
     rows: int | None = None  # of the embedding for these ids
     rows_of: str | None = None  # the tensor with these rows, or the config's key for their number
 
+    _items = "says"
     _written = ("file", "says", "fix", "ids", "rows", "rows_of")
 
     @property
     def file(self) -> str:
         return self.says[0][0]
 
+    @staticmethod
+    def _name_of(item: Any) -> str:
+        file, key, _ = item
+        return str(key or file)
+
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(sorted({key or file for file, key, _ in self.says}))
+        return tuple(sorted({*super().names}))
 
     @property
     def evidence(self) -> Mapping[str, Any]:
         says = [{"file": file, "key": key, "value": value} for file, key, value in self.says]
         return {**super().evidence, "says": says}
-
-    def only(self, matches: Callable[[str], bool]) -> Self:
-        return replace(self, says=tuple(one for one in self.says if matches(one[1] or one[0])))
 
 
 class OfCount(Evidence, frozen=True, kw_only=True):
@@ -388,9 +364,6 @@ class OfCount(Evidence, frozen=True, kw_only=True):
     def names(self) -> tuple[str, ...]:
         return (self.where,)
 
-    def only(self, _matches: Callable[[str], bool]) -> Self:
-        return self  # there is one name, and it matched
-
 
 class OfEngine(Evidence, frozen=True, kw_only=True):
     """A finding about a serving engine."""
@@ -403,6 +376,3 @@ class OfEngine(Evidence, frozen=True, kw_only=True):
     @property
     def names(self) -> tuple[str, ...]:
         return (self.engine,)
-
-    def only(self, _matches: Callable[[str], bool]) -> Self:
-        return self  # there is one name, and it matched

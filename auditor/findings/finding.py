@@ -17,6 +17,7 @@ from typing import (
 )
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
+from msgspec.structs import replace
 
 Count = Annotated[int, Meta(ge=0)]
 
@@ -27,6 +28,11 @@ class Severity(StrEnum):
     ERROR = "error"
     WARNING = "warning"
     INFO = "info"
+
+    @property
+    def rank(self) -> int:
+        """The place of the severity, the worst first."""
+        return [*Severity].index(self)
 
 
 class Finding(Struct, frozen=True):
@@ -89,14 +95,35 @@ class Evidence(Finding, frozen=True):
     severity: Severity
     reason: str
 
+    # The field with one item for each name; "": the finding has one name.
+    _items: ClassVar[str] = ""
+    _aligned: ClassVar[tuple[str, ...]] = ()  # fields with one value for each item, or None
     # The JSON keys of this class, which are attributes unless the class overrides `evidence`; keys
     # whose value is None are left out.
     _written: ClassVar[tuple[str, ...]] = ()
+
+    @staticmethod
+    def _name_of(item: Any) -> str:
+        return item if isinstance(item, str) else str(item.name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(map(self._name_of, getattr(self, self._items)))
 
     @property
     def evidence(self) -> Mapping[str, Any]:
         values = {key: getattr(self, key) for key in self._written}
         return {key: value for key, value in values.items() if value is not None}
+
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        if not self._items:
+            return self
+        items = getattr(self, self._items)
+        places = [at for at, item in enumerate(items) if matches(self._name_of(item))]
+        fields = {name: getattr(self, name) for name in (self._items, *self._aligned)}
+        for name, values in fields.items():
+            fields[name] = None if values is None else tuple(values[at] for at in places)
+        return replace(self, **fields)
 
 
 P = ParamSpec("P")

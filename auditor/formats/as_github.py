@@ -43,13 +43,12 @@ def _outputs(outcomes: Sequence[Report | Unaudited]) -> str:
 
 def _lines(outcome: Report | Unaudited) -> Iterator[str]:
     for part in outcome.every:
-        explained = {at for cause in part.diagnosis for at in cause.findings}
         for cause in part.diagnosis:
             files_of_cause = [part.findings[at].file for at in cause.findings]
             text = f"{verdict.cause_sentence(cause)} To do: {cause.fix}"
             yield _command(cause.severity, outcome, next(iter(files_of_cause), None), text)
         for at, finding in enumerate(part.findings):
-            if finding.severity is not Severity.INFO and at not in explained:
+            if finding.severity is not Severity.INFO and at not in part.explained:
                 yield _command(finding.severity, outcome, finding.file, _in_words(finding))
     word, _ = verdict.word(outcome)
     level = "error" if isinstance(outcome, Unaudited) else "notice"

@@ -179,11 +179,8 @@ def _findings(outcome: Report | Unaudited) -> Iterator[Element]:
     for part in parts:
         if part.component is not None:
             yield element("h3", {}, part.component)
-        explained = {at for cause in part.diagnosis for at in cause.findings}
-        for severity in Severity:
-            for at, finding in enumerate(part.findings):
-                if finding.severity is severity:
-                    yield _finding(finding, explained=at in explained)
+        ranked = sorted(enumerate(part.findings), key=lambda pair: pair[1].severity.rank)
+        yield from (_finding(one, explained=at in part.explained) for at, one in ranked)
         yield from (_finding(finding, ignored=True) for finding in part.ignored)
 
 

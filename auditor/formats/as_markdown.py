@@ -40,9 +40,8 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
     if modules := lines(outcome.modules, view.depth):
         table = module_table(modules, "module", "stored", "expected", "share", "status")
         yield markdown_table(cut_table(table, _MOST_ROWS))
-    ranks = [*Severity]
     for part in outcome.every:
-        for finding in sorted(part.findings, key=lambda finding: ranks.index(finding.severity)):
+        for finding in sorted(part.findings, key=lambda finding: finding.severity.rank):
             yield from _finding(finding)
     if outcome.unchecked:
         yield f"Not checked: {escaped_markdown('; '.join(outcome.unchecked))}\n"

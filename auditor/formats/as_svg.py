@@ -10,16 +10,25 @@ from importlib.resources import files as resources
 from xml.etree.ElementTree import Element
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.formats import View, verdict
 from auditor.formats.escapes import WHOLE
 from auditor.formats.markup import Attributes, element, svg, verbatim
-from auditor.formats.module_kinds import EXPERTS, KINDS, OTHER, SEVERAL, kinds_of
-from auditor.formats.module_tree import Node, module_tree, modules_of
+from auditor.formats.module_tree import (
+    EXPERTS,
+    KINDS,
+    OTHER,
+    SEVERAL,
+    Node,
+    first_module,
+    kinds_of,
+    module_tree,
+    modules_of,
+)
 from auditor.formats.tables import Name
 from auditor.formats.text import cut_middle, short_count
 from auditor.messages import printable
-from auditor.names import first
 from auditor.report import Report, Unaudited
 
 _QUIET = frozenset({"equal", "buffer", "quantization-data", "tied", "unchecked"})
@@ -37,6 +46,7 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     path: str  # folded: encoder.layer.{0-11}; the root is ""
     label: str  # the last part of the path, or `8 x expert`
+    copies: int  # modules that fold into the last part of the path
     modules: int
     stored: int | None  # parameters
     expected: int | None
@@ -44,10 +54,11 @@ class Cell(Struct, frozen=True, kw_only=True):
     formula: str | None  # the formula for one of the modules
     status: str
     kind: str  # attention, feed-forward, ...
-    active: float | None  # fraction of the experts that process one token; None: not known
+    is_expert: bool
+    active: float | None = None  # fraction of the experts that process one token; None: unknown
     level: int
-    left: float
-    width: float
+    left: float = 0.0
+    width: float = 1.0
     below: tuple["Cell", ...] = ()
 
     @property
@@ -58,6 +69,11 @@ class Cell(Struct, frozen=True, kw_only=True):
     def alarms(self) -> bool:
         """Whether the status of this module or of a module inside it is an error or a warning."""
         return self.status in _ALARMING or any(cell.alarms for cell in self.below)
+
+    @property
+    def has_fault(self) -> bool:
+        """Whether this module or a module inside it is not as expected."""
+        return self.status not in _QUIET or any(cell.has_fault for cell in self.below)
 
     @property
     def drawn_as(self) -> str:
@@ -76,13 +92,10 @@ def cells_of_outcome(outcome: Report | Unaudited) -> tuple[Cell, ...]:
     tree = module_tree(modules)
     formulas = {row.prefix: row.formula for row in outcome.modules}
     kinds = kinds_of(row.prefix for row in modules)
-    return cells(tree, formulas, kinds, _inactive(outcome)) if tree else ()
-
-
-def _inactive(outcome: Report | Unaudited) -> int:
-    """Return the number of expected parameters that do not process a given token."""
-    expected = outcome.expected
-    return expected.parameters - expected.active.parameters if expected and expected.active else 0
+    expected, inactive = outcome.expected, 0  # expected parameters that a token does not use
+    if expected and expected.active:
+        inactive = expected.parameters - expected.active.parameters
+    return cells(tree, formulas, kinds, inactive) if tree else ()
 
 
 def cells(
@@ -95,116 +108,87 @@ def cells(
 
     `formulas` and `kinds` are keyed by prefix; `inactive` is a number of the experts' parameters.
     """
-    root = _Module(tree, "", 1)
-    place = _Places(formulas or {}, kinds or {}, tree.stored, _active(root, inactive))
-    return tuple(_flat(place.cell(root, 0, 0.0, 1.0)))
+
+    def cell(node: Node, above: str, times: int, level: int) -> Cell:
+        path = f"{above}.{node.name}" if above else node.name
+        times *= node.modules
+        stored, expected = (
+            None if figure is None else figure * times for figure in (node.stored, node.expected)
+        )
+        prefix = first_module(path)
+        is_expert = node.modules > 1 and above.rpartition(".")[2] == EXPERTS
+        return Cell(
+            path=path,
+            label=f"{node.modules:,} \N{MULTIPLICATION SIGN} expert" if is_expert else node.name,
+            copies=node.modules,
+            modules=times,
+            stored=stored,
+            expected=expected,
+            share=None if stored is None or not tree.stored else stored / tree.stored,
+            formula=(formulas or {}).get(prefix),
+            status=node.status,
+            kind=(kinds or {}).get(prefix, OTHER),
+            is_expert=is_expert,
+            level=level,
+            below=tuple(cell(child, path, times, level + 1) for child in node.below),
+        )
+
+    root = cell(tree, "", 1, 0)
+    return tuple(_placed(root, 0.0, 1.0, _active(root, inactive)))
 
 
-def _active(root: "_Module", inactive: int) -> float | None:
+def _placed(cell: Cell, left: float, width: float, active: float | None) -> Iterator[Cell]:
+    """Yield a cell and the cells inside it, with their places."""
+    below, at = [], left
+    for child, part in zip(cell.below, _widths(cell.below, width), strict=True):
+        below.append([*_placed(child, at, part, active)])
+        at += part
+    yield replace(
+        cell,
+        left=left,
+        width=width,
+        active=active if cell.kind == EXPERTS else None,
+        below=tuple(placed[0] for placed in below),
+    )
+    for placed in below:
+        yield from placed
+
+
+def _widths(cells: Sequence[Cell], room: float) -> list[float]:
+    """Divide the width `room` among cells in proportion to their sizes.
+
+    Each cell with a fault gets a minimum width in addition.
+    """
+    total = sum(cell.size for cell in cells)
+    if not total:
+        return [room / len(cells) for _ in cells]
+    least = [min(_LEAST, room / len(cells)) if cell.has_fault else 0.0 for cell in cells]
+    spare = room - sum(least)
+    return [narrow + spare * cell.size / total for narrow, cell in zip(least, cells, strict=True)]
+
+
+def _active(root: Cell, inactive: int) -> float | None:
     """Return the fraction of the experts that process one token.
 
     Return None unless the fraction is a whole number of experts, and every layer has as many.
     """
-    experts = [module for module in _experts(root) if module.expected]
-    counts = {module.copies for module in experts}
+    experts = [cell for cell in _experts(root) if cell.expected]
+    counts = {cell.copies for cell in experts}
     if not inactive or len(counts) != 1:
         return None
     [count] = counts
-    active = 1 - inactive / sum(module.expected or 0 for module in experts)
+    active = 1 - inactive / sum(cell.expected or 0 for cell in experts)
     is_whole = abs(active * count - round(active * count)) < _ROUNDING
     return round(active * count) / count if is_whole and 0 < active < 1 else None
 
 
-def _experts(module: "_Module") -> Iterator["_Module"]:
-    """Yield the numbered experts inside a module."""
-    if module.is_expert:
-        yield module
+def _experts(cell: Cell) -> Iterator[Cell]:
+    """Yield the outermost numbered experts inside a module."""
+    if cell.is_expert:
+        yield cell
     else:
-        for child in module.below:
+        for child in cell.below:
             yield from _experts(child)
-
-
-def _flat(cell: Cell) -> Iterator[Cell]:
-    yield cell
-    for child in cell.below:
-        yield from _flat(child)
-
-
-class _Module:
-    """A node of a module tree, with its path and the sums over its folded modules."""
-
-    def __init__(self, node: Node, above: str, times: int) -> None:
-        self.label, self.status = node.name, node.status
-        self.times, self.copies = times * node.modules, node.modules
-        self.path = f"{above}.{node.name}" if above else node.name
-        self.stored, self.expected = (
-            None if figure is None else figure * self.times
-            for figure in (node.stored, node.expected)
-        )
-        self.size = max(self.stored or 0, self.expected or 0)
-        self.below = [_Module(child, self.path, self.times) for child in node.below]
-        self.is_expert = self.copies > 1 and above.rpartition(".")[2] == EXPERTS
-        self.has_fault: bool = self.status not in _QUIET or any(
-            module.has_fault for module in self.below
-        )
-
-
-class _Places(Struct, frozen=True):
-    """A builder of cells: it places the modules of one model."""
-
-    formulas: Mapping[str, str | None]
-    kinds: Mapping[str, str]
-    total: int | None  # stored parameters
-    active: float | None  # fraction of the experts
-
-    def cell(self, module: _Module, level: int, left: float, width: float) -> Cell:
-        below, at = [], left
-        for child, part in zip(module.below, _widths(module.below, width), strict=True):
-            below.append(self.cell(child, level + 1, at, part))
-            at += part
-        kind = self._at(module.path, self.kinds) or OTHER
-        has_share = module.stored is not None and self.total
-        return Cell(
-            path=module.path,
-            label=f"{module.copies:,} \N{MULTIPLICATION SIGN} expert"
-            if module.is_expert
-            else module.label,
-            modules=module.times,
-            stored=module.stored,
-            expected=module.expected,
-            share=(module.stored or 0) / (self.total or 1) if has_share else None,
-            formula=self._at(module.path, self.formulas),
-            status=module.status,
-            kind=kind,
-            active=self.active if kind == EXPERTS else None,
-            level=level,
-            left=left,
-            width=width,
-            below=tuple(below),
-        )
-
-    @staticmethod
-    def _at(path: str, values: Mapping[str, str | None] | Mapping[str, str]) -> str | None:
-        """Return the value of the first module that a path names; None if the path was cut."""
-        try:
-            return values.get(first(path))
-        except ValueError:
-            return None
-
-
-def _widths(modules: list[_Module], room: float) -> list[float]:
-    """Divide the width `room` among the modules in proportion to their sizes.
-
-    Each module with a fault gets a minimum width in addition.
-    """
-    total = sum(module.size for module in modules)
-    if not total:
-        return [room / len(modules) for _ in modules]
-    least = [min(_LEAST, room / len(modules)) if module.has_fault else 0.0 for module in modules]
-    spare = room - sum(least)
-    return [
-        narrow + spare * module.size / total for narrow, module in zip(least, modules, strict=True)
-    ]
 
 
 # --- the drawing, which follows the width that it is given --------------------------------------

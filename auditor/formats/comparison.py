@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 from auditor.comparing import Changed, Comparison, Lost, NumbersCompared
-from auditor.formats.escapes import escaped_latex, escaped_markdown
+from auditor.formats.escapes import escaped_markdown
 from auditor.formats.json_values import json_text
 from auditor.formats.tables import (
     TABLE_FORMATS,
@@ -56,8 +56,6 @@ def render(comparison: Comparison, form: str, *, most: int | None = None) -> str
             return tables
         case "markdown":
             return "\n\n".join([*map(escaped_markdown, lines), tables])
-        case "latex":
-            return "\n\n".join([*map(escaped_latex, lines), tables])
         case _:
             text = lines_text(((line, ""),) for line in lines)
             return "\n".join(filter(None, [text, tables]))

@@ -28,10 +28,9 @@ class Meaning(NamedTuple):
 
 def kind_meanings() -> tuple[Meaning, ...]:
     """Return the meanings of all kinds of findings, errors first."""
-    ranks = [*Severity]
     return tuple(
         Meaning(kind.kind, kind.severity, kind.meaning, kind.details, kind.to_do)
-        for kind in sorted(FINDING_KINDS, key=lambda kind: ranks.index(kind.severity))
+        for kind in sorted(FINDING_KINDS, key=lambda kind: kind.severity.rank)
     )
 
 

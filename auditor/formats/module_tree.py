@@ -1,11 +1,14 @@
-"""The modules of one model as a small tree: equal siblings are folded, deep levels cut off.
+"""The modules of one model as a small tree, and the kind of each module, for drawings.
+
+In the tree equal siblings are folded and deep levels cut off.
 
 Folding loses nothing: siblings fold if they and all modules below them are equal, except for the
 number in their names.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -13,10 +16,11 @@ from msgspec.structs import replace
 from auditor.formats.document import Document
 from auditor.formats.module_table import nearest
 from auditor.messages import printable
-from auditor.names import how_many
+from auditor.names import first, how_many
 from auditor.reconciler.fold import fold
 from auditor.reconciler.rows import ModuleRow, ModuleStatus
 from auditor.report import Report, Unaudited
+from auditor.tensor_roles import role_of
 
 # Trees of 51 real checkpoints, from one module to a mixture of experts, have a median of 19 nodes
 # and 83 at most; larger trees are cut to fewer levels.
@@ -105,5 +109,66 @@ def _name(pattern: str) -> str:
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"
 
 
+def first_module(path: str) -> str:
+    """Return the first module that a folded path names; the path itself if it was cut."""
+    try:
+        return first(path)
+    except ValueError:
+        return path
+
+
 def _size(tree: Node) -> int:
     return 1 + sum(map(_size, tree.below))
+
+
+# --- kinds of modules, by the roles of the tensors inside -----------------------------------------
+
+SEVERAL, OTHER, NORMS, EXPERTS = "several", "other", "norms", "experts"
+KINDS = (
+    *("attention", "feed-forward", EXPERTS, "embeddings", NORMS, "head", OTHER),
+    SEVERAL,  # modules of several kinds are inside, such as a layer
+)
+_ATTENTION = {"q", "k", "v", "o", "qkv", "q-a", "q-b", "kv-a", "kv-b", "bias-of-positions"}
+_KIND_BY_PART: Mapping[str, str] = {
+    **dict.fromkeys(_ATTENTION, "attention"),
+    **dict.fromkeys((f"cross-{part}" for part in _ATTENTION), "attention"),
+    **dict.fromkeys(("gate", "up", "gate-up", "down"), "feed-forward"),
+    **dict.fromkeys(("shared-gate", "shared-up", "shared-down"), "feed-forward"),
+    **dict.fromkeys(("expert-gate", "expert-up", "expert-gate-up", "expert-down"), EXPERTS),
+    **dict.fromkeys(("all-gates", "all-ups", "all-downs"), EXPERTS),
+    **dict.fromkeys(("tokens", "positions", "type-embeddings", "patches"), "embeddings"),
+    **dict.fromkeys(("mask-token", "class-token"), "embeddings"),
+    **dict.fromkeys(("head", "mlm-dense", "mlm-bias"), "head"),
+}
+
+
+def kinds_of(prefixes: Iterable[str]) -> Mapping[str, str]:
+    """Map each module prefix to its kind.
+
+    Norms, routers and modules of unknown roles do not change the kind of the module above them.
+    """
+    inside: dict[str, set[str]] = defaultdict(set)
+    deepest_first = sorted(prefixes, key=lambda name: -name.count(".") if name else 1)
+    for prefix in deepest_first:
+        if not inside[prefix]:
+            inside[prefix].add(kind := _kind_of_leaf(prefix))
+            above = prefix
+            while above:
+                above = above.rpartition(".")[0]
+                inside[above].add(kind)
+    return {prefix: _summary(inside[prefix]) for prefix in deepest_first}
+
+
+def _kind_of_leaf(prefix: str) -> str:
+    role = role_of(f"{prefix}.weight")
+    if role is None:
+        return OTHER
+    is_norm = "norm" in role.part.split("-")
+    return NORMS if is_norm else _KIND_BY_PART.get(role.part, OTHER)
+
+
+def _summary(kinds: AbstractSet[str]) -> str:
+    main = kinds - {NORMS, OTHER}
+    if len(main) > 1:
+        return SEVERAL
+    return next(iter(main or kinds - {OTHER} or kinds))

@@ -12,7 +12,6 @@ from auditor.formats.escapes import (
     Cell,
     code_cell,
     csv_text,
-    escaped_latex,
     guarded_value,
     safe,
     table_cell,
@@ -232,22 +231,11 @@ def as_json_text(tables: Sequence[Table]) -> str:
     return json_text(as_objects(tables)) + "\n"
 
 
-def as_latex(tables: Sequence[Table]) -> str:
-    parts = []
-    for table in tables:
-        sides = "".join("r" if is_number else "l" for is_number in number_columns(table))
-        rows = (table.columns, *(tuple(map(cell_text, row)) for row in table.rows))
-        body = "".join(f"{' & '.join(map(escaped_latex, row))} \\\\\n" for row in rows)
-        parts.append(f"\\begin{{tabular}}{{{sides}}}\n{body}\\end{{tabular}}\n")
-    return "\n".join(parts)
-
-
 TABLE_FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = MappingProxyType(
     {
         "terminal": as_text,
         "markdown": as_markdown,
         "csv": as_csv_text,
         "json": as_json_text,
-        "latex": as_latex,
     }
 )

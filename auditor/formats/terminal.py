@@ -203,14 +203,12 @@ def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[Styled
     yield (line for note in notes for line in wrapped(f"note: {shown(note)}", view.width))
     headline = headline_cause(part) if part.component is None else None
     yield from (cause_text(one, view.width) for one in part.diagnosis if one is not headline)
-    explained = {at for cause in part.diagnosis for at in cause.findings}
     worst = headline_finding(part) if part.component is None else None
-    ranks = [*Severity]
-    ranked = sorted(enumerate(part.findings), key=lambda pair: ranks.index(pair[1].severity))
+    ranked = sorted(enumerate(part.findings), key=lambda pair: pair[1].severity.rank)
     for at, finding in ranked:
         if EngineRefuses.describes(finding):  # the list of engines says it
             continue
-        if view.verbose or not (_is_harmless(finding) or at in explained):
+        if view.verbose or not (_is_harmless(finding) or at in part.explained):
             is_said = finding is worst
             yield finding_text(finding, view.width, verbose=view.verbose, reason=not is_said)
     for finding in part.ignored:

@@ -48,7 +48,7 @@ def word(outcome: Report | Unaudited) -> Styled:
 def headline_cause(outcome: Report | Unaudited) -> Diagnosis | None:
     """Return the cause whose summary is the report's first sentence; None if there is no cause."""
     causes = outcome.diagnosis if isinstance(outcome, Report) else ()
-    return min(causes, key=lambda cause: [*Severity].index(cause.severity), default=None)
+    return min(causes, key=lambda cause: cause.severity.rank, default=None)
 
 
 def worst_finding(outcome: Report | Unaudited) -> Finding | None:
@@ -56,7 +56,7 @@ def worst_finding(outcome: Report | Unaudited) -> Finding | None:
     if not isinstance(outcome, Report) or outcome.parts or outcome.diagnosis:
         return None
     alarms = filter(_alarms, outcome.findings)
-    return min(alarms, key=lambda finding: [*Severity].index(finding.severity), default=None)
+    return min(alarms, key=lambda finding: finding.severity.rank, default=None)
 
 
 def headline_finding(outcome: Report | Unaudited) -> Finding | None:

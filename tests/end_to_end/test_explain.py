@@ -206,7 +206,6 @@ def test_the_table_of_keys_shows_which_change_the_count() -> None:
     [
         ("markdown", "| class | parameters | beside BertModel |\n| --- | ---: | ---: |\n"),
         ("csv", "class,parameters,beside BertModel\nBertModel,109482240,0\n"),
-        ("latex", "\\begin{tabular}{lrr}\nclass & parameters & beside BertModel \\\\\n"),
         ("terminal", "class "),
     ],
 )

@@ -19,10 +19,16 @@ from auditor.formats.as_html import content_policy
 from auditor.formats.as_svg import palette, patterns
 from auditor.formats.document import Document, ExpectedObject, ListedFinding, ObservedObject
 from auditor.formats.markup import element, html_fragment
-from auditor.formats.module_kinds import KINDS, OTHER, kinds_of
-from auditor.formats.module_tree import Node, module_tree, modules_of
+from auditor.formats.module_tree import (
+    KINDS,
+    OTHER,
+    Node,
+    first_module,
+    kinds_of,
+    module_tree,
+    modules_of,
+)
 from auditor.messages import printable
-from auditor.names import first
 from auditor.reconciler.rows import ModuleRow
 from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Matched
 from auditor.sweep.reporting.files import JsonArray, ascii_json
@@ -150,10 +156,7 @@ def _with_kinds(modules: Sequence[ModuleRow]) -> Sequence[Any] | None:
 
     def row(node: Node, above: str) -> Sequence[Any]:
         path = f"{above}.{node.name}" if above else node.name
-        try:
-            kind = kinds.get(first(path), OTHER)
-        except ValueError:  # the name was cut
-            kind = OTHER
+        kind = kinds.get(first_module(path), OTHER)
         return [*node[:-1], KINDS.index(kind), [row(child, path) for child in node.below]]
 
     return tree and row(tree, "")
