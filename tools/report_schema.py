@@ -16,12 +16,10 @@ from typing import Any
 import msgspec.json
 from msgspec.structs import fields
 
-from auditor.findings import FINDING_KINDS, RecordedFinding
+from auditor.findings import FINDING_KINDS
 from auditor.formats import document
 from auditor.formats.document import Document
-from auditor.reconciler.rows import ModuleRow
-from auditor.reconciler.tensor_values import TensorValues
-from auditor.report import FileTally
+from auditor.reconciler.tensor_values import ModuleChanges
 
 _WIDTH = 170
 _COMPUTED = {"nan", "inf"}  # of a field that may be None
@@ -47,7 +45,7 @@ _REASON = {
 def schema_text() -> str:
     """Return the schema: a definition for each struct, that of the outcome at the top."""
     _, components = msgspec.json.schema_components([Document], ref_template="#/$defs/{name}")
-    described = (*vars(document).values(), RecordedFinding, ModuleRow, TensorValues, FileTally)
+    described = (*vars(document).values(), ModuleChanges)
     structs = {one.__name__: one for one in described if isinstance(one, type)}
     definitions = {}
     for name, component in components.items():

@@ -11,17 +11,14 @@ from auditor.claims.verdict import PublishedCount
 from auditor.findings import Finding, QuantizationData, RecordedFinding
 from auditor.formats import View
 from auditor.formats.document import (
-    BaseObject,
     CacheObject,
     CauseObject,
-    ChangesObject,
     ClaimObject,
     Document,
     EngineObject,
     ExpectedObject,
     FetchedObject,
     LayerObject,
-    LoadReportObject,
     ObservedObject,
     SymbolObject,
     UndeterminedObject,
@@ -97,9 +94,10 @@ def _copied(kind: type[_Object], of: object, **others: object) -> _Object:
 
 def document_of(outcome: Report | Unaudited) -> Document:
     """Return the JSON object of an outcome as a struct."""
-    loading = _Loading(outcome.in_memory or {}, outcome.load_report and outcome.load_report.names)
+    report = outcome.load_report
+    loading = _Loading(outcome.in_memory or {}, report.names if report else None)
     expected, cache, values = outcome.expected, outcome.kv_cache, outcome.values
-    report, observed = outcome.load_report, outcome.observed
+    observed = outcome.observed
     return Document(
         **{name: getattr(outcome, name) for name in _SAME},
         expected=_copied(
@@ -132,9 +130,9 @@ def document_of(outcome: Report | Unaudited) -> Document:
         if cache
         else None,
         parts=tuple(map(document_of, outcome.parts)),
-        load_report=_copied(LoadReportObject, report) if report else None,
+        load_report=outcome.load_report,
         diagnosis=tuple(map(_cause_object, outcome.diagnosis)),
-        values=_copied(ValuesObject, values, base=_base_object(values)) if values else None,
+        values=_copied(ValuesObject, values) if values else None,
         claims=tuple(_copied(ClaimObject, claim) for claim in outcome.claims),
         engines={
             one.engine: _copied(
@@ -159,13 +157,6 @@ def _cause_object(cause: Diagnosis) -> CauseObject:
             {key: finite(value) for key, value in values.items()} for values in cause.alternatives
         ),
     )
-
-
-def _base_object(values: ValuesRead) -> BaseObject | None:
-    if (base := values.base) is None:
-        return None
-    modules = tuple(_copied(ChangesObject, module) for module in base.modules)
-    return _copied(BaseObject, base, modules=modules)
 
 
 class _Loading(NamedTuple):
@@ -209,7 +200,7 @@ def recorded(finding: Finding, loading: _Loading) -> RecordedFinding:
 def outcome_from(document: Document) -> Report | Unaudited:
     """Return the outcome that a JSON object describes.
 
-    It has no list of tensors, no cache and no report of loading.
+    It has no list of tensors and no cache.
     """
     expected, observed, values = document.expected, document.observed, document.values
     common = Outcome(
@@ -219,7 +210,7 @@ def outcome_from(document: Document) -> Report | Unaudited:
         modules=document.modules,
         findings=document.findings,
         ignored=document.ignored,
-        values=_copied(ValuesRead, values, base=None, fetched=Fetched()) if values else None,
+        values=_copied(ValuesRead, values, fetched=Fetched()) if values else None,
         engines=tuple(
             _copied(
                 EngineVerdict,
@@ -233,6 +224,7 @@ def outcome_from(document: Document) -> Report | Unaudited:
         claims=tuple(
             _copied(PublishedCount, one, reason="", usual=False) for one in document.claims
         ),
+        load_report=document.load_report,
         parts=tuple(map(outcome_from, document.parts)),
     )
     if document.reason is not None:

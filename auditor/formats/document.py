@@ -10,8 +10,9 @@ from msgspec import Meta, Struct, field
 
 from auditor.errors import Reason
 from auditor.findings import Count, RecordedFinding, Severity
+from auditor.reconciler.loading.report import LoadReport
 from auditor.reconciler.rows import ModuleRow
-from auditor.reconciler.tensor_values import TensorValues
+from auditor.reconciler.tensor_values import BaseComparison, TensorValues
 from auditor.report import FileTally, Source, Verdict
 
 Texts = tuple[str, ...]
@@ -125,38 +126,6 @@ class CacheObject(Struct, frozen=True, kw_only=True):
     layers: tuple[LayerObject, ...]
 
 
-class LoadReportObject(Struct, frozen=True, kw_only=True):
-    """What from_pretrained of the target class reports, sorted, under the names in memory.
-
-    That is with output_loading_info=True and ignore_mismatched_sizes=True.
-    """
-
-    missing: Texts = field(name="missing_keys")
-    unexpected: Texts = field(name="unexpected_keys")
-    # Name, shape in the checkpoint after conversion, shape in the model.
-    mismatched: tuple[tuple[str, Shape, Shape], ...] = field(name="mismatched_keys")
-    raises: str | None  # why it raises whatever its flags are; keys are those that it logs before
-
-
-class ChangesObject(Struct, frozen=True):
-    """The tensors of all modules with one name, compared with a base."""
-
-    module: str
-    unchanged: Count
-    changed: Count
-
-
-class BaseObject(Struct, frozen=True, kw_only=True):
-    """A comparison of the tensors with those of a base, as far as both were read."""
-
-    model: str
-    commit: str | None = field(name="commit_sha")
-    unchanged: Count
-    changed: Count
-    uncompared: Count  # not in the base, of another shape or dtype there, or not in a sample
-    modules: tuple[ChangesObject, ...]
-
-
 class ValuesObject(Struct, frozen=True, kw_only=True):
     """What was read of the numbers."""
 
@@ -164,7 +133,7 @@ class ValuesObject(Struct, frozen=True, kw_only=True):
     of: Count  # bytes of all tensors
     of_tensors: Count  # tensors that are stored
     sampled: bool  # only some ranges were read, from the Hub
-    base: BaseObject | None
+    base: BaseComparison | None
     tensors: tuple[TensorValues, ...]
 
 
@@ -224,7 +193,7 @@ class Document(Struct, frozen=True, kw_only=True):
     companions: Texts | None = None  # companion files that were read; null: not asked for
     # null if it cannot be computed: names or shapes are not known, weights are packed, or other
     # software loads the model.
-    load_report: LoadReportObject | None = None
+    load_report: LoadReport | None = None
     diagnosis: tuple[CauseObject, ...] = ()
     values: ValuesObject | None = None  # null: numbers were not asked for
     claims: tuple[ClaimObject, ...] = ()

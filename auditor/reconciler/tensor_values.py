@@ -1,7 +1,5 @@
 """Statistics of the numbers that were read of each tensor, as reports contain them."""
 
-from typing import NamedTuple
-
 from msgspec import Struct, field
 
 from auditor.checkpoint.snapshot import Fetched
@@ -37,7 +35,7 @@ class TensorValues(Struct, frozen=True, kw_only=True):
         return self.read == self.numbers
 
 
-class ModuleChanges(NamedTuple):
+class ModuleChanges(Struct, frozen=True):
     """A comparison of all modules with one name, such as `mlp.up_proj`, with those of a base."""
 
     module: str  # name after the layer's number
@@ -49,7 +47,7 @@ class BaseComparison(Struct, frozen=True, kw_only=True):
     """A comparison of the tensors with those of equal names in another model, as far as read."""
 
     model: str
-    commit: str | None
+    commit: str | None = field(name="commit_sha")
     unchanged: int
     changed: int
     uncompared: int  # missing in the base, of other shape or dtype, or not read

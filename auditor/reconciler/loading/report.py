@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
 
 class Mismatch(NamedTuple):
     """A loaded tensor whose shape differs from the model's."""
@@ -12,12 +14,16 @@ class Mismatch(NamedTuple):
     model: tuple[int, ...]
 
 
-class LoadReport(NamedTuple):
-    """The report of from_pretrained for a checkpoint, with sorted names in memory."""
+class LoadReport(Struct, frozen=True):
+    """The report of from_pretrained for a checkpoint, with sorted names in memory.
 
-    missing: tuple[str, ...] = ()
-    unexpected: tuple[str, ...] = ()
-    mismatched: tuple[Mismatch, ...] = ()
+    It is the report with output_loading_info=True and ignore_mismatched_sizes=True.
+    """
+
+    missing: tuple[str, ...] = field(default=(), name="missing_keys")
+    unexpected: tuple[str, ...] = field(default=(), name="unexpected_keys")
+    # Name, shape in the checkpoint after conversion, shape in the model.
+    mismatched: tuple[Mismatch, ...] = field(default=(), name="mismatched_keys")
     raises: str | None = None  # why loading raises whatever its arguments are
 
     @property

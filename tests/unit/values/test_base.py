@@ -6,6 +6,7 @@ from importlib.resources import files as resources
 import jsonschema
 import numpy as np
 import pytest
+from msgspec.structs import astuple
 from support.value_causes import causes_of
 from support.value_files import write_numbers
 
@@ -112,7 +113,7 @@ def test_what_a_fine_tune_touched_is_counted_by_module(tmp_path):
     outcome = auditor.audit(folder(tmp_path / "tuned", tuned(tensors())), base=base, values=True)
     found = outcome.values.base
     assert (found.unchanged, found.changed, found.uncompared) == (2 * LAYERS, LAYERS, 0)
-    assert {tuple(one) for one in found.modules} == {
+    assert {astuple(one) for one in found.modules} == {
         ("q_proj", 0, LAYERS),
         ("v_proj", LAYERS, 0),
         ("mlp.up_proj", LAYERS, 0),
