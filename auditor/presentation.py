@@ -48,17 +48,15 @@ def html(outcome: Report | Unaudited) -> str:
         element("p", {}, element("strong", {}, linked(name, verdict.address(outcome))), target),
         element("p", {}, element("strong", color, word), " ", verdict.sentence(outcome)),
         element("p", {}, verdict.account(outcome)),
-        *(_cause(one, outcome) for one in outcome.diagnosis),
+        *(_cause(why, cause) for why, cause in verdict.causes_to_print(outcome)),
         _drawing(outcome, name) if outcome.modules or outcome.parts else None,
     )
     return html_fragment(article)
 
 
-def _cause(diagnosis: Diagnosis, outcome: Report | Unaudited) -> Element:
-    is_headline = diagnosis is verdict.headline_cause(outcome)
-    why = () if is_headline else (verdict.cause_sentence(diagnosis), element("br"))
+def _cause(why: str, diagnosis: Diagnosis) -> Element:
     fix = element("strong", {}, f"Fix ({diagnosis.cause}): ")
-    return element("p", {}, *why, fix, diagnosis.fix)
+    return element("p", {}, *((why, element("br")) if why else ()), fix, diagnosis.fix)
 
 
 def _drawing(outcome: Report | Unaudited, name: str) -> Element:

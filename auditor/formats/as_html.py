@@ -13,7 +13,6 @@ from xml.etree.ElementTree import Element
 from auditor.findings import Finding, Severity, kind_of
 from auditor.formats import View, verdict
 from auditor.formats.as_svg import Cell, cells_of_outcome, icicle, legend_of, swatch
-from auditor.formats.engines import engine_rows, engines_heading
 from auditor.formats.markup import (
     Child,
     code,
@@ -27,8 +26,13 @@ from auditor.formats.markup import (
 from auditor.formats.module_table import module_table
 from auditor.formats.tables import Name, SimpleTable, Table
 from auditor.formats.tensor_table import tensor_list
-from auditor.formats.verdict import address, counts_of
-from auditor.reconciler.fold import fold
+from auditor.formats.verdict import (
+    address,
+    counts_of,
+    engine_rows,
+    engines_heading,
+    first_patterns,
+)
 from auditor.report import Diagnosis, Report, Unaudited
 
 _MOST_PATTERNS = 500  # folded names of one finding; findings.csv has all of them
@@ -91,7 +95,7 @@ def _style() -> str:
 
 
 def _model(outcome: Report | Unaudited) -> Element:
-    causes = (_cause(one, outcome) for one in outcome.diagnosis)
+    causes = (_cause(why, cause) for why, cause in verdict.causes_to_print(outcome))
     article = element("article", {}, *_heading(outcome), *causes, *_engines(outcome))
     for section in (_modules, _findings, _tensors, _config, _files):
         article.extend(section(outcome))
@@ -115,14 +119,13 @@ def _heading(outcome: Report | Unaudited) -> Iterator[Element]:
     yield element("p", {"class": "sub"}, verdict.account(outcome))
 
 
-def _cause(diagnosis: Diagnosis, outcome: Report | Unaudited) -> Element:
+def _cause(why: str, diagnosis: Diagnosis) -> Element:
     """Return a card with a cause's fix, and with its summary unless that is the headline."""
-    is_headline = diagnosis is verdict.headline_cause(outcome)
     return element(
         "section",
         {"class": f"card {diagnosis.severity}"},
         element("h2", {}, f"What to do ({diagnosis.cause})"),
-        None if is_headline else element("p", {}, verdict.cause_sentence(diagnosis)),
+        element("p", {}, why) if why else None,
         element("p", {}, diagnosis.fix),
         element("p", {"class": "sub"}, f"This explains {diagnosis.explains}.")
         if diagnosis.explains
@@ -189,10 +192,8 @@ def _finding(finding: Finding, *, explained: bool = False, ignored: bool = False
     alarms = finding.severity is not Severity.INFO and not ignored
     kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
     about = filter(None, (finding.file, *counts_of(finding)))
-    patterns = fold(finding.names)
-    items: list[Child] = [code(pattern) for pattern in patterns[:_MOST_PATTERNS]]
-    if len(patterns) > _MOST_PATTERNS:
-        items.append(f"and {len(patterns) - _MOST_PATTERNS:,} more")
+    patterns, more = first_patterns(finding, _MOST_PATTERNS)
+    items: list[Child] = [*map(code, patterns), *([more] if more else [])]
     style = f"kind {finding.severity}" if alarms else None
     summary = element("strong", {"class": style}, kind)
     badge = element("span", {"class": "badge"}, ", ".join(about))

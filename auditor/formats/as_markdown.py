@@ -4,12 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.findings import Finding, Severity
 from auditor.formats import View, verdict
-from auditor.formats.engines import engine_rows
 from auditor.formats.escapes import code_span, escaped_markdown
 from auditor.formats.module_table import lines, module_table
 from auditor.formats.tables import cut_table, markdown_table
-from auditor.formats.verdict import address, counts_of
-from auditor.reconciler.fold import fold
+from auditor.formats.verdict import address, counts_of, engine_rows, first_patterns
 from auditor.report import Report, Unaudited
 
 _MOST_ROWS = 40
@@ -29,10 +27,10 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
     word, _ = verdict.word(outcome)
     yield f"**{word}** {escaped_markdown(verdict.sentence(outcome))}  "
     yield f"{escaped_markdown(verdict.account(outcome))}\n"
-    for diagnosis in outcome.diagnosis:
-        if diagnosis is not verdict.headline_cause(outcome):
-            yield f"> {escaped_markdown(verdict.cause_sentence(diagnosis))}  "
-        yield f"> **Fix** ({diagnosis.cause}): {escaped_markdown(diagnosis.fix)}\n"
+    for why, cause in verdict.causes_to_print(outcome):
+        if why:
+            yield f"> {escaped_markdown(why)}  "
+        yield f"> **Fix** ({cause.cause}): {escaped_markdown(cause.fix)}\n"
     for engine, text in engine_rows(outcome):
         yield f"- **{engine}** {escaped_markdown(text)}"
     if outcome.engines:
@@ -54,9 +52,8 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield f"<details{is_open}><summary>{heading}</summary>\n"
     subject = f"{', '.join(about)}: " if about else ""
     yield f"{subject}{escaped_markdown(finding.reason)}\n"
-    patterns = fold(finding.names)
-    for pattern in patterns[:_MOST_PATTERNS]:
-        yield f"- {code_span(pattern)}"
-    if len(patterns) > _MOST_PATTERNS:
-        yield f"- and {len(patterns) - _MOST_PATTERNS:,} more"
+    patterns, more = first_patterns(finding, _MOST_PATTERNS)
+    yield from (f"- {code_span(pattern)}" for pattern in patterns)
+    if more:
+        yield f"- {more}"
     yield "\n</details>\n"

@@ -6,9 +6,7 @@ The option, the file endings for `-o`, the help text and the README are made fro
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
-from typing import Protocol, cast
-
-from msgspec import Struct
+from typing import NamedTuple, Protocol, cast
 
 from auditor.formats import View
 from auditor.report import Report, Unaudited
@@ -21,12 +19,12 @@ class FormatModule(Protocol):
         """Map file names to texts, to be written as UTF-8 without translating line ends."""
 
 
-class Format(Struct, frozen=True, kw_only=True):
+class Format(NamedTuple):
     """An output format; its module is imported at the first use."""
 
     module: str  # the name of a module in this package
+    endings: tuple[str, ...]  # file endings for -o; (): -o names a folder
     meaning: str  # for the help text and the README
-    endings: tuple[str, ...] = ()  # file endings for -o; (): -o names a folder
 
     def load(self) -> FormatModule:
         return cast("FormatModule", import_module(f"auditor.formats.{self.module}"))
@@ -37,37 +35,24 @@ class Format(Struct, frozen=True, kw_only=True):
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
-        "terminal": Format(module="terminal", endings=(".txt",), meaning="tables for people"),
+        "terminal": Format("terminal", (".txt",), "tables for people"),
         "json": Format(
-            module="as_json",
-            endings=(".json", ".jsonl"),
-            meaning="one object a model, each on a line; also called jsonl",
+            "as_json", (".json", ".jsonl"), "one object a model, each on a line; also called jsonl"
         ),
-        "markdown": Format(
-            module="as_markdown", endings=(".md",), meaning="a comment for a pull request"
-        ),
-        "html": Format(
-            module="as_html", endings=(".html",), meaning="a page that needs no network"
-        ),
-        "svg": Format(
-            module="as_svg", endings=(".svg",), meaning="a drawing of where the parameters are"
-        ),
+        "markdown": Format("as_markdown", (".md",), "a comment for a pull request"),
+        "html": Format("as_html", (".html",), "a page that needs no network"),
+        "svg": Format("as_svg", (".svg",), "a drawing of where the parameters are"),
         "badge": Format(
-            module="as_badge",
-            endings=(".badge",),
-            meaning="a small drawing for a model card: tensors 202/202",
+            "as_badge", (".badge",), "a small drawing for a model card: tensors 202/202"
         ),
-        "sarif": Format(
-            module="as_sarif", endings=(".sarif",), meaning="for pages of code-scanning results"
-        ),
+        "sarif": Format("as_sarif", (".sarif",), "for pages of code-scanning results"),
         "github": Format(
-            module="as_github",
-            meaning="annotations of files in GitHub Actions; with -o a folder of all reports",
+            "as_github",
+            (),
+            "annotations of files in GitHub Actions; with -o a folder of all reports",
         ),
-        "cyclonedx": Format(
-            module="as_cyclonedx", endings=(".cdx",), meaning="a bill of materials, ML-BOM 1.6"
-        ),
-        "csv": Format(module="as_csv", meaning="a folder of tables, whose modules.csv is printed"),
+        "cyclonedx": Format("as_cyclonedx", (".cdx",), "a bill of materials, ML-BOM 1.6"),
+        "csv": Format("as_csv", (), "a folder of tables, whose modules.csv is printed"),
     }
 )
 TERMINAL = "terminal"  # the default

@@ -17,7 +17,6 @@ from auditor.findings import (
     kind_of,
 )
 from auditor.formats import View
-from auditor.formats.engines import engine_rows, engines_heading
 from auditor.formats.finding_text import (
     ARROW,
     cause_text,
@@ -54,6 +53,8 @@ from auditor.formats.text import (
 from auditor.formats.verdict import (
     account,
     as_sentence,
+    engine_rows,
+    engines_heading,
     headline_cause,
     headline_finding,
     sentence,

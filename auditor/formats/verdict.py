@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from os.path import commonprefix
 from urllib.parse import quote
 
+from auditor.engines.schemes import UNKNOWN
 from auditor.findings import (
     BadSize,
     Finding,
@@ -18,7 +19,8 @@ from auditor.findings import (
     UnusedHead,
 )
 from auditor.formats.text import Styled, counted
-from auditor.report import Diagnosis, Report, Unaudited, Verdict
+from auditor.reconciler.fold import fold
+from auditor.report import Diagnosis, EngineVerdict, Report, Unaudited, Verdict
 
 _VERDICTS: Mapping[Verdict, str] = {
     "findings": "with findings",
@@ -82,6 +84,13 @@ def cause_sentence(cause: Diagnosis) -> str:
     return (
         f"{cause.summary}." if cause.summary.split(" ")[0] in keys else as_sentence(cause.summary)
     )
+
+
+def causes_to_print(outcome: Report | Unaudited) -> Iterator[tuple[str, Diagnosis]]:
+    """Yield each cause with its sentence, which is "" for the headline's cause."""
+    headline = headline_cause(outcome)
+    for cause in outcome.diagnosis:
+        yield "" if cause is headline else cause_sentence(cause), cause
 
 
 def sentence(outcome: Report | Unaudited) -> str:
@@ -198,6 +207,13 @@ def counts_of(finding: Finding) -> list[str]:
     return names + ([counted(finding.parameters, "parameter")] if finding.parameters else [])
 
 
+def first_patterns(finding: Finding, most: int) -> tuple[Sequence[str], str]:
+    """Return the first folded names of a finding, and `and 3 more` if there are more, else ""."""
+    patterns = fold(finding.names)
+    left = len(patterns) - most
+    return patterns[:most], f"and {left:,} more" if left > 0 else ""
+
+
 def common_module(names: Sequence[str]) -> str:
     """Return the innermost module that contains all names; "" for the root."""
     # Segments shared by the first and the last name in sorted order are shared by all names.
@@ -254,6 +270,32 @@ def _term(kind: str, explains: int) -> str:
         return f"{explains:+,} {kind}"
     is_hidden = kind == Unsafe.kind or kind.startswith("bad-")
     return f"{abs(explains):,} {'not read' if is_hidden else kind}"
+
+
+# --- engines -------------------------------------------------------------------------------------
+
+
+_LOADS = {True: "loads", False: "does not load", None: "unknown"}
+
+
+def engine_rows(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
+    """Yield an engine with its version, and what it makes of the checkpoint."""
+    for verdict in outcome.engines:
+        yield f"{verdict.engine} {verdict.version}", engine_sentence(verdict)
+
+
+def engine_sentence(verdict: EngineVerdict) -> str:
+    """Return the verdict in words, with its reasons."""
+    is_known = verdict.scheme not in {None, UNKNOWN}
+    scheme = (f"quantized layers by {verdict.scheme}",) if is_known else ()
+    reasons = "; ".join((*verdict.reasons, *scheme))
+    return f"{_LOADS[verdict.loads]}{': ' if reasons else ''}{reasons}"
+
+
+def engines_heading(outcome: Report | Unaudited) -> str:
+    """Return the heading of the rows, which dates them."""
+    dates = sorted({verdict.date for verdict in outcome.engines})
+    return f"Engines, as their own loaders did with small saves on {', '.join(dates)}"
 
 
 # --- the page on the Hub ------------------------------------------------------------------------
