@@ -23,84 +23,30 @@ from auditor.report import Report, Unaudited
 Row = Mapping[str, Cell]
 Columns = Mapping[str, type[str | int | float]]  # the types of cells, in the order of columns
 
-MODELS: Columns = {
-    "requested": str,
-    "model": str,
-    "commit_sha": str,
-    "source": str,
-    "target": str,
-    "model_type": str,
-    "verdict": str,
-    "reason": str,
-    "detail": str,
-    "expected": int,
-    "elements": int,
-    "parameters": int,
-    "difference": int,
-    "residual": int,
-    "tensors": int,
-    "files": int,
-    "bytes": int,
-    "errors": int,
-    "warnings": int,
-    "infos": int,
-    "ignored": int,
-    "unchecked": str,
-    "requests": int,
-    "fetched_bytes": int,
-    "trainable": int,
-    "expected_by": str,
-    "formula": str,
-    "origin": str,
-    "component": str,
-    "engines": str,
-}
-MODULES: Columns = {
-    "model": str,
-    "commit_sha": str,
-    "prefix": str,
-    "depth": int,
-    "tensors": int,
-    "elements": int,
-    "parameters": int,
-    "expected": int,
-    "difference": int,
-    "status": str,
-    "formula": str,
-    "trainable": int,
-    "bytes": int,
-    "share": float,
-    "component": str,
-}
-FINDINGS: Columns = {
-    "model": str,
-    "commit_sha": str,
-    "kind": str,
-    "severity": str,
-    "count": int,
-    "parameters": int,
-    "explains": int,
-    "folded": str,
-    "reason": str,
-    "ignored": str,
-    "file": str,
-    "component": str,
-    "cause": str,
-}
-DIAGNOSIS: Columns = {
-    "model": str,
-    "commit_sha": str,
-    "cause": str,
-    "severity": str,
-    "level": str,
-    "summary": str,
-    "fix": str,
-    "fields": str,
-    "findings": int,
-    "kinds": str,
-    "evidence": str,
-    "component": str,
-}
+
+def columns_of(names: str) -> Columns:
+    """Return columns by their names; `#` marks integers, `%` fractions, and others are text."""
+    kinds: Mapping[str, type[str | int | float]] = {"#": int, "%": float}
+    return {name.rstrip("#%"): kinds.get(name[-1], str) for name in names.split()}
+
+
+MODELS = columns_of(
+    "requested model commit_sha source target model_type verdict reason detail expected# "
+    "elements# parameters# difference# residual# tensors# files# bytes# errors# warnings# infos# "
+    "ignored# unchecked requests# fetched_bytes# trainable# expected_by formula origin component "
+    "engines"
+)
+MODULES = columns_of(
+    "model commit_sha prefix depth# tensors# elements# parameters# expected# difference# status "
+    "formula trainable# bytes# share% component"
+)
+FINDINGS = columns_of(
+    "model commit_sha kind severity count# parameters# explains# folded reason ignored file "
+    "component cause"
+)
+DIAGNOSIS = columns_of(
+    "model commit_sha cause severity level summary fix fields findings# kinds evidence component"
+)
 COLUMNS: Mapping[str, Columns] = {
     "models": MODELS,
     "modules": MODULES,

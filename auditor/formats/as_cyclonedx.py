@@ -41,11 +41,15 @@ def _different(components: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _model(outcome: Report | Unaudited) -> dict[str, Any]:
     name = outcome.model or outcome.requested
+    parts = (
+        {"type": _MODEL, "name": part.component or "", "modelCard": _model_card(part)}
+        for part in outcome.parts
+    )
     component: dict[str, Any] = {
         "type": _MODEL,
         "name": name,
         "modelCard": _model_card(outcome),
-        "components": _different(chain(_files(outcome), map(_part, outcome.parts))),
+        "components": _different(chain(_files(outcome), parts)),
     }
     if outcome.commit:
         component["version"] = outcome.commit
@@ -57,10 +61,6 @@ def _model(outcome: Report | Unaudited) -> dict[str, Any]:
         bases = ({"type": _MODEL, "name": name} for name in outcome.card.base_models)
         component["pedigree"] = {"ancestors": _different(bases)}
     return component
-
-
-def _part(part: Report | Unaudited) -> dict[str, Any]:
-    return {"type": _MODEL, "name": part.component or "", "modelCard": _model_card(part)}
 
 
 def _files(outcome: Report | Unaudited) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ toolkit does (`%`, line ends, and `:` and `,` in properties), after the escapes 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from auditor.findings import Finding, Severity
+from auditor.findings import Severity
 from auditor.formats import View, as_csv, as_json, as_markdown, verdict
 from auditor.messages import printable
 from auditor.report import Report, Unaudited
@@ -49,15 +49,12 @@ def _lines(outcome: Report | Unaudited) -> Iterator[str]:
             yield _command(cause.severity, outcome, next(iter(files_of_cause), None), text)
         for at, finding in enumerate(part.findings):
             if finding.severity is not Severity.INFO and at not in part.explained:
-                yield _command(finding.severity, outcome, finding.file, _in_words(finding))
+                counts = ", ".join(verdict.counts_of(finding))
+                text = f"{finding.kind}{f' ({counts})' if counts else ''}: {finding.reason}"
+                yield _command(finding.severity, outcome, finding.file, text)
     word, _ = verdict.word(outcome)
     level = "error" if isinstance(outcome, Unaudited) else "notice"
     yield _command(level, outcome, None, f"{word}: {verdict.sentence(outcome)}")
-
-
-def _in_words(finding: Finding) -> str:
-    counts = ", ".join(verdict.counts_of(finding))
-    return f"{finding.kind}{f' ({counts})' if counts else ''}: {finding.reason}"
 
 
 def _command(level: str, outcome: Report | Unaudited, file: str | None, text: str) -> str:
@@ -65,13 +62,12 @@ def _command(level: str, outcome: Report | Unaudited, file: str | None, text: st
     folder = PurePosixPath(outcome.requested)
     if file is not None and outcome.source == _FOLDER and not folder.is_absolute():
         properties = {"file": str(folder / file), **properties}
-    shown = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    shown = ",".join(
+        f"{key}={_data(value).replace(':', '%3A').replace(',', '%2C')}"
+        for key, value in properties.items()
+    )
     return f"::{level} {shown}::{_data(text)}"
 
 
 def _data(text: str) -> str:
     return printable(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

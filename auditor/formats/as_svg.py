@@ -237,12 +237,16 @@ def _drawn(cell: Cell, level: int) -> Element:
         "width": f"{100 * cell.width:.3f}%",
         "height": level,
     }
+    idle = None  # the veil over the fraction of the experts that a token does not use
+    if cell.active:
+        x, width = f"{100 * cell.active:.3f}%", f"{100 * (1 - cell.active):.3f}%"
+        idle = element("rect", {"x": x, "width": width, "height": "100%", "class": "idle"})
     return element(
         "svg",
         place,
         element("title", {}, sentence_of(cell)),
         *swatch(cell.kind, cell.drawn_as),
-        _idle(cell.active) if cell.active else None,
+        idle,
         _label(cell, level) if cell.width >= _LABELLED else None,
     )
 
@@ -253,12 +257,6 @@ def swatch(kind: str, status: str) -> Iterator[Element]:
     yield element("rect", {**full_size, "class": f"k-{kind} s-{status}"})
     if status in _PATTERNS:
         yield element("rect", {**full_size, "class": f"over p-{status}"})
-
-
-def _idle(active: float) -> Element:
-    """Return the veil over the fraction of the experts that a token does not use."""
-    x, width = f"{100 * active:.3f}%", f"{100 * (1 - active):.3f}%"
-    return element("rect", {"x": x, "width": width, "height": "100%", "class": "idle"})
 
 
 def legend_of(cells: Sequence[Cell]) -> Iterator[tuple[str, str, str]]:

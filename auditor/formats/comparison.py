@@ -68,13 +68,16 @@ def comparison_tables(comparison: Comparison, *, most: int | None = None) -> tup
     """
     first, second = comparison.models
     sides = (first, second) if first != second else (f"{first} (before)", f"{second} (after)")
+    keys = (
+        (one.key, _value(one.before), _value(one.after), one.explains) for one in comparison.keys
+    )
     tables = (
         _table("lost", ("lost", "what", "tensors", "parameters"), _lost(comparison.lost)),
         _table("gained", ("gained", "what", "tensors", "parameters"), _lost(comparison.gained)),
         _table("renamed", ("renamed", "before", "after"), _renamed(comparison)),
         _table("tensors", ("tensors", "change", "before", "after"), _tensors(comparison)),
         _table("values", _VALUE_COLUMNS, _values(comparison.numbers)),
-        _table("config", ("config key", "before", "after", "tensors explained"), _keys(comparison)),
+        _table("config", ("config key", "before", "after", "tensors explained"), keys),
         _table(
             "modules",
             ("module", *sides, "difference"),
@@ -145,11 +148,6 @@ def _values(numbers: Iterable[NumbersCompared]) -> _Rows:
             max(one.largest for one in tensors),
             max(ranks) if ranks else None,
         )
-
-
-def _keys(comparison: Comparison) -> _Rows:
-    for change in comparison.keys:
-        yield change.key, _value(change.before), _value(change.after), change.explains
 
 
 def _value(value: object) -> str:

@@ -134,16 +134,14 @@ def loading_needs(outcome: Report | Unaudited, use: Use) -> tuple[LoadingNeed, .
             largest_layer=in_bytes(layer.parameters, bits) if layer else None,
             cache_dtype=cache_dtype if cache else None,
             cache_per_token=in_bytes(cache.per_token, width) if cache else None,
-            cache_states=_states(cache, width) if cache else None,
+            cache_states=in_bytes(cache.states + cache.fixed_cross, width)
+            + in_bytes(cache.wide_states, DTYPE_BITS["F32"])
+            if cache
+            else None,
             **_caches(cache, use, width),
         )
         needs.append(need)
     return tuple(needs)
-
-
-def _states(cache: KVCache, width: int) -> int:
-    narrow = in_bytes(cache.states + cache.fixed_cross, width)
-    return narrow + in_bytes(cache.wide_states, DTYPE_BITS["F32"])
 
 
 def _caches(cache: KVCache | None, use: Use, width: int) -> dict[str, int | None]:
@@ -179,18 +177,18 @@ def largest_layer(rows: Iterable[ModuleRow]) -> LargestLayer | None:
         if row.prefix
     }
     split = {prefix.rpartition(".")[0] for prefix in sizes}
-    whole = {prefix for prefix in sizes if _is_whole(prefix)}
+    whole = {
+        prefix
+        for prefix in sizes
+        for last in (prefix.rpartition(".")[2],)
+        if last.isdecimal() or last == "embeddings"
+    }
     candidates = [
         LargestLayer(prefix, size)
         for prefix, size in sizes.items()
         if size is not None and (prefix in whole or prefix not in split)
     ]
     return max(candidates, key=lambda layer: layer.parameters, default=None)
-
-
-def _is_whole(prefix: str) -> bool:
-    last = prefix.rpartition(".")[2]
-    return last.isdecimal() or last == "embeddings"
 
 
 def bits_of(dtype: str) -> int:
@@ -382,10 +380,13 @@ def as_object(outcome: Report | Unaudited, use: Use) -> dict[str, Any]:
         "loaded": [asdict(need) | {"total": need.total} for need in loading_needs(outcome, use)],
         "largest_layer": layer and layer._asdict(),
         "cache_unknown": outcome.unknown_cache,
-        "training_estimate": [] if count is None else [_object(need, count) for need in TRAINING],
+        "training_estimate": [
+            {
+                "precision": need.precision,
+                "bytes_per_parameter": need.total,
+                **{name: part * count for name, part in need.parts.items()},
+                "total": need.total * count,
+            }
+            for need in (() if count is None else TRAINING)
+        ],
     }
-
-
-def _object(need: TrainingNeed, parameters: int) -> dict[str, Any]:
-    sizes = {name: part * parameters for name, part in {**need.parts, "total": need.total}.items()}
-    return {"precision": need.precision, "bytes_per_parameter": need.total, **sizes}

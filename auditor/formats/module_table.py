@@ -84,15 +84,15 @@ _COLUMNS: Mapping[str, Callable[[Any], Any]] = {
     "tensors": lambda module: module.tensors,
     "stored": lambda module: module.stored,
     "expected": lambda module: module.expected,
-    "difference": lambda module: _difference(module.stored, module.expected),
+    "difference": lambda module: (
+        None
+        if None in {module.stored, module.expected}
+        else Signed(module.stored - module.expected)
+    ),
     "share": lambda module: None if module.share is None else Share(module.share),
     "status": lambda module: Status(module.status),
     "formula": lambda module: module.formula and Name(module.formula),
 }
-
-
-def _difference(stored: int | None, expected: int | None) -> Signed | None:
-    return None if stored is None or expected is None else Signed(stored - expected)
 
 
 def module_table(modules: Iterable[Any], *names: str) -> SimpleTable:

@@ -207,16 +207,15 @@ def as_csv_text(tables: Sequence[Table]) -> str:
 
 
 def _csv(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    cells = ((safe(row[0]), *map(_readable, row[1:])) for row in rows)
+    # Texts after the first column that are numbers or flags are values of a config.
+    cells = (
+        (
+            safe(row[0]),
+            *(guarded_value(one) if isinstance(one, str) else safe(one) for one in row[1:]),
+        )
+        for row in rows
+    )
     return csv_text((map(safe, headings), *cells))
-
-
-def _readable(cell: Cell) -> Cell:
-    """Escape a cell like `safe`, but leave texts that are numbers or flags unchanged.
-
-    Such texts are values of a config.
-    """
-    return guarded_value(cell) if isinstance(cell, str) else safe(cell)
 
 
 def as_objects(tables: Sequence[Table]) -> dict[str, Any]:

@@ -334,17 +334,14 @@ def _share_table(parts: Sequence[Part], width: int) -> Iterator[StyledLine]:
     )
     rows = fitted_rows(table, width, gap=2)
     taken = sum(max(cells_of(row[at][0]) for row in rows) + 2 for at in range(len(table.columns)))
-    bars = [_bar(part.share or 0) for part in parts] if is_stored else []
+    bars = []
+    for part in parts if is_stored else ():
+        thin = "\N{LEFT ONE EIGHTH BLOCK}" if part.share else ""  # so that it is visible
+        bars.append("\N{FULL BLOCK}" * round((part.share or 0) * _BAR) or thin)
     if bars and max(map(len, bars)) <= width - taken:
         for row, bar in zip(rows, ("", *bars), strict=True):
             row.insert(-1, (bar, "cyan"))
     yield from columns(rows, right=range(1, len(names) + 1), gap=2)
-
-
-def _bar(share: float) -> str:
-    """Return a bar of full cells; a share below one cell is a thin line, so that it is visible."""
-    thin = "\N{LEFT ONE EIGHTH BLOCK}" if share > 0 else ""
-    return "\N{FULL BLOCK}" * round(share * _BAR) or thin
 
 
 def component_table(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
