@@ -36,6 +36,7 @@ from auditor.layouts.packing import (
     ReadAndHidden,
     Unpacked,
 )
+from auditor.names import parent
 from auditor.reconciler.contents import Contents, Unread
 from auditor.reconciler.matching import Candidate, Fate, Hit, Matching, Step, match, places
 from auditor.reconciler.unexpected import (
@@ -46,7 +47,7 @@ from auditor.reconciler.unexpected import (
     unexpected_findings,
 )
 from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key, naturally_sorted
-from auditor.walker import counted_once, parent
+from auditor.walker import counted_once
 
 _DIMENSIONS = 8  # dimensions of a shape in a reason; models have at most five
 _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))

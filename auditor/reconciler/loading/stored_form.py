@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
 from auditor.analytic.conversions import ConvertedGroup, converted_groups, tensors_before_conversion
 from auditor.analytic.loading import forms_with_prefix
+from auditor.names import modules_above
 from auditor.reconciler.matching import places
 from auditor.tensors import Depth
 
@@ -91,8 +92,10 @@ def _modules(
     for sign, changed in ((-1, removed), (1, added)):
         for tensor in changed:
             count = tensor.elements if tensor.role is Role.PARAMETER else 0
-            change.update(dict.fromkeys(_above(tensor.name), sign * count))
-    nonempty = {prefix for one in tensors if not one.role.optional for prefix in _above(one.name)}
+            change.update(dict.fromkeys(modules_above(tensor.name), sign * count))
+    nonempty = {
+        prefix for one in tensors if not one.role.optional for prefix in modules_above(one.name)
+    }
     for prefix in dict.fromkeys((*modules_before, *change)):
         if prefix not in nonempty and prefix in change:
             continue
@@ -100,9 +103,3 @@ def _modules(
         count = formula.parameters + change[prefix]
         is_unchanged = prefix in modules_before and not change[prefix]
         yield prefix, formula if is_unchanged else ModuleFormula(count, str(count))
-
-
-def _above(name: str) -> Iterator[str]:
-    """Yield the modules that contain a tensor, from the complete model ("") down."""
-    parts = name.split(".")[:-1]
-    return (".".join(parts[:length]) for length in range(len(parts) + 1))
