@@ -384,8 +384,8 @@ def as_object(outcome: Report | Unaudited, use: Use) -> dict[str, Any]:
             {
                 "precision": need.precision,
                 "bytes_per_parameter": need.total,
-                **{name: part * count for name, part in need.parts.items()},
-                "total": need.total * count,
+                **{name: part * (count or 0) for name, part in need.parts.items()},
+                "total": need.total * (count or 0),
             }
             for need in (() if count is None else TRAINING)
         ],
