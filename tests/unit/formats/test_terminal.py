@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.outcomes.clean_bert import bert_base_chinese
-from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, gated, hostile
 from support.outcomes.making import row, stored
 
@@ -153,16 +152,6 @@ def test_a_model_of_which_every_layer_differs_has_few_rows_that_add_up():
     assert len(table(report, verbose=True)) == 1 + 2 + 5625
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"), [((("r", 4, 8),), "ERROR  r is 4, the"), ((), "ERROR  R is 4, the")]
-)
-def test_a_config_key_at_the_start_keeps_its_small_letter(fields, said):
-    report = EXAMPLES["diagnosed"]()
-    [cause] = report.diagnosis
-    cause = replace(cause, summary="r is 4, the files hold 8", fields=fields)
-    assert said in render(replace(report, diagnosis=(cause,)))
-
-
 def test_nothing_else_is_wrong_only_where_nothing_is_left():
     report = EXAMPLES["diagnosed"]()
     [cause] = report.diagnosis
@@ -210,16 +199,6 @@ def test_the_row_of_a_repository_names_the_first_component_that_is_not_clean():
     whole = EXAMPLES["pipeline"]()
     bad = next(part for part in whole.parts if part.verdict != "clean")
     assert terminal.closing_row(whole, None).cause.startswith(f"{bad.component}: ")
-
-
-def test_errors_come_before_warnings_before_infos():
-    def headings(**view):
-        return re.findall(r"^(error|warning|info): ", render(every_kind(), **view), re.MULTILINE)
-
-    order = ("error", "warning", "info")
-    for shown in (headings(verbose=True), headings()):
-        assert shown == sorted(shown, key=order.index)
-    assert set(headings(verbose=True)) == set(order)
 
 
 def test_the_terms_of_an_account_add_up():
