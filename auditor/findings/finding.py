@@ -19,7 +19,8 @@ from typing import (
 from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
 from msgspec.structs import replace
 
-Count = Annotated[int, Meta(ge=0)]
+# The bound is for the schema alone: a faulty count is written, not refused.
+Count = Annotated[int, Meta(extra_json_schema={"minimum": 0})]
 
 
 class Severity(StrEnum):

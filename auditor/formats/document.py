@@ -17,7 +17,7 @@ from auditor.report import FileTally, Source, Verdict
 
 Texts = tuple[str, ...]
 Shape = tuple[Count, ...]
-Share = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(extra_json_schema={"minimum": 0})]
 
 
 class SymbolObject(Struct, frozen=True):
