@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor, Role
-from auditor.findings.finding import Evidence
+from auditor.findings.finding import MadeFinding
 from auditor.tensors import StoredTensor, learned, natural_key, naturally_sorted
 
 # The most unexpected tensors that one finding names. Folding so many random names takes 0.3 s and
@@ -33,7 +33,7 @@ def _expected_in(tensors: Iterable[ExpectedTensor]) -> int:
 # --- of tensors ---------------------------------------------------------------------------------
 
 
-class OfTensors(Evidence, frozen=True, kw_only=True):
+class OfTensors(MadeFinding, frozen=True, kw_only=True):
     """A finding about stored tensors, or about expected tensors that are not stored."""
 
     tensors: tuple[ExpectedTensor, ...] | tuple[StoredTensor, ...]
@@ -175,7 +175,7 @@ class MatchedPair(Struct, frozen=True, kw_only=True):
         }
 
 
-class OfPairs(Evidence, frozen=True, kw_only=True):
+class OfPairs(MadeFinding, frozen=True, kw_only=True):
     """A finding about stored tensors and the expected tensors that they match."""
 
     pairs: tuple[MatchedPair, ...]
@@ -227,7 +227,7 @@ class DisputedTensor(Struct, frozen=True, kw_only=True):
         return {"name": self.name, **sides}
 
 
-class OfDisputes(Evidence, frozen=True, kw_only=True):
+class OfDisputes(MadeFinding, frozen=True, kw_only=True):
     """A finding about tensors that our closed form and the oracle expect differently."""
 
     target: str  # the class; it is the name if only the total is in dispute
@@ -252,7 +252,7 @@ class OfDisputes(Evidence, frozen=True, kw_only=True):
 # --- of files, keys and counts --------------------------------------------------------------------
 
 
-class OfFile(Evidence, frozen=True, kw_only=True):
+class OfFile(MadeFinding, frozen=True, kw_only=True):
     """A finding about a file and some of its tensors.
 
     `hidden` are expected tensors that the file may contain but that cannot be read.
@@ -297,7 +297,7 @@ class OfImports(OfFile, frozen=True, kw_only=True):
         return {"file": self.file, "imports": self.imports}
 
 
-class OfFiles(Evidence, frozen=True, kw_only=True):
+class OfFiles(MadeFinding, frozen=True, kw_only=True):
     """A finding about complete files and no tensor in particular."""
 
     files: tuple[str, ...]
@@ -305,7 +305,7 @@ class OfFiles(Evidence, frozen=True, kw_only=True):
     _items = "files"
 
 
-class OfFolders(Evidence, frozen=True, kw_only=True):
+class OfFolders(MadeFinding, frozen=True, kw_only=True):
     """A finding about components of a repository, by their folders."""
 
     declared_in: str  # a file name; it is not the finding's file, which may be sound
@@ -319,7 +319,7 @@ class OfFolders(Evidence, frozen=True, kw_only=True):
         return {"file": self.declared_in}
 
 
-class OfKeys(Evidence, frozen=True, kw_only=True):
+class OfKeys(MadeFinding, frozen=True, kw_only=True):
     """A finding about keys of files: (file, key, value) for each, "" for a missing key or value."""
 
     says: tuple[tuple[str, str, str], ...]  # the value is JSON, shortened
@@ -350,7 +350,7 @@ class OfKeys(Evidence, frozen=True, kw_only=True):
         return {**super().evidence, "says": says}
 
 
-class OfCount(Evidence, frozen=True, kw_only=True):
+class OfCount(MadeFinding, frozen=True, kw_only=True):
     """A finding about a published number: its source, its text, and the true number."""
 
     where: str  # a key of the Hub's answer, or the repository's name
@@ -365,7 +365,7 @@ class OfCount(Evidence, frozen=True, kw_only=True):
         return (self.where,)
 
 
-class OfEngine(Evidence, frozen=True, kw_only=True):
+class OfEngine(MadeFinding, frozen=True, kw_only=True):
     """A finding about a serving engine."""
 
     engine: str

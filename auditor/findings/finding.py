@@ -1,4 +1,4 @@
-"""What every finding has, the rows of the table of kinds, and findings read from JSON."""
+"""The interface of findings, the rows of the table of kinds, and findings read from JSON."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -89,7 +89,7 @@ class Finding(Struct, frozen=True):
         """Return the finding restricted to the names for which `matches` is true."""
 
 
-class Evidence(Finding, frozen=True):
+class MadeFinding(Finding, frozen=True):
     """The base class of findings that an audit makes; a subclass has the evidence as fields."""
 
     kind: str
@@ -172,7 +172,7 @@ class InfoKind(FindingKind[P, E_co], frozen=True, eq=False):
 # --- as JSON --------------------------------------------------------------------------------------
 
 
-class StoredObject(Struct, frozen=True):
+class StoredTensorObject(Struct, frozen=True):
     """A stored tensor of a pair."""
 
     name: str
@@ -191,7 +191,7 @@ class ExpectedTensorObject(Struct, frozen=True):
 class PairObject(Struct, frozen=True):
     """A stored tensor and the expected tensor that it matches."""
 
-    stored: StoredObject
+    stored: StoredTensorObject
     expected: ExpectedTensorObject
 
 
@@ -212,7 +212,7 @@ class DisputeObject(Struct, frozen=True):
 
 
 class StatementObject(Struct, frozen=True):
-    """What a file declares."""
+    """A statement of a file."""
 
     file: str
     key: str  # "" if the statement is not about a key

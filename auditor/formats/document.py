@@ -31,7 +31,7 @@ class SymbolObject(Struct, frozen=True):
 
 
 class ExpectedObject(Struct, frozen=True, kw_only=True):
-    """What the config implies; null values are not known."""
+    """The expected side, by the config; null values are not known."""
 
     by: Literal["closed-form", "generated", "oracle"] | None = None  # what computed it
     parameters: Count | None = None
@@ -55,7 +55,7 @@ class WeightsObject(Struct, frozen=True, kw_only=True):
 
 
 class ObservedObject(Struct, frozen=True, kw_only=True):
-    """What the files store; null values are not known."""
+    """The observed side, by the files; null values are not known."""
 
     files: Count | None = None
     bytes: Count | None = None  # of tensor data
@@ -96,7 +96,7 @@ class CauseObject(Struct, frozen=True, kw_only=True):
 
 
 class FetchedObject(Struct, frozen=True, kw_only=True):
-    """What was requested from the network, redirects and retries counted."""
+    """The network traffic, redirects and retries counted."""
 
     requests: Count = 0
     bytes: Count = 0
@@ -104,7 +104,7 @@ class FetchedObject(Struct, frozen=True, kw_only=True):
 
 
 class LayerObject(Struct, frozen=True, kw_only=True):
-    """What one layer keeps in the cache, in elements."""
+    """The cache of one layer, in elements."""
 
     layer: Count
     elements: Count  # for each token
@@ -115,7 +115,7 @@ class LayerObject(Struct, frozen=True, kw_only=True):
 
 
 class CacheObject(Struct, frozen=True, kw_only=True):
-    """What transformers keeps in decoding, in elements."""
+    """The cache that transformers keeps in decoding, in elements."""
 
     # All layers together, while no window is full.
     per_token: Count = field(name="elements_per_token")
@@ -127,7 +127,7 @@ class CacheObject(Struct, frozen=True, kw_only=True):
 
 
 class ValuesObject(Struct, frozen=True, kw_only=True):
-    """What was read of the numbers."""
+    """The statistics of the numbers that were read."""
 
     bytes: Count  # that were read
     of: Count  # bytes of all tensors
