@@ -474,7 +474,8 @@ CopiedModules = WarningKind(
     "Look for the module that should be there; keep it if the two layers share it on purpose.",
     details="All bytes of at least two matrices were compared, and most other matrices of the two "
     "layers are not correlated: a layer that was copied whole and then tuned in part is not a "
-    "fault. The finding names both layers, because their bytes do not show which of them is the copy.",
+    "fault. The finding names both layers, because their bytes do not show which of them is the "
+    "copy.",
 )
 MeanRows = InfoKind(
     "mean-rows",
