@@ -8,12 +8,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 from support.builders import safetensors_bytes
-from support.sharding import INDEX, bytes_of, on_disk, shard_names
+from support.sharding import INDEX, bytes_of, on_disk, pointer, shard_names
 from support.torch_files import torch_bytes
 
 from auditor import Report, Unaudited, audit, fix
@@ -39,6 +40,7 @@ _OF_REPORT = {
     "fields",
     "alternatives",
     "mentions",
+    "contains",
 }
 _OF_FIX = {"renames", "values", "allow", "after", "nothing"}
 
@@ -132,6 +134,9 @@ def build(case: Case, folder: Path) -> Path:
         for name, part in shards.items():
             write = torch_bytes if name.endswith(".bin") else safetensors_bytes
             (folder / name).write_bytes(write(part))
+        if isinstance(weights, Mapping):
+            for number in weights.get("pointers", ()):
+                pointer(folder / shard_names(weights["count"])[number - 1])
     for name, content in case.keys.get("files", {}).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,10 +155,23 @@ def _sharded(table: Table, shards: Mapping[str, Any], folder: Path) -> dict[str,
     }
     if shards.get("index", True):
         weight_map = {one: name for name, part in parts.items() for one in part}
-        index = {"metadata": {"total_size": bytes_of(table)}, "weight_map": weight_map}
+        true = {
+            "total_size": bytes_of(table),
+            "total_parameters": sum(prod(shape) for _, shape in table.values()),
+        }
+        stated = {"total_size": "+0", **shards.get("totals", {})}
+        metadata = {key: _total(value, true[key]) for key, value in stated.items()}
+        index = {"metadata": metadata, "weight_map": weight_map}
         (folder / INDEX).write_text(json.dumps(index))
     lost = {names[number - 1] for number in shards.get("lost", ())}
     return {name: part for name, part in parts.items() if name not in lost}
+
+
+def _total(stated: Any, true: int) -> Any:
+    """Return a stated total; "+4" is four more than the true one, "*2" twice as much."""
+    if not isinstance(stated, str):
+        return stated
+    return int(true * float(stated[1:])) if stated[0] == "*" else true + int(stated)
 
 
 def audited(case: Case, folder: Path) -> Report | Unaudited:
@@ -167,7 +185,11 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
     Alarms that the expectation does not name are added if it names one, or if it expects none.
     """
     expected = checked(case.keys["expect"], _OF_REPORT | {"fix"} | _KINDS, case.name)
-    found = {key: _answer(key, outcome) for key in expected if key in _OF_REPORT - {"mentions"}}
+    found = {
+        key: _answer(key, outcome)
+        for key in expected
+        if key in _OF_REPORT - {"mentions", "contains"}
+    }
     counts = dict.fromkeys((key for key in expected if key in _KINDS), 0)
     names_alarms = bool(_ALARMS & expected.keys()) or expected.get("exit") == 0
     for finding in outcome.findings:
@@ -176,6 +198,9 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
     if "mentions" in expected:
         said = " ".join(f"{one.summary} {one.fix}" for one in outcome.diagnosis)
         found["mentions"] = [word for word in expected["mentions"] if word in said]
+    if "contains" in expected:
+        texts = (*(one.reason for one in outcome.findings), *outcome.notes, *outcome.unchecked)
+        found["contains"] = [word for word in expected["contains"] if word in "\n".join(texts)]
     if "fix" in expected:
         found["fix"] = _fixed(expected["fix"], folder)
     if isinstance(outcome, Report) and outcome.residual:
