@@ -44,7 +44,7 @@ from auditor.reconciler.other_weights import (
     unread_pickles,
     unsafe_pickles,
 )
-from auditor.reconciler.parts_alone import training_notes
+from auditor.reconciler.single_files import training_notes
 from auditor.report import Outcome, Report, Unaudited, in_order
 from auditor.tensors import natural_key
 

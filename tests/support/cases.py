@@ -41,7 +41,9 @@ _OF_REPORT = {
     "alternatives",
     "mentions",
     "contains",
+    "lacks",
 }
+_WORDS = {"mentions", "contains", "lacks"}
 _OF_FIX = {"renames", "values", "allow", "after", "nothing"}
 
 Table = dict[str, tuple[str, tuple[int, ...]]]  # name: (dtype, shape)
@@ -185,11 +187,7 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
     Alarms that the expectation does not name are added if it names one, or if it expects none.
     """
     expected = checked(case.keys["expect"], _OF_REPORT | {"fix"} | _KINDS, case.name)
-    found = {
-        key: _answer(key, outcome)
-        for key in expected
-        if key in _OF_REPORT - {"mentions", "contains"}
-    }
+    found = {key: _answer(key, outcome) for key in expected if key in _OF_REPORT - _WORDS}
     counts = dict.fromkeys((key for key in expected if key in _KINDS), 0)
     names_alarms = bool(_ALARMS & expected.keys()) or expected.get("exit") == 0
     for finding in outcome.findings:
@@ -198,9 +196,12 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
     if "mentions" in expected:
         said = " ".join(f"{one.summary} {one.fix}" for one in outcome.diagnosis)
         found["mentions"] = [word for word in expected["mentions"] if word in said]
-    if "contains" in expected:
+    for key in {"contains", "lacks"} & expected.keys():
         texts = (*(one.reason for one in outcome.findings), *outcome.notes, *outcome.unchecked)
-        found["contains"] = [word for word in expected["contains"] if word in "\n".join(texts)]
+        holds = [
+            word for word in expected[key] if (word in "\n".join(texts)) == (key == "contains")
+        ]
+        found[key] = holds
     if "fix" in expected:
         found["fix"] = _fixed(expected["fix"], folder)
     if isinstance(outcome, Report) and outcome.residual:
