@@ -5,7 +5,7 @@ branches whose test is known to be false are left out, all other branches are re
 `add_generation_prompt` is false.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -137,11 +137,10 @@ class _Reader(NamedTuple):
             case nodes.Not():
                 inner = self._holds(test.node)
                 return None if inner is None else not inner
-            case nodes.And():
-                return _and(self._holds(test.left), self._holds(test.right))
-            case nodes.Or():
-                inner = _and(_not(self._holds(test.left)), _not(self._holds(test.right)))
-                return _not(inner)
+            case nodes.And() | nodes.Or():
+                decisive = isinstance(test, nodes.Or)  # the value that decides alone
+                sides = (self._holds(test.left), self._holds(test.right))
+                return decisive if decisive in sides else None if None in sides else not decisive
             case nodes.Name(name=name) if name == PROMPT:
                 return False
             case nodes.Compare(ops=[nodes.Operand(op=op, expr=operand)]) if _is_role(test.expr):
@@ -157,23 +156,7 @@ def _is_role(node: Any) -> bool:
 
 def _compare_role(op: str, operand: Any) -> bool | None:
     """Return the result of `role OP operand` for the assistant; None if it is not known."""
-    value = getattr(operand, "value", None)
-    values = [getattr(item, "value", None) for item in getattr(operand, "items", ())]
-    results: dict[str, Callable[[], bool]] = {
-        "eq": lambda: value == _ASSISTANT,
-        "ne": lambda: value != _ASSISTANT,
-        "in": lambda: _ASSISTANT in values,
-        "notin": lambda: _ASSISTANT not in values,
-    }
-    is_known = isinstance(value, str) if op in {"eq", "ne"} else bool(values) and None not in values
-    return results[op]() if op in results and is_known else None
-
-
-def _not(value: bool | None) -> bool | None:  # noqa: FBT001 - three-valued logic
-    return None if value is None else not value
-
-
-def _and(first: bool | None, second: bool | None) -> bool | None:  # noqa: FBT001 - as above
-    if first is False or second is False:
-        return False
-    return True if first and second else None
+    values = [getattr(item, "value", None) for item in getattr(operand, "items", (operand,))]
+    if None in values or op not in {"eq", "ne", "in", "notin"}:
+        return None
+    return (_ASSISTANT in values) == (op in {"eq", "in"})

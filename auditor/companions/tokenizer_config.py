@@ -115,9 +115,9 @@ def text_of_token(token: object) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def templates(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the chat templates by name; a single template has the default's name."""
-    match config.get("chat_template"):
+def templates(value: object) -> dict[str, str]:
+    """Return the templates in a value of `chat_template` by name; one alone is the default."""
+    match value:
         case str(template):
             return {DEFAULT: template}
         case list(entries):

@@ -37,6 +37,7 @@ LOADED = (
     "auditor.cli.memory",
     "auditor.cli.questions",
     "auditor.companions.generation",
+    "auditor.companions.reading",
     "auditor.companions.tokenizer_config",
     "auditor.companions.vocabulary",
     "auditor.diagnosis.engine",

@@ -228,8 +228,8 @@ def _sentences(case: RepositoryCase) -> Iterator[Conflict]:
     width = next(
         (case.config[key] for key in ("hidden_size", "d_model", "dim") if key in case.config), None
     )
-    for name in case.companions:
-        pooling = case.object(name) if name.endswith(_POOLING) else None
+    for name in case.companions.files:
+        pooling = case.companions.object(name) if name.endswith(_POOLING) else None
         declared = pooling.get(_WIDTH) if pooling else None
         if type(width) is int and type(declared) is int and declared != width:
             wins = (

@@ -10,11 +10,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from auditor.analytic import ExpectedTensor
+from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.filenames import variant_of
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.companions.companion_files import CompanionFile
+from auditor.companions.reading import Companions
 from auditor.containers.manifest import Manifest
 from auditor.findings import ConfigContradiction, Finding, MissingComponent
 from auditor.messages import listed, named, quoted
-from auditor.reconciler.repository_rules.repository_case import value_text
+from auditor.names import file_name
+from auditor.reconciler.contents import contents
+from auditor.reconciler.repository_rules import RepositoryFindings, unchecked_companions
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
+from auditor.reconciler.repository_rules.token_ids import token_id_findings
 
 _DATA = Path(__file__).parents[2] / "data" / "pipelines.json"
 
@@ -221,3 +232,40 @@ def _variants(manifest: Manifest, components: Components) -> Iterator[MissingCom
                 f"{what}: neither from_pretrained nor its variant= finds all of them"
             )
             yield MissingComponent(declared_in=manifest.file, folders=(folder,), reason=reason)
+
+
+# --- tokenizers and text encoders ---------------------------------------------------------------
+
+
+def tokenizer_findings(
+    folder: str, files: Iterable[CompanionFile], encoder: Snapshot
+) -> RepositoryFindings:
+    """Compare the ids of the tokenizer in a folder with the rows that its encoder stores."""
+    file = encoder.config
+    companions = Companions.of(one._replace(name=file_name(one.name)) for one in files)
+    case = RepositoryCase(
+        names=frozenset(),
+        is_complete=False,
+        config_file=file.name if file else "config.json",
+        config=parse_or_empty(file.content, file.name) if file else {},
+        kind=None,
+        is_custom=False,
+        target=None,
+        stored=contents(encoder).tensors,
+        expected=tuple[ExpectedTensor],
+        companions=companions,
+    )
+    findings = tuple(
+        replace(
+            finding,
+            says=tuple(
+                (f"{folder}/{name}" if name in companions.files else name, key, value)
+                for name, key, value in finding.says
+            ),
+            reason=f"{folder}: {finding.reason}",
+        )
+        for finding in token_id_findings(case)
+    )
+    return RepositoryFindings(
+        findings, tuple(f"{folder}: {line}" for line in unchecked_companions(companions))
+    )

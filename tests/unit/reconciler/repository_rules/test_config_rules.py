@@ -4,6 +4,7 @@ import pytest
 from support.examples import one_in
 
 from auditor.analytic.config_classes import of_model_type
+from auditor.companions.reading import Companions
 from auditor.reconciler.repository_rules.config_rules import contradiction_findings, key_findings
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 
@@ -21,7 +22,7 @@ def case_of(model_type, values, shaping=None):
         target=None,
         stored=(),
         expected=tuple,
-        companions={},
+        companions=Companions.of(()),
         shaping=shaping,
     )
 

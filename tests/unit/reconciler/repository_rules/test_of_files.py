@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from auditor.analytic.config_classes import of_model_type
 from auditor.companions.companion_files import CompanionFile, is_vocabulary, summary
+from auditor.companions.reading import Companions
 from auditor.reconciler.repository_rules.config_rules import (
     FLAT,
     contradiction_findings,
@@ -36,7 +37,7 @@ def case_of(config=None, rows=10, target="LlamaForCausalLM", **files):
         target=target,
         stored=(StoredTensor("model.embed_tokens.weight", "F32", (rows, 4), 4 * rows, "", None),),
         expected=tuple,
-        companions={name: companion(name, text.encode()) for name, text in texts.items()},
+        companions=Companions.of(companion(name, text.encode()) for name, text in texts.items()),
     )
 
 
@@ -252,7 +253,7 @@ def test_an_end_token_that_is_an_ordinary_word_is_a_finding(end, found):
     config = {"eos_token_id": ids[end]}
     case = case_of(config, **{CONFIG: {"eos_token": end}, GENERATION: config})
     file = summary("tokenizer.json", json.dumps(document).encode(), tokens=[end])
-    case = replace(case, companions={**case.companions, file.name: file})
+    case = replace(case, companions=Companions.of((*case.companions.files.values(), file)))
     assert kinds(case) == found
 
 
