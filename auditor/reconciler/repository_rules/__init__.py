@@ -59,7 +59,6 @@ def repository_findings(
         expected=lambda: expectation.tensors if expectation else (),
         companions=Companions.of(companions),
         settings=parse_or_empty(settings.content, settings.name) if settings else {},
-        shaping=_shaping_keys(expectation),
     )
     findings = (*contradiction_findings(case), *key_findings(case))
     if snapshot.config is None:
@@ -72,13 +71,6 @@ def repository_findings(
 
     findings += tuple(file_findings(case))
     return RepositoryFindings(findings, tuple(unchecked_companions(case.companions)), case.checked)
-
-
-def _shaping_keys(expectation: Expectation | None) -> frozenset[str] | None:
-    """Return the config keys that shape tensors; None without a closed form, which lists them."""
-    if expectation is None or expectation.by != "closed-form":
-        return None
-    return frozenset(symbol.key.rpartition(".")[2] for symbol in expectation.legend)
 
 
 def _is_complete(snapshot: Snapshot) -> bool:

@@ -55,7 +55,6 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     stored: tuple[StoredTensor, ...]
     expected: Callable[[], Iterable[ExpectedTensor]]
     companions: Companions  # empty if companion files were not read
-    shaping: frozenset[str] | None = None  # config keys in the closed form; None without one
     settings: Mapping[str, Any] = field(default_factory=dict)  # settings of sentence-transformers
     checked: dict[str, Checked] = field(default_factory=dict)  # answers by line of `audit doctor`
 
