@@ -26,7 +26,18 @@ PLACE = Path(__file__).parent.parent / "cases"
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
-_KEYS = {"name", "model", "config", "tensors", "weights", "files", "audit", "expect", "also"}
+_KEYS = {
+    "name",
+    "model",
+    "config",
+    "tensors",
+    "weights",
+    "beside",
+    "files",
+    "audit",
+    "expect",
+    "also",
+}
 _TENSOR_KEYS = {"of", "config", "drop", "keep", "rename", "shape", "dtype", "add"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
 _ALARMS = frozenset(kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO)
@@ -104,7 +115,7 @@ def tensors_of(case: Case) -> Table:
     table: Table = {
         tensor.name: ("F32", tensor.shape)
         for tensor in expected.tensors
-        if tensor.role is Role.PARAMETER and _is_kept(tensor.name, keys)
+        if tensor.role in {Role.PARAMETER, Role.BUFFER} and _is_kept(tensor.name, keys)
     }
     for pattern, shape in keys.get("shape", {}).items():
         names = [name for name in table if re.search(pattern, name)]
@@ -134,11 +145,12 @@ def build(case: Case, folder: Path) -> Path:
         table = tensors_of(case)
         shards = {weights: table} if isinstance(weights, str) else _sharded(table, weights, folder)
         for name, part in shards.items():
-            write = torch_bytes if name.endswith(".bin") else safetensors_bytes
-            (folder / name).write_bytes(write(part))
+            _write(folder / name, part)
         if isinstance(weights, Mapping):
             for number in weights.get("pointers", ()):
-                pointer(folder / shard_names(weights["count"])[number - 1])
+                pointer(folder / list(shards)[number - 1])
+    for name, tensors in case.keys.get("beside", {}).items():
+        _write(folder / name, tensors_of(Case(case.name, {**case.keys, "tensors": tensors})))
     for name, content in case.keys.get("files", {}).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,9 +158,15 @@ def build(case: Case, folder: Path) -> Path:
     return folder
 
 
+def _write(path: Path, table: Table) -> None:
+    write = torch_bytes if path.suffix in {".bin", ".pt"} else safetensors_bytes
+    path.write_bytes(write(table))
+
+
 def _sharded(table: Table, shards: Mapping[str, Any], folder: Path) -> dict[str, Table]:
     """Split a table into `count` shards and write their index; leave out the `lost` ones."""
-    names = shard_names(shards["count"])
+    stem = shards.get("stem", "model")
+    names = shard_names(shards["count"], stem)
     ordered = sorted(table)
     length = -(-len(ordered) // len(names))
     parts = {
@@ -164,7 +182,7 @@ def _sharded(table: Table, shards: Mapping[str, Any], folder: Path) -> dict[str,
         stated = {"total_size": "+0", **shards.get("totals", {})}
         metadata = {key: _total(value, true[key]) for key, value in stated.items()}
         index = {"metadata": metadata, "weight_map": weight_map}
-        (folder / INDEX).write_text(json.dumps(index))
+        (folder / INDEX.replace("model", stem, 1)).write_text(json.dumps(index))
     lost = {names[number - 1] for number in shards.get("lost", ())}
     return {name: part for name, part in parts.items() if name not in lost}
 
