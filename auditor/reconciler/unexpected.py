@@ -1,14 +1,14 @@
 """Stored tensors that the target class does not use, and the sibling classes that do."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import asdict
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
-from auditor.analytic.loading import Loading
+from auditor.analytic.loading import Loading, UnknownName
 from auditor.findings import (
     MOST_NAMED,
     Finding,
@@ -26,6 +26,8 @@ BUFFERS = {
     Role.LEGACY: "stored by some versions, and not learned",
     Role.BUFFER: "stored beside the parameters, and not learned",
 }
+# A lookup in all classes of a family takes 0.2 ms, so examples of each kind of names are looked up
+# first, and no more names of other kinds than these: published models have a few hundred.
 _MOST_LOOKED_UP = 10_000
 _TASK = re.compile(r"For[A-Z]|Head")  # part of the names of classes with an output head
 # Tasks of pretraining; many published base models still contain their heads.
@@ -52,42 +54,33 @@ def identify(
     siblings: Callable[[], tuple[Sibling, ...]],
 ) -> Iterator[UnexpectedTensor]:
     """Look up each tensor in every class of the family; `loading` has the target's rules."""
-    names = [name for _, name in candidates]
-    classes_by_name = _classes_by_name(names, siblings() if candidates else ())
-    unknown_names = answers_by_kind(names, loading.unknown)
-    for (tensor, name), unknown in zip(candidates, unknown_names, strict=True):
-        if unknown.buffer:
-            identified = _buffer(tensor, Role.LEGACY, None)
-        else:
-            identified = _used(tensor, classes_by_name.get(name, ()))
-        yield identified._replace(silent=unknown.silent)
+    classes = [
+        (one.target, Places(one.names, one.prefix, one.loading))
+        for one in (siblings() if candidates else ())
+    ]
 
-
-def _classes_by_name(
-    names: Sequence[str], siblings: Iterable[Sibling]
-) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
-    """Map each name that a class has to (class, tensor) of all classes that have it.
-
-    A lookup in all classes takes 0.2 ms, so examples of each kind of names are looked up first. No
-    more than `_MOST_LOOKED_UP` names of other kinds are: published models have a few hundred.
-    """
-    classes = [(one.target, Places(one.names, one.prefix, one.loading)) for one in siblings]
-
-    def is_known(some: Sequence[str]) -> list[bool]:
+    def examine(some: Sequence[str]) -> list[tuple[UnknownName, bool]]:
+        """Return the answer of the rules to each name, and whether some class has it."""
         known = [False] * len(some)
         for _, places in classes:
             for at, place in enumerate(places.of(some[:_MOST_LOOKED_UP])):
                 known[at] = known[at] or place.expected is not None
-        return known
+        return list(zip(loading.unknown(some), known, strict=True))
 
-    answers = zip(names, answers_by_kind(names, is_known), strict=True)
-    known = list(dict.fromkeys(name for name, one in answers if one))
-    classes_by_name: dict[str, list[tuple[str, ExpectedTensor]]] = {}
+    names = [name for _, name in candidates]
+    answers = answers_by_kind(names, examine)
+    known = list(dict.fromkeys(name for name, one in zip(names, answers, strict=True) if one[1]))
+    by_name: dict[str, list[tuple[str, ExpectedTensor]]] = {}
     for target, places in classes:
         for name, place in zip(known, places.of(known), strict=True):
             if place.expected is not None:
-                classes_by_name.setdefault(name, []).append((target, place.expected))
-    return classes_by_name
+                by_name.setdefault(name, []).append((target, place.expected))
+    for (tensor, name), (unknown, _) in zip(candidates, answers, strict=True):
+        if unknown.buffer:
+            identified = _buffer(tensor, Role.LEGACY, None)
+        else:
+            identified = _used(tensor, by_name.get(name, ()))
+        yield identified._replace(silent=unknown.silent)
 
 
 def _used(tensor: StoredTensor, by_class: Iterable[tuple[str, ExpectedTensor]]) -> UnexpectedTensor:
