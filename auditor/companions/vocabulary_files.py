@@ -87,7 +87,8 @@ def read_tokenizer(
         else:
             absent = sorted(missing - ids.keys())
     elif not is_complete:
-        highest = _last_entry(end) if kind in _SORTED_BY_ID else None
+        entry = _LAST.search(end[-_LONGEST_ENTRY:]) if kind in _SORTED_BY_ID else None
+        highest = token_of(int(entry[2]), _text(entry[1])) if entry else None
         unread = "all of its vocabulary but the last entry" if highest else "its vocabulary"
     if not is_complete and (not vocabulary or _CUT in bytes(tokenizer.added_tokens)):
         unread = "the rest of its added tokens and its vocabulary"
@@ -191,11 +192,6 @@ def _text(string: bytes) -> str:
         return str(json.loads(string))
     except ValueError:
         raise CheckpointError("it is not JSON") from None
-
-
-def _last_entry(end: bytes) -> Token | None:
-    entry = _LAST.search(end[-_LONGEST_ENTRY:])
-    return token_of(int(entry[2]), _text(entry[1])) if entry else None
 
 
 _RANKED = re.compile(rb"^[A-Za-z0-9+/=]+ (\d+)\r?$", re.MULTILINE)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Literal, cast, overload
 
 from msgspec import Struct
 
@@ -318,7 +318,9 @@ class ExpectedRows(Sequence[ModuleRow]):
 # --- status ------------------------------------------------------------------------------------
 
 
-_NAMES: Mapping[int, Any] = {fate.value: str(fate.name).lower().replace("_", "-") for fate in Fate}
+_NAMES = {
+    fate.value: cast("ModuleStatus", str(fate.name).lower().replace("_", "-")) for fate in Fate
+}
 _QUIET = (Fate.EQUAL | Fate.BUFFER | Fate.TIED | Fate.QUANTIZATION_DATA).value
 
 

@@ -175,17 +175,14 @@ def with_unused_heads(
         if one.target in tasks
         and all(place.expected for place in Places(one.names, one.prefix, one.loading).of(names))
     )
-    reason = f"{expectation.target} has no such head; {_uses(users_of_all)} every stored tensor"
+    use_all = f"{' and '.join(users_of_all)} {'use' if users_of_all[1:] else 'uses'}"
+    reason = f"{expectation.target} has no such head; {use_all} every stored tensor"
     for finding in findings:
         if isinstance(finding, Unused) and users_of_all:
             fields = {**asdict(finding), "used_by": users_of_all, "reason": reason}
             yield UnusedHead(**fields)
         else:
             yield finding
-
-
-def _uses(classes: tuple[str, ...]) -> str:
-    return f"{' and '.join(classes)} {'use' if classes[1:] else 'uses'}"
 
 
 def _unexpected(
