@@ -16,37 +16,32 @@ from auditor.companions.template_turns import END, Turns
 pytest.importorskip("jinja2", reason="parses the templates")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_template_is_parsed_and_not_rendered(subtests):
+    for text in [
         "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}",
         "{% for m in messages %}{% if m %}{% continue %}{% endif %}{% break %}{% endfor %}",
         "{{ raise_exception('never') }}{{ strftime_now('%d') }}{{ tools | tojson(indent=4) }}",
         "{% for a in range(10**9) %}{% for b in range(10**9) %}{{ b }}{% endfor %}{% endfor %}",
         "{{ '" + "(" * 100 + "' }}",
         "{{ x }}" * 7_000,
-    ],
-)
-def test_a_template_is_parsed_and_not_rendered(text):
-    assert isinstance(read_template(text), Turns)
+    ]:
+        with subtests.test(text=text):
+            assert isinstance(read_template(text), Turns)
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
+def test_a_template_that_does_not_parse_has_the_fault_that_jinja2_reports(subtests):
+    for text, fault in [
         ("\n{{ a }", "line 2: unexpected '}'"),
         ("{{ 'a }}", "line 1: unexpected char"),
         ("{% if x %}", "line 1: Unexpected end of template"),
         ("{{ " + "9" * 5_000 + " }}", "one of its literals cannot be read: "),
-    ],
-)
-def test_a_template_that_does_not_parse_has_the_fault_that_jinja2_reports(text, fault):
-    assert str(read_template(text)).startswith(fault)
+    ]:
+        with subtests.test(text=text):
+            assert str(read_template(text)).startswith(fault)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_template_that_is_nested_too_deeply_is_not_checked(subtests):
+    for text in [
         "{" * 40_000,
         "{{ " + "(" * 20_000 + " }}",
         "{{ " + "not " * 10_000 + "a }}",
@@ -54,23 +49,25 @@ def test_a_template_that_does_not_parse_has_the_fault_that_jinja2_reports(text, 
         "{{ a if b else " * 3_000,
         "{{ " + " + ".join("a" * 12_000) + " }}",
         "{{ a" + ".b" * 20_000 + " }}",
-    ],
-)
-def test_a_template_that_is_nested_too_deeply_is_not_checked(text):
-    before = perf_counter()
-    with pytest.raises(NotCheckedError, match="is nested too deeply"):
-        read_template(text)
-    assert perf_counter() - before < 5
+    ]:
+        with subtests.test(text=text):
+            before = perf_counter()
+            with pytest.raises(NotCheckedError, match="is nested too deeply"):
+                read_template(text)
+            assert perf_counter() - before < 5
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["{{ '" + "\\'" * 24_000, "{{ '" + '"' * 48_000, "{% raw %}" * 5_000, " " * 47_000 + "{%-"],
-)
-def test_a_long_template_is_read_in_a_moment(text):
-    before = perf_counter()
-    read_template(text)
-    assert perf_counter() - before < 5
+def test_a_long_template_is_read_in_a_moment(subtests):
+    for text in [
+        "{{ '" + "\\'" * 24_000,
+        "{{ '" + '"' * 48_000,
+        "{% raw %}" * 5_000,
+        " " * 47_000 + "{%-",
+    ]:
+        with subtests.test(text=text):
+            before = perf_counter()
+            read_template(text)
+            assert perf_counter() - before < 5
 
 
 def test_the_templates_of_one_model_are_bounded_together():
@@ -83,9 +80,8 @@ def test_the_templates_of_one_model_are_bounded_together():
         read_template("x" * (MOST_CHARACTERS + 1))
 
 
-@pytest.mark.parametrize(
-    ("test", "ends"),
-    [
+def test_a_branch_is_read_unless_its_test_is_false_for_an_assistant(subtests):
+    for test, ends in [
         ("m.role == 'assistant'", {"A"}),
         ("m['role'] != 'assistant'", {"B"}),
         ("m.role in ['user', 'assistant'] and not add_generation_prompt", {"A"}),
@@ -93,24 +89,21 @@ def test_the_templates_of_one_model_are_bounded_together():
         ("not (m.role == 'assistant' and m.tools)", {"A", "B"}),
         ("m.role == 'user' or add_generation_prompt", {"B"}),
         ("m.tools", {"A", "B"}),
-    ],
-)
-def test_a_branch_is_read_unless_its_test_is_false_for_an_assistant(test, ends):
-    text = "{% for m in messages %}{% if TEST %}A{% else %}B{% endif %}{% endfor %}"
-    assert read_template(text.replace("TEST", test)).ends == ends
+    ]:
+        with subtests.test(test=test):
+            text = "{% for m in messages %}{% if TEST %}A{% else %}B{% endif %}{% endfor %}"
+            assert read_template(text.replace("TEST", test)).ends == ends
 
 
-@pytest.mark.parametrize(
-    ("body", "ends"),
-    [
+def test_the_end_of_a_turn_is_the_last_text_that_is_written(subtests):
+    for body, ends in [
         ("{{ m.content + eos_token }}", {END}),
         ("{{ m.content | trim ~ '<e>' }}{% set x = 'y' %}", {"<e>"}),
         ("{{ '<a>' if m.x else '<b>' }}\n", {"<a>", "<b>"}),
         ("{{ raise_exception('no') }}", set()),
         ("<e>{% for call in m.calls %}<c>{% endfor %}", {"<c>"}),
         ("{{ m.content }}", set()),
-    ],
-)
-def test_the_end_of_a_turn_is_the_last_text_that_is_written(body, ends):
-    text = "{% for m in messages %}BODY{% endfor %}".replace("BODY", body)
-    assert read_template(text).ends == ends
+    ]:
+        with subtests.test(body=body):
+            text = "{% for m in messages %}BODY{% endfor %}".replace("BODY", body)
+            assert read_template(text).ends == ends

@@ -68,9 +68,8 @@ def _without(kind: str) -> dict[str, tuple[int, ...]]:
     return {name: shape for name, shape in _SHAPES.items() if kind not in name}
 
 
-@pytest.mark.parametrize(
-    ("subject", "loads", "word"),
-    [
+def test_the_verdict_is_what_was_recorded(subtests: pytest.Subtests) -> None:
+    for subject, loads, word in [
         (_subject(), True, None),
         (_subject(_without("norm")), False, "model.norm.weight: not stored"),
         (_subject(_without(".q.")), True, "does not mind"),
@@ -115,17 +114,12 @@ def _without(kind: str) -> dict[str, tuple[int, ...]]:
             None,
             "no save with these kinds",
         ),
-    ],
-)
-def test_the_verdict_is_what_was_recorded(
-    subject: ServedModel,
-    loads: bool | None,  # noqa: FBT001 - a row of the table
-    word: str | None,
-) -> None:
-    verdict = judge(_known(), subject)
-    assert verdict.loads is loads
-    assert (word is None) == (not verdict.reasons)
-    assert word is None or any(word in reason for reason in verdict.reasons)
+    ]:
+        with subtests.test(subject=subject):
+            verdict = judge(_known(), subject)
+            assert verdict.loads is loads
+            assert (word is None) == (not verdict.reasons)
+            assert word is None or any(word in reason for reason in verdict.reasons)
 
 
 def _heads(heads: int, shared: int) -> dict[str, int]:
@@ -257,15 +251,18 @@ _ROWS: dict[str, list[tuple[dict[str, Any], dict[str, Any], bool | None]]] = {
 }
 
 
-@pytest.mark.parametrize("name", _ROWS)
-def test_the_answer_follows_from_the_record(name: str) -> None:
-    for entry, changes, loads in _ROWS[name]:
-        own = {key: value for key, value in changes.items() if key not in {"lacks", "more"}}
-        shapes = _without(changes["lacks"]) if "lacks" in changes else _SHAPES
-        shapes = shapes | changes.get("more", {})
-        subject = _subject(**{"stored": shapes, "expect": lambda _, s=shapes: _expected(s), **own})
-        known = _known(entries={"TinyForCausalLM": {**_ENTRY, "reads": {}, **entry}})
-        assert judge(known, subject).loads is loads, (entry, changes)
+def test_the_answer_follows_from_the_record(subtests: pytest.Subtests) -> None:
+    for name, rows in _ROWS.items():
+        with subtests.test(name=name):
+            for entry, changes, loads in rows:
+                own = {key: value for key, value in changes.items() if key not in {"lacks", "more"}}
+                shapes = _without(changes["lacks"]) if "lacks" in changes else _SHAPES
+                shapes = shapes | changes.get("more", {})
+                subject = _subject(
+                    **{"stored": shapes, "expect": lambda _, s=shapes: _expected(s), **own}
+                )
+                known = _known(entries={"TinyForCausalLM": {**_ENTRY, "reads": {}, **entry}})
+                assert judge(known, subject).loads is loads, (entry, changes)
 
 
 def test_a_difference_beside_a_derived_value_leaves_the_answer_open() -> None:
@@ -283,9 +280,8 @@ def test_a_registry_that_is_closed_refuses_every_other_name() -> None:
     assert verdict.loads is False
 
 
-@pytest.mark.parametrize(
-    ("reads", "config", "loads", "additions"),
-    [
+def test_the_keys_that_would_help_are_named(subtests: pytest.Subtests) -> None:
+    for reads, config, loads, additions in [
         (
             None,
             {"rope_parameters": {"rope_theta": 5.0}, "rope_theta": 5.0},
@@ -300,15 +296,9 @@ def test_a_registry_that_is_closed_refuses_every_other_name() -> None:
         ),
         (_HEAD, {"rotary_base": 1.0}, True, {"tie_word_embeddings": False}),
         (_HEAD, {"rotary_base": 1.0, "tie_word_embeddings": False}, True, {}),
-    ],
-)
-def test_the_keys_that_would_help_are_named(
-    reads: dict[str, Any] | None,
-    config: dict[str, Any],
-    loads: bool,  # noqa: FBT001 - a row of the table
-    additions: dict[str, Any],
-) -> None:
-    entry = _ENTRY if reads is None else {**_ENTRY, "reads": reads}
-    verdict = judge(_known(entries={"TinyForCausalLM": entry}), _subject(config=config))
-    assert (verdict.loads, verdict.additions) == (loads, additions)
-    assert bool(verdict.reasons) == bool(additions)
+    ]:
+        with subtests.test(reads=reads):
+            entry = _ENTRY if reads is None else {**_ENTRY, "reads": reads}
+            verdict = judge(_known(entries={"TinyForCausalLM": entry}), _subject(config=config))
+            assert (verdict.loads, verdict.additions) == (loads, additions)
+            assert bool(verdict.reasons) == bool(additions)

@@ -27,12 +27,10 @@ def test_a_pointer_to_a_torch_file_has_the_size_of_the_model(folder):
     assert f"fits {BERT.parameters:,} x 4 bytes (F32) and a header" in note
 
 
-@pytest.mark.parametrize(
-    ("ratio", "words"),
-    [(1 / 3, "a third of"), (0.51, "half of"), (4, "4 times"), (0.1, "10% of")],
-)
-def test_another_size_is_compared_with_the_expected_one(ratio, words):
-    assert _part(ratio) == words
+def test_another_size_is_compared_with_the_expected_one(subtests):
+    for ratio, words in [(1 / 3, "a third of"), (0.51, "half of"), (4, "4 times"), (0.1, "10% of")]:
+        with subtests.test(ratio=ratio):
+            assert _part(ratio) == words
 
 
 def test_pointers_to_a_torch_copy_are_an_info(folder):

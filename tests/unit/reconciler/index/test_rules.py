@@ -3,7 +3,6 @@
 import json
 from math import prod
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import safetensors_bytes
@@ -77,9 +76,8 @@ def test_a_true_total_is_never_doubted_and_an_impossible_one_never_believed(draw
 DATA, SIZE = 2_147_483_648, 1_073_741_948
 
 
-@pytest.mark.parametrize(
-    ("total", "ending", "words"),
-    [
+def test_a_total_is_compared_with_the_sizes_of_files(subtests):
+    for total, ending, words in [
         (DATA, "safetensors", None),
         (2 * DATA, "safetensors", "at most 2,147,483,782 bytes of tensors, by the sizes of 2 of 2"),
         (DATA // 2, "safetensors", "hold at least 2,147,350,776 bytes"),  # 2 * (SIZE - 66,560)
@@ -87,10 +85,11 @@ DATA, SIZE = 2_147_483_648, 1_073_741_948
         (DATA * 3 // 2, "bin", None),
         (DATA // 4, "bin", None),
         (3 * DATA, "bin", "by the sizes of 2 of 2 files"),
-    ],
-)
-def test_a_total_is_compared_with_the_sizes_of_files(total, ending, words):
-    shards = [({f"{at}.weight": ("BF16", (1024, 1024, 512))}, SIZE, "pointer") for at in range(2)]
-    found = findings_of(shards, total, ending)
-    assert len(found) == (words is not None)
-    assert all(words in reason for reason in found)
+    ]:
+        with subtests.test(total=total):
+            shards = [
+                ({f"{at}.weight": ("BF16", (1024, 1024, 512))}, SIZE, "pointer") for at in range(2)
+            ]
+            found = findings_of(shards, total, ending)
+            assert len(found) == (words is not None)
+            assert all(words in reason for reason in found)

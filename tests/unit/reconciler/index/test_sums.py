@@ -1,6 +1,5 @@
 """Total sizes of indexes as sums over widths: laws, and totals of real checkpoints."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,9 +58,8 @@ def test_what_is_packed_may_take_fewer_bytes():
     assert find_sum(sizes, 120, "F16") is None
 
 
-@pytest.mark.parametrize(
-    ("sizes", "total", "declared", "text"),
-    [
+def test_the_total_size_of_a_published_index_is_the_sum_of_its_parts(subtests):
+    for sizes, total, declared, text in [
         (  # GPT-J: 28 masks of 2048 x 2048 in a byte each, 28 scalars in F32
             sizes_of(6_050_882_784, [("bias", 28 * 2048**2), ("masked_bias", 28)]),
             24_320_971_760,
@@ -94,9 +92,7 @@ def test_what_is_packed_may_take_fewer_bytes():
             ),
         ),
         (sizes_of(46_702_792_704), 93_405_585_410, "BF16", None),  # Mixtral, and two bytes more
-    ],
-    ids=["gpt-j", "layoutlm", "falcon", "mixtral"],
-)
-def test_the_total_size_of_a_published_index_is_the_sum_of_its_parts(sizes, total, declared, text):
-    found = find_sum(sizes, total, declared)
-    assert (found and found.text) == text
+    ]:
+        with subtests.test(sizes=sizes):
+            found = find_sum(sizes, total, declared)
+            assert (found and found.text) == text

@@ -95,16 +95,18 @@ TAKEN = {
 }
 
 
-@pytest.mark.parametrize("name", TAKEN)
-def test_the_library_takes_what_the_finding_says(name):
-    model_type, values, read, taken, key = TAKEN[name]
-    [finding] = contradiction_findings(case_of(model_type, values))
-    assert finding.reason.endswith(f" takes {key}")
-    once = dict([next(iter(values.items()))])
-    assert [*contradiction_findings(case_of(model_type, once))] == []
-    transformers = pytest.importorskip("transformers", reason="the judge of who wins")
-    built = transformers.CONFIG_MAPPING[model_type].from_dict({"model_type": model_type, **values})
-    assert read(built) == taken
+def test_the_library_takes_what_the_finding_says(subtests):
+    for name, (model_type, values, read, taken, key) in TAKEN.items():
+        with subtests.test(name=name):
+            [finding] = contradiction_findings(case_of(model_type, values))
+            assert finding.reason.endswith(f" takes {key}")
+            once = dict([next(iter(values.items()))])
+            assert [*contradiction_findings(case_of(model_type, once))] == []
+            transformers = pytest.importorskip("transformers", reason="the judge of who wins")
+            built = transformers.CONFIG_MAPPING[model_type].from_dict(
+                {"model_type": model_type, **values}
+            )
+            assert read(built) == taken
 
 
 def test_a_pair_reveals_a_size_of_its_decoder():
@@ -114,9 +116,8 @@ def test_a_pair_reveals_a_size_of_its_decoder():
     assert [key for _, key, _ in finding.says] == ["vocab_size", "decoder.vocab_size"]
 
 
-@pytest.mark.parametrize(
-    ("name", "known", "found"),
-    [
+def test_a_name_is_near_the_only_known_one_that_is_one_slip_away(subtests):
+    for name, known, found in [
         ("num_hiden_layers", ["num_hidden_layers", "hidden_size"], "num_hidden_layers"),
         ("num_hiddden_layers", ["num_hidden_layers"], "num_hidden_layers"),
         ("num_hidben_layers", ["num_hidden_layers"], "num_hidden_layers"),
@@ -125,21 +126,23 @@ def test_a_pair_reveals_a_size_of_its_decoder():
         ("num_hidne_layers", ["num_hidden_layers"], None),
         ("v_head_din", ["v_head_dim", "q_head_din"], None),  # two are as near
         ("heads", ["head_s"], None),  # too short
-    ],
-)
-def test_a_name_is_near_the_only_known_one_that_is_one_slip_away(name, known, found):
-    assert near(name, known) == found
+    ]:
+        with subtests.test(name=name):
+            assert near(name, known) == found
 
 
-@pytest.mark.parametrize("model_type", sorted(FLAT))
-def test_a_flat_config_is_read_by_the_class_of_its_text(model_type):
-    transformers = pytest.importorskip("transformers", reason="the judge of who reads a key")
-    built = transformers.CONFIG_MAPPING[model_type].from_dict({"intermediate_size": 48})
-    assert built.text_config.intermediate_size == 48
-    [finding] = key_findings(case_of(model_type, {"intermediate_sizes": 48}))
-    assert finding.says[1][1] == "intermediate_size"
-    nested = {"text_config": {}, "intermediate_sizes": 48}
-    assert [*key_findings(case_of(model_type, nested))] == []
+def test_a_flat_config_is_read_by_the_class_of_its_text(subtests):
+    for model_type in sorted(FLAT):
+        with subtests.test(model_type=model_type):
+            transformers = pytest.importorskip(
+                "transformers", reason="the judge of who reads a key"
+            )
+            built = transformers.CONFIG_MAPPING[model_type].from_dict({"intermediate_size": 48})
+            assert built.text_config.intermediate_size == 48
+            [finding] = key_findings(case_of(model_type, {"intermediate_sizes": 48}))
+            assert finding.says[1][1] == "intermediate_size"
+            nested = {"text_config": {}, "intermediate_sizes": 48}
+            assert [*key_findings(case_of(model_type, nested))] == []
 
 
 @pytest.mark.oracle
