@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Literal, cast, overload
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
@@ -288,11 +288,7 @@ class ExpectedRows(Sequence[ModuleRow]):
             if self._depth is None or depth_of(prefix) <= self._depth.most:
                 yield _row(prefix, _NOT_STORED, formula, "unchecked", None)
 
-    @overload
-    def __getitem__(self, at: int) -> ModuleRow: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[ModuleRow, ...]: ...
-    def __getitem__(self, at: int | slice) -> ModuleRow | tuple[ModuleRow, ...]:
+    def __getitem__(self, at: Any) -> Any:
         return self._all_rows[at]
 
     def __len__(self) -> int:
@@ -306,9 +302,6 @@ class ExpectedRows(Sequence[ModuleRow]):
 
     def __hash__(self) -> int:
         return hash(self._all_rows)
-
-    def __repr__(self) -> str:
-        return repr(self._all_rows)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the rows themselves, instead of the objects from which they are computed."""

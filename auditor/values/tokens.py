@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from auditor.companions.companion_files import SPECIAL, TOKENIZER_CONFIG, CompanionFile
-from auditor.companions.reading import Companions
-from auditor.companions.tokenizer_config import added_tokens, text_of_token
+from auditor.companions.reading import Companions, added_tokens, text_of_token
 from auditor.values.name_patterns import EMBEDDING
 
 

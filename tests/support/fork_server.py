@@ -38,7 +38,6 @@ LOADED = (
     "auditor.cli.questions",
     "auditor.companions.generation",
     "auditor.companions.reading",
-    "auditor.companions.tokenizer_config",
     "auditor.companions.vocabulary",
     "auditor.diagnosis.engine",
     "auditor.diagnosis.known_causes",

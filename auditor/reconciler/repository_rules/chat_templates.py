@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from auditor.companions.companion_files import GENERATION, template_name
-from auditor.companions.reading import TEMPLATE_CONFIGS, TEMPLATE_KEY
+from auditor.companions.reading import DEFAULT, TEMPLATE_CONFIGS, TEMPLATE_KEY, templates
 from auditor.companions.template_turns import END, PROMPT, Turns
-from auditor.companions.tokenizer_config import DEFAULT, templates
 from auditor.findings import ChatTemplateBroken, ChatTurnsWrong, Finding, TokenizerNote
 from auditor.messages import listed, quoted
 from auditor.observation import Checked

@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from auditor.companions.companion_files import GENERATION, SPECIAL, TOKENIZER, TOKENIZER_CONFIG
-from auditor.companions.tokenizer_config import text_of_token
+from auditor.companions.reading import text_of_token
 from auditor.companions.vocabulary import Token
 from auditor.findings import (
     ChatTurnsWrong,

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
 from auditor.companions.companion_files import companions_of, is_vocabulary, summary
-from auditor.companions.tokenizer_config import loaded_settings, loaded_tokens, named_tokens
+from auditor.companions.reading import loaded_settings, loaded_tokens, named_tokens
 from auditor.companions.vocabulary import Token, Vocabulary, vocabulary_of
 
 TEXT = ["the quick brown fox jumps over the lazy dog", 'a "quoted": 7, word } ] \\ 日本語'] * 20
