@@ -7,9 +7,15 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import product
 
+from auditor.companions.chat_template import (
+    END,
+    PROMPT,
+    NotCheckedError,
+    Turns,
+    read_templates,
+)
 from auditor.companions.companion_files import GENERATION, template_name
 from auditor.companions.reading import DEFAULT, TEMPLATE_CONFIGS, TEMPLATE_KEY, templates
-from auditor.companions.template_turns import END, PROMPT, Turns
 from auditor.findings import ChatTemplateBroken, ChatTurnsWrong, Finding, TokenizerNote
 from auditor.messages import listed, quoted
 from auditor.observation import Checked
@@ -30,11 +36,6 @@ def template_findings(case: RepositoryCase) -> Iterator[Finding]:
     case.checked[_TOPIC] = _answer_without_turns(case)
     if not texts:
         return
-    from auditor.companions.chat_template import (  # noqa: PLC0415 - most models have none
-        NotCheckedError,
-        read_templates,
-    )
-
     results = read_templates(dict.fromkeys(texts.values()))
     for (file, name), text in texts.items():
         result = results[text]

@@ -6,12 +6,13 @@ from time import perf_counter
 import pytest
 
 from auditor.companions.chat_template import (
+    END,
     MOST_CHARACTERS,
     NotCheckedError,
+    Turns,
     read_template,
     read_templates,
 )
-from auditor.companions.template_turns import END, Turns
 
 pytest.importorskip("jinja2", reason="parses the templates")
 
