@@ -269,12 +269,10 @@ def _parameters_rule(
 
 
 def _why(over: float, groups: tuple[sums.WidthGroup, ...]) -> str:
-    """Return a clause that names tensors whose elements add up to a difference, else ""."""
-    explaining = sums.groups_that_make_up(abs(over), groups)
-    if not explaining:
-        return ""
-    listed = " and ".join(group.what for group in explaining)
-    return f", which is {listed}, {'counted a second time' if over > 0 else 'not counted'}"
+    """Return a clause that names tensors with as many elements as a difference, else ""."""
+    what = next((group.what for group in groups if group.elements == abs(over)), None)
+    how = "counted a second time" if over > 0 else "not counted"
+    return f", which is {what}, {how}" if what else ""
 
 
 def _over(total: float, stored: int) -> float:

@@ -9,7 +9,7 @@ total to the byte.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import accumulate, chain, combinations, product
+from itertools import accumulate, chain, product
 from math import prod
 from operator import mul
 from typing import NamedTuple
@@ -33,7 +33,6 @@ _COPY = (_OWN, 0)
 _BUFFER = (_OWN, 64, 32, 16, 8)  # I64 position_ids, F32 inv_freq, F16 of a cast model, BOOL masks
 
 _MOST_SUMS = 3125  # the most sums that are tried: five groups of 5 widths each, or eleven of 2
-_MOST_PIECES = 12  # the most groups that may explain a difference: 298 sums of up to three
 _UNCOUNTED = frozenset({Fate.BUFFER, Fate.DUPLICATE, Fate.QUANTIZATION_DATA})
 
 
@@ -220,12 +219,3 @@ def _terms(sizes: IndexSizes, widths: tuple[int, ...], packed: int) -> Iterator[
     if sizes.read:
         yield f"{sizes.read:,} of tensors that were read ({sizes.read:,} x 1)"
     yield from terms[1:]
-
-
-def groups_that_make_up(
-    difference: float, groups: tuple[WidthGroup, ...]
-) -> tuple[WidthGroup, ...]:
-    """Return the fewest groups, at most three, whose elements add up to the difference, else ()."""
-    first_groups = groups[:_MOST_PIECES]
-    picks = chain.from_iterable(combinations(first_groups, count) for count in (1, 2, 3))
-    return next((pick for pick in picks if sum(group.elements for group in pick) == difference), ())

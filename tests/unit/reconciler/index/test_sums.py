@@ -8,7 +8,6 @@ from auditor.reconciler.index.sums import (
     IndexSizes,
     WidthGroup,
     find_sum,
-    groups_that_make_up,
 )
 
 OWN = -1
@@ -42,13 +41,6 @@ def test_a_total_of_possible_widths_is_a_sum_and_another_is_none(
     assert sum(map(int, terms)) == total // 8
     if not buffers and not copies:
         assert find_sum(sizes, total / 8 + 0.5, dtype) is None
-
-
-@given(st.lists(st.integers(1, 10**6), max_size=20), st.integers(0, 10**6))
-def test_the_pieces_of_a_difference_make_it_up(sizes, difference):
-    found = groups_that_make_up(difference, tuple(WidthGroup("x", size) for size in sizes))
-    assert not found or sum(group.elements for group in found) == difference
-    assert bool(found) or difference not in sizes[:12]
 
 
 def test_what_is_packed_may_take_fewer_bytes():
