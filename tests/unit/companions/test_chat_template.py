@@ -101,7 +101,7 @@ def test_the_end_of_a_turn_is_the_last_text_that_is_written(subtests):
         ("{{ m.content + eos_token }}", {END}),
         ("{{ m.content | trim ~ '<e>' }}{% set x = 'y' %}", {"<e>"}),
         ("{{ '<a>' if m.x else '<b>' }}\n", {"<a>", "<b>"}),
-        ("{{ raise_exception('no') }}", set()),
+        ("<e>{{ raise_exception('no') }}", set()),
         ("<e>{% for call in m.calls %}<c>{% endfor %}", {"<c>"}),
         ("{{ m.content }}", set()),
     ]:
