@@ -2,9 +2,6 @@
 
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from auditor.cli.console import UNAUDITED, fail, guarded, say
 from auditor.errors import UsageError
@@ -13,38 +10,15 @@ from auditor.messages import quoted
 
 
 def accept(  # noqa: PLR0913 - one parameter for each option
-    store: Annotated[
-        Path,
-        typer.Argument(
-            metavar="STORE",
-            show_default=False,
-            help="The store of `audit sweep`, or the folder of sweep.sqlite.",
-        ),
-    ],
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", show_default=False, help="A model, or a glob: acme/*.")
-    ],
+    store: Path,
+    model: str,
     *,
-    kind: Annotated[
-        str,
-        typer.Option(
-            show_default=False, help="The kind of finding, or the reason of an unaudited model."
-        ),
-    ],
-    by: Annotated[str, typer.Option(show_default=False, help="The reviewer who decides.")],
-    reason: Annotated[str, typer.Option(show_default=False, help="The reason, as text.")],
-    until: Annotated[
-        str, typer.Option(metavar="DATE", show_default=False, help="The last night: 2027-03-31.")
-    ],
-    name: Annotated[
-        str, typer.Option(metavar="GLOB", help="Accept findings whose tensors or files match.")
-    ] = "*",
-    baseline: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", show_default="baseline.toml beside the store", help="TOML or JSON."
-        ),
-    ] = None,
+    kind: str,
+    by: str,
+    reason: str,
+    until: str,
+    name: str = "*",
+    baseline: Path | None = None,
 ) -> None:
     """Accept findings of the latest night until a date.
 

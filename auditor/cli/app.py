@@ -16,7 +16,8 @@ from typer.core import TyperGroup
 
 from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
 from auditor.cli.console import UNAUDITED, USAGE, guarded, say
-from auditor.cli.help import CommandWithHelp, PlainValues, columns, two_columns
+from auditor.cli.help import CommandWithHelp, columns, two_columns
+from auditor.cli.parameters import PlainValues, command_of
 from auditor.downloader import reading_variables
 from auditor.errors import UsageError
 from auditor.messages import meant, printable, quoted
@@ -177,8 +178,9 @@ def _app(args: list[str]) -> typer.Typer:
     called = args[:1] if args and args[0] in COMMANDS else ()
     for name in called or COMMANDS:
         if called or completing:
-            example = COMMANDS[name].example
-            program.command(name, cls=CommandWithHelp, epilog=example)(function_of(name))
+            program.command(name, cls=CommandWithHelp, epilog=COMMANDS[name].example)(
+                command_of(function_of(name))
+            )
         else:
             program.command(name, help=COMMANDS[name].help)(_listed)
     return program

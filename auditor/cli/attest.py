@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -12,14 +11,6 @@ from auditor.checkpoint.skipped import skipped_lines
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.cli.console import (
     UNAUDITED,
-    FailOn,
-    FileOption,
-    ModelArgument,
-    QuietOption,
-    SourceChoice,
-    SourceOption,
-    TargetOption,
-    TokenOption,
     exit_code,
     fail,
     guarded,
@@ -31,6 +22,7 @@ from auditor.cli.console import (
 from auditor.errors import SourceError, UsageError
 from auditor.formats import verdict
 from auditor.messages import quoted
+from auditor.options import FailOn, Source
 from auditor.publishing.signature import (
     SignatureError,
     UncheckedError,
@@ -44,29 +36,15 @@ from auditor.report import Unaudited
 
 
 def attest(  # noqa: PLR0913 - one parameter for each option
-    model: ModelArgument,
+    model: str,
     *,
-    output: FileOption = None,
-    target: TargetOption = None,
-    key: Annotated[
-        Path | None,
-        typer.Option(
-            "--key",
-            metavar="FILE",
-            show_default=False,
-            help="Sign with this private key (PEM: ECDSA, Ed25519 or RSA); needs securesystemslib.",
-        ),
-    ] = None,
-    keyless: Annotated[
-        bool,
-        typer.Option(
-            "--keyless",
-            help="Sign with your identity by Sigstore, which logs it publicly; needs sigstore.",
-        ),
-    ] = False,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
+    output: Path | None = None,
+    target: str | None = None,
+    key: Path | None = None,
+    keyless: bool = False,
+    source: Source = "hub",
+    token: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """State an audit with the digests of all files, and sign it.
 
@@ -85,7 +63,7 @@ def attest(  # noqa: PLR0913 - one parameter for each option
             statement, outcome, _ = attest_model(
                 model,
                 target=target,
-                source=source.value,
+                source=source,
                 token=token,
                 without=output,
                 accept=partial(_require_own_files, model, tell),

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -18,13 +17,6 @@ from auditor.cli.console import (
     CLEAN,
     FINDINGS,
     UNAUDITED,
-    QuietOption,
-    SettingsOption,
-    SourceChoice,
-    SourceOption,
-    TargetOption,
-    TextFormat,
-    TokenOption,
     guarded,
     put,
     say,
@@ -32,45 +24,24 @@ from auditor.cli.console import (
 )
 from auditor.errors import SourceError, UsageError
 from auditor.messages import quoted
+from auditor.options import Source, TextFormat
 
 _LARGEST_FILE = 4 * 1024 * 1024  # bytes of claims.csv
 _COLUMNS = ("model", "part", "claim")
 
 
 def claim(  # noqa: PLR0913 - one parameter for each option
-    model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
-    ] = None,
-    claims: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="COUNT",
-            show_default=False,
-            help="109482240, 110M, 30B-A3B, '72.1 MB', 3.8亿, or a formula: 'V*D + L*D'.",
-        ),
-    ] = None,
+    model: str | None = None,
+    claims: list[str] | None = None,
     *,
-    part: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--part",
-            metavar="PART=COUNT",
-            show_default=False,
-            help="For a module prefix, or embeddings, encoder, 'one layer attention', 注意力.",
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", show_default=False, help="A CSV: columns model, part, claim."),
-    ] = None,
-    target: TargetOption = None,
-    settings: SettingsOption = None,
-    form: Annotated[
-        TextFormat, typer.Option("--format", help="Text, or a JSON object for each claim.")
-    ] = TextFormat.TERMINAL,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
+    part: list[str] | None = None,
+    file: Path | None = None,
+    target: str | None = None,
+    settings: list[str] | None = None,
+    form: TextFormat = "terminal",
+    source: Source = "hub",
+    token: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """Confirm a published count, or name the mistakes behind it.
 
@@ -81,7 +52,7 @@ def claim(  # noqa: PLR0913 - one parameter for each option
         request = partial(
             judged,
             target=target,
-            source=source.value,
+            source=source,
             token=token,
             settings=dict(map(parsed_setting, settings or ())),
             say=talk(quiet=quiet),
@@ -139,7 +110,7 @@ def _claims_of_file(file: Path) -> Iterator[tuple[str, Claim]]:
 def _text(model: str, verdicts: Sequence[Verdict], form: TextFormat) -> str:
     from auditor.formats import claims  # noqa: PLC0415 - beside its only use
 
-    as_json = form is TextFormat.JSON
+    as_json = form == "json"
     return claims.verdicts_as_json(model, verdicts) if as_json else claims.render(model, verdicts)
 
 

@@ -1,60 +1,33 @@
 """The `audit comment` command."""
 
-from typing import Annotated
-
 import typer
 
 from auditor.audit.expected import require_known_class
 from auditor.audit.pipeline import audit
 from auditor.cli.console import (
-    FailOn,
-    QuietOption,
-    TargetOption,
-    TokenOption,
     exit_code,
     guarded,
     put,
     talk,
 )
 from auditor.cli.printing import Shown, rendered
+from auditor.options import AuditRequest, FailOn
 from auditor.publishing.comment import comment as post
 from auditor.publishing.comment import revision_of
 from auditor.publishing.hub_writing import require_repository
-from auditor.request import AuditRequest
 
 _FORMAT = "markdown"
 
 
 def comment(  # noqa: PLR0913 - one parameter for each option
-    repository: Annotated[
-        str,
-        typer.Argument(metavar="ORG/NAME", show_default=False, help="A repository of the Hub."),
-    ],
+    repository: str,
     *,
-    number: Annotated[
-        int,
-        typer.Option(
-            "--pr",
-            metavar="N",
-            min=1,
-            show_default=False,
-            help="The number of the pull request or the discussion.",
-        ),
-    ],
-    target: TargetOption = None,
-    fail_on: Annotated[
-        FailOn,
-        typer.Option(
-            "--fail-on",
-            metavar="SEVERITY",
-            help=f"The lowest severity that exits with 1: {', '.join(FailOn)}.",
-        ),
-    ] = FailOn.WARNING,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the report, and post nothing.")
-    ] = False,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
+    number: int,
+    target: str | None = None,
+    fail_on: FailOn = FailOn.WARNING,
+    dry_run: bool = False,
+    token: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """Audit a pull request of the Hub, and post the report there.
 

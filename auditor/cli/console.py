@@ -6,18 +6,17 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn, TextIO
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, TextIO
 
 import typer
 
 from auditor.audit.guard import TOO_LITTLE_MEMORY
-from auditor.cli.help import RARE
 from auditor.cli.signals import Stopped
 from auditor.errors import FixError, PublishError, Reason, StoreError, UsageError
 from auditor.findings import Severity
 from auditor.messages import printable, quoted
+from auditor.options import FailOn
 from auditor.report import Report, Unaudited
 from auditor.streams import WRITE_FAULTS, discard, lines_of
 from auditor.writing import output_file, replacing, require_no_link
@@ -28,77 +27,6 @@ if TYPE_CHECKING:
 CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
 _PIPE_WIDTH = 80  # columns where stdout is not a terminal
 _LEAST_WIDTH = 40  # columns of a report; a narrower terminal wraps lines
-
-
-class FailOn(StrEnum):
-    """The lowest severity that makes the exit code 1."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NEVER = "never"
-
-
-class SourceChoice(StrEnum):
-    """The places where a Hub id is looked up."""
-
-    HUB = "hub"
-    CACHE = "cache"
-    BUNDLED = "bundled"
-    AUTO = "auto"
-
-
-class TextFormat(StrEnum):
-    """The formats of commands that print text or JSON."""
-
-    TERMINAL = "terminal"
-    JSON = "json"
-
-
-ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
-]
-TargetOption = Annotated[
-    str | None,
-    typer.Option(
-        "--as", metavar="CLASS", show_default=False, help="The class that loads the model."
-    ),
-]
-SourceOption = Annotated[
-    SourceChoice,
-    typer.Option(
-        "--source",
-        metavar="PLACE",
-        show_default=False,
-        help="hub (default), cache, bundled, or auto: all three.",
-    ),
-]
-TokenOption = Annotated[
-    str | None,
-    typer.Option(
-        "--token", show_default=False, rich_help_panel=RARE, help="Access token, if not stored."
-    ),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
-SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", show_default=False, help="Another value in the config."
-    ),
-]
-FileOption = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", show_default=False, help="The file to write."),
-]
-VerboseOption = Annotated[
-    int,
-    typer.Option(
-        "--verbose",
-        "-v",
-        count=True,
-        show_default=False,
-        help="Complete reports, all names; -vv: each request.",
-    ),
-]
 
 
 def say(line: str) -> None:

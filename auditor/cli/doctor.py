@@ -2,38 +2,28 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from auditor.audit.pipeline import audit
 from auditor.cli.console import (
-    FailOn,
-    ModelArgument,
-    QuietOption,
-    SourceChoice,
-    SourceOption,
-    TargetOption,
-    TokenOption,
     exit_code,
     guarded,
     put,
     talk,
     terminal,
 )
-from auditor.request import AuditRequest
+from auditor.options import AuditRequest, FailOn, Source
 
 
 def doctor(  # noqa: PLR0913 - one parameter for each option
-    model: ModelArgument,
+    model: str,
     *,
-    target: TargetOption = None,
-    headers: Annotated[
-        bool, typer.Option("--headers", help="Do not read the numbers of local files.")
-    ] = False,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
+    target: str | None = None,
+    headers: bool = False,
+    source: Source = "hub",
+    token: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """Examine why MODEL writes gibberish, or never stops.
 
@@ -46,7 +36,7 @@ def doctor(  # noqa: PLR0913 - one parameter for each option
     with guarded():
         values = Path(model).exists() and not headers and find_spec("numpy") is not None
         request = AuditRequest(
-            model=model, target=target, source=source.value, token=token, values=values
+            model=model, target=target, source=source, token=token, values=values
         )
         outcome = audit(request, say=talk(quiet=quiet))
         width, color = terminal()

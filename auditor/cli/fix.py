@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -11,10 +10,6 @@ from auditor.checkpoint.skipped import skipped_lines
 from auditor.cli.console import (
     FINDINGS,
     UNAUDITED,
-    FailOn,
-    QuietOption,
-    TargetOption,
-    TextFormat,
     engines_asked,
     exit_code,
     fail,
@@ -29,51 +24,20 @@ from auditor.fixing.of_folder import FolderPlan, fix_folder, plan_for_folder
 from auditor.formats import fix_plan
 from auditor.formats.json_values import json_text
 from auditor.messages import quoted
+from auditor.options import FailOn, TextFormat
 
 
 def fix(  # noqa: PLR0913 - one parameter for each option
-    folder: Annotated[
-        str,
-        typer.Argument(
-            metavar="FOLDER", show_default=False, help="A checkpoint's folder on this machine."
-        ),
-    ],
+    folder: str,
     *,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Write the fixed folder, FOLDER.fixed.")
-    ] = False,
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            "--to", metavar="DIR", show_default=False, help="The fixed folder; it must not exist."
-        ),
-    ] = None,
-    link: Annotated[
-        bool, typer.Option("--link", help="Make unchanged files hard links, which take no space.")
-    ] = False,
-    target: TargetOption = None,
-    engines: Annotated[
-        str | None,
-        typer.Option(
-            "--for",
-            metavar="ENGINES",
-            show_default=False,
-            help="Also add config keys that vllm, mlx or llama.cpp read.",
-        ),
-    ] = None,
-    allow: Annotated[
-        list[Allow] | None,
-        typer.Option(
-            "--allow",
-            metavar="CHANGE",
-            show_default=False,
-            help=f"A change that needs your word: {', '.join(Allow)}.",
-        ),
-    ] = None,
-    form: Annotated[
-        TextFormat, typer.Option("--format", show_default=False, help="How to print the plan.")
-    ] = TextFormat.TERMINAL,
-    quiet: QuietOption = False,
+    apply: bool = False,
+    to: Path | None = None,
+    link: bool = False,
+    target: str | None = None,
+    engines: str | None = None,
+    allow: list[Allow] | None = None,
+    form: TextFormat = "terminal",
+    quiet: bool = False,
 ) -> None:
     """Repair names, config and index; no weight is changed.
 
@@ -94,12 +58,12 @@ def fix(  # noqa: PLR0913 - one parameter for each option
         except OSError as error:
             fail(UNAUDITED, f"{quoted(folder)} cannot be read: {error.strerror or error}")
         plan = folder_plan.plan
-        if form is TextFormat.TERMINAL and not quiet:
+        if form == "terminal" and not quiet:
             put(fix_plan.render(plan))
         place = _written(folder_plan, to, link=link, tell=tell) if plan.changes and apply else None
         if plan.changes and not apply:
             say("dry run: nothing was written; --apply writes it")
-        if form is TextFormat.JSON and not quiet:
+        if form == "json" and not quiet:
             put(json_text(fix_plan.plan_as_json(plan, place), indent=2) + "\n")
     if plan.changes and not apply:
         raise typer.Exit(FINDINGS)

@@ -42,17 +42,13 @@ class Shown(Struct, frozen=True, kw_only=True):
     target: str | None = None  # the class that the user named
 
 
-def known_format(form: str | None) -> str | None:
-    """Return the name of a format; raise typer.BadParameter if there is no such format."""
-    if form is None or form in FORMATS:
-        return form
-    if form == "jsonl":  # the format json has an object a line
-        return "json"
-    raise typer.BadParameter(f"{quoted(form)} is not one of {', '.join(map(quoted, FORMATS))}.")
-
-
 def chosen_format(form: str | None, output: Path | None) -> str:
     """Return the requested format, else the one for the file's ending, else `terminal`."""
+    if form == "jsonl":  # the format json has an object a line
+        return "json"
+    if form is not None and form not in FORMATS:
+        fault = f"{quoted(form)} is not one of {', '.join(map(quoted, FORMATS))}."
+        raise typer.BadParameter(fault, param_hint="'--format'")
     if form is not None:
         return form
     if output is None:

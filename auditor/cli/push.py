@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -14,11 +13,6 @@ from auditor.cli.console import (
     CLEAN,
     FINDINGS,
     UNAUDITED,
-    FailOn,
-    QuietOption,
-    TargetOption,
-    TokenOption,
-    VerboseOption,
     exit_code,
     fail,
     guarded,
@@ -29,6 +23,7 @@ from auditor.cli.printing import Shown, counted_depth, print_outcome
 from auditor.errors import SourceError, UsageError
 from auditor.formats.registry import TERMINAL
 from auditor.messages import quoted
+from auditor.options import AuditRequest, FailOn
 from auditor.publishing.hub_writing import hub_api, require_repository
 from auditor.publishing.push import (
     FolderFiles,
@@ -42,54 +37,21 @@ from auditor.publishing.push import (
     push as send,
 )
 from auditor.report import Report, Unaudited
-from auditor.request import AuditRequest
 
 
 def push(  # noqa: PLR0913 - one parameter for each option
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FOLDER", show_default=False, help="A checkpoint's folder on this machine."
-        ),
-    ],
-    repository: Annotated[
-        str,
-        typer.Argument(
-            metavar="ORG/NAME", show_default=False, help="A repository; it is made if needed."
-        ),
-    ],
+    folder: Path,
+    repository: str,
     *,
-    target: TargetOption = None,
-    revision: Annotated[
-        str | None,
-        typer.Option(
-            "--revision", metavar="BRANCH", show_default="main", help="A branch that exists."
-        ),
-    ] = None,
-    create_pr: Annotated[
-        bool, typer.Option("--create-pr", help="Open a pull request with the commit.")
-    ] = False,
-    private: Annotated[
-        bool,
-        typer.Option(
-            "--private", help="Make a private repository; send nothing to one that is public."
-        ),
-    ] = False,
-    fail_on: Annotated[
-        FailOn,
-        typer.Option(
-            "--fail-on",
-            metavar="SEVERITY",
-            help="The lowest severity that stops the push: error, warning, or never, which also "
-            "sends what could not be audited.",
-        ),
-    ] = FailOn.ERROR,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Audit, list what would be sent, and send nothing.")
-    ] = False,
-    token: TokenOption = None,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
+    target: str | None = None,
+    revision: str | None = None,
+    create_pr: bool = False,
+    private: bool = False,
+    fail_on: FailOn = FailOn.ERROR,
+    dry_run: bool = False,
+    token: str | None = None,
+    verbose: int = 0,
+    quiet: bool = False,
 ) -> None:
     """Audit a folder, and send it to the Hub if it has no errors.
 

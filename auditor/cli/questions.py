@@ -1,7 +1,8 @@
 """The commands that answer questions without an audit: explain, diff, explain-finding and more."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import typer
 
@@ -15,15 +16,6 @@ from auditor.cli.console import (
     CLEAN,
     FINDINGS,
     UNAUDITED,
-    FailOn,
-    FileOption,
-    ModelArgument,
-    QuietOption,
-    SettingsOption,
-    SourceChoice,
-    SourceOption,
-    TargetOption,
-    TokenOption,
     exit_code,
     fail,
     guarded,
@@ -38,6 +30,7 @@ from auditor.errors import SourceError, UsageError
 from auditor.findings import BadConfig
 from auditor.formats.registry import TERMINAL
 from auditor.messages import meant, quoted
+from auditor.options import FailOn, Source
 from auditor.report import Unaudited
 
 _JSON, _SVG = "json", "svg"
@@ -46,37 +39,22 @@ _MOST_ROWS = 40  # most rows shown of each table of differences
 
 
 def explain(  # noqa: PLR0913 - one parameter for each option
-    model: ModelArgument,
+    model: str,
     *,
-    target: TargetOption = None,
-    depth: Annotated[
-        int | None, typer.Option(min=0, show_default="all levels", help="Levels of the tree.")
-    ] = None,
-    symbolic: Annotated[bool, typer.Option("--symbolic", help="Formulas without values.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="For a paper: an align* block.")] = False,
-    settings: SettingsOption = None,
-    tensors: Annotated[
-        bool, typer.Option("--tensors", help="Each tensor: name, shape, parameters.")
-    ] = False,
-    kinds: Annotated[
-        bool, typer.Option("--kinds", help="Attention, feed forward, ...: one layer and all.")
-    ] = False,
-    classes: Annotated[
-        bool, typer.Option("--classes", help="The classes of the family side by side.")
-    ] = False,
-    keys: Annotated[
-        bool, typer.Option("--keys", help="The keys of the config that change the count.")
-    ] = False,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format", help="For such tables: markdown, csv, json, latex; for the tree: json, svg."
-        ),
-    ] = TERMINAL,
-    output: FileOption = None,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
+    target: str | None = None,
+    depth: int | None = None,
+    symbolic: bool = False,
+    latex: bool = False,
+    settings: list[str] | None = None,
+    tensors: bool = False,
+    kinds: bool = False,
+    classes: bool = False,
+    keys: bool = False,
+    form: str = TERMINAL,
+    output: Path | None = None,
+    source: Source = "hub",
+    token: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """Print each module that a config implies, with its formula."""
     tell = talk(quiet=quiet)
@@ -84,10 +62,10 @@ def explain(  # noqa: PLR0913 - one parameter for each option
         values = dict(map(parsed_setting, settings or ()))
         tables = Tables(tensors=tensors, kinds=kinds, classes=classes, keys=keys)
         if any(tables) or form not in {TERMINAL, _JSON, _SVG}:
-            put(_tables(model, tables, form, target, source.value, token, values, tell), output)
+            put(_tables(model, tables, form, target, source, token, values, tell), output)
             return
         outcome = explained(
-            model, target=target, source=source.value, token=token, settings=values, say=tell
+            model, target=target, source=source, token=token, settings=values, say=tell
         )
         from auditor.formats import explanation  # noqa: PLC0415 - for this alone
 
@@ -170,26 +148,15 @@ def _require_table_format(form: str, formats: Mapping[str, object]) -> None:
 
 
 def diff(  # noqa: PLR0913 - one parameter for each option
-    first: Annotated[
-        str, typer.Argument(metavar="A", show_default=False, help="As for audit MODEL.")
-    ],
-    second: Annotated[str, typer.Argument(metavar="B", show_default=False, help="Likewise.")],
+    first: str,
+    second: str,
     *,
-    values: Annotated[
-        bool,
-        typer.Option(
-            "--values",
-            help="Sample the numbers of both, unpacked, and say how far they are apart; needs "
-            "numpy.",
-        ),
-    ] = False,
-    form: Annotated[
-        str, typer.Option("--format", help="terminal, markdown, csv, json or latex.")
-    ] = "terminal",
-    output: FileOption = None,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
+    values: bool = False,
+    form: str = "terminal",
+    output: Path | None = None,
+    source: Source = "hub",
+    token: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """Say what checkpoint B is of A, and list what differs.
 
@@ -210,7 +177,7 @@ def diff(  # noqa: PLR0913 - one parameter for each option
         tell = talk(quiet=quiet)
         try:
             comparison = compared(
-                first, second, values=values, source=source.value, token=token, say=tell
+                first, second, values=values, source=source, token=token, say=tell
             )
         except SourceError as error:
             fail(UNAUDITED, f"{error.reason}: {error}")
@@ -221,14 +188,7 @@ def diff(  # noqa: PLR0913 - one parameter for each option
 
 
 def explain_finding(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[KIND|CAUSE]...",
-            show_default=False,
-            help="As reports name them: missing, wrapper-prefix. Without one: all, a line each.",
-        ),
-    ] = None,
+    names: list[str] | None = None,
 ) -> None:
     """Print what a finding or a cause means, and what to do."""
     from auditor.formats import meanings  # noqa: PLC0415 - for this alone
@@ -254,9 +214,7 @@ def explain_finding(
 
 def architectures(
     *,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="As the table of the README.")
-    ] = False,
+    markdown: bool = False,
 ) -> None:
     """List the model types with a closed form."""
     from auditor.formats import meanings  # noqa: PLC0415 - for this alone

@@ -1,7 +1,6 @@
 """The `audit verify` command: a statement against the model that it is about."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -9,10 +8,6 @@ from auditor.cli.console import (
     CLEAN,
     FINDINGS,
     UNAUDITED,
-    QuietOption,
-    SourceChoice,
-    SourceOption,
-    TokenOption,
     fail,
     guarded,
     say,
@@ -21,6 +16,7 @@ from auditor.cli.console import (
 from auditor.downloader.local_file import read_all
 from auditor.errors import SourceError, UsageError
 from auditor.messages import quoted
+from auditor.options import Source
 from auditor.publishing.signature import (
     SignatureError,
     UncheckedError,
@@ -32,49 +28,15 @@ from auditor.publishing.verification import Statement, Verification, compare, re
 
 
 def verify(  # noqa: PLR0913 - one parameter for each option
-    statement: Annotated[
-        Path,
-        typer.Argument(metavar="STATEMENT", show_default=False, help="A file of audit attest."),
-    ],
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[FOLDER|MODEL]",
-            show_default=False,
-            help="What to compare it with; default: the commit that it states.",
-        ),
-    ] = None,
+    statement: Path,
+    model: str | None = None,
     *,
-    key: Annotated[
-        Path | None,
-        typer.Option(
-            "--key",
-            metavar="FILE",
-            show_default=False,
-            help="The reviewer's public key (PEM); needs securesystemslib.",
-        ),
-    ] = None,
-    identity: Annotated[
-        str | None,
-        typer.Option(
-            "--identity",
-            metavar="NAME",
-            show_default=False,
-            help="Who signed without a key: an e-mail address or the address of a workflow.",
-        ),
-    ] = None,
-    issuer: Annotated[
-        str | None,
-        typer.Option(
-            "--issuer",
-            metavar="URL",
-            show_default=False,
-            help="Who vouches for that identity: https://accounts.google.com, for instance.",
-        ),
-    ] = None,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
+    key: Path | None = None,
+    identity: str | None = None,
+    issuer: str | None = None,
+    source: Source = "hub",
+    token: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """Check a statement: signature, digests and the audit itself.
 
@@ -88,7 +50,7 @@ def verify(  # noqa: PLR0913 - one parameter for each option
             raise UsageError("--issuer needs --identity")
         stated, is_checked = _signed(statement, key, identity, issuer, quiet=quiet)
         result = _compared(
-            stated, model, statement, source.value, token, is_checked=is_checked, quiet=quiet
+            stated, model, statement, source, token, is_checked=is_checked, quiet=quiet
         )
         for line in result.notes if not quiet else ():
             say(line)
