@@ -32,7 +32,7 @@ class AuditRequest(Struct, frozen=True, kw_only=True):
 
     model: str  # a Hub id (with @revision), an address, a folder, a file or a snapshot
     target: str | None = None  # the class to audit for; None: what the checkpoint declares
-    source: Source = "hub"  # where a Hub id is looked up; auto: in all three
+    source: Source = "hub"  # where a Hub id is looked up: hub, cache, bundled, auto
     token: str | None = None  # a Hugging Face access token; None: the stored one
     depth: int | Depth | None = None  # levels of the report's module rows; None: all
     ignore: tuple[Ignore, ...] = ()  # findings that are left out of the verdict
