@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from auditor.cli.console import UNAUDITED, fail, guarded, say
+from auditor.cli.console import CLEAN, refusing_writes, say
 from auditor.errors import UsageError
 from auditor.formats.text import counted
 from auditor.messages import quoted
@@ -19,7 +19,7 @@ def accept(  # noqa: PLR0913 - one parameter for each option
     until: str,
     name: str = "*",
     baseline: Path | None = None,
-) -> None:
+) -> int:
     """Accept findings of the latest night until a date.
 
     `audit report --baseline` applies the decision.
@@ -28,24 +28,16 @@ def accept(  # noqa: PLR0913 - one parameter for each option
     from auditor.sweep.reporting.accepting import accept as append  # noqa: PLC0415 - as above
     from auditor.sweep.reporting.baseline import BaselineEntry  # noqa: PLC0415 - as above
 
-    with guarded():
-        for option, text in (
-            ("--by", by),
-            ("--reason", reason),
-            ("--name", name),
-            ("MODEL", model),
-        ):
-            if not text.strip():
-                raise UsageError(f"{option} is empty, expected text")
-        entry = BaselineEntry(
-            kind=kind, model=model, name=name, reason=reason, by=by, expires=_date(until)
-        )
-        try:
-            path, count = append(store, entry, baseline=baseline)
-        except OSError as error:
-            where = quoted(str(error.filename or baseline or store))
-            fail(UNAUDITED, f"cannot write {where}: {error.strerror or error}")
-        say(f"wrote {quoted(str(path))}: {counted(count, 'finding')} accepted until {until}")
+    for option, text in {"--by": by, "--reason": reason, "--name": name, "MODEL": model}.items():
+        if not text.strip():
+            raise UsageError(f"{option} is empty, expected text")
+    entry = BaselineEntry(
+        kind=kind, model=model, name=name, reason=reason, by=by, expires=_date(until)
+    )
+    with refusing_writes(baseline or store, is_named=False):
+        path, count = append(store, entry, baseline=baseline)
+    say(f"wrote {quoted(str(path))}: {counted(count, 'finding')} accepted until {until}")
+    return CLEAN
 
 
 def _date(text: str) -> date:

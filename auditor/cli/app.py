@@ -186,10 +186,10 @@ def _app(args: list[str]) -> typer.Typer:
     return program
 
 
-def function_of(command: str) -> Callable[..., None]:
+def function_of(command: str) -> Callable[..., int]:
     with reading_variables():
         module = import_module(f"auditor.cli.{COMMANDS[command].module}")
-    function: Callable[..., None] = getattr(module, command.replace("-", "_"))
+    function: Callable[..., int] = getattr(module, command.replace("-", "_"))
     return function
 
 

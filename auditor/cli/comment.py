@@ -1,12 +1,8 @@
 """The `audit comment` command."""
 
-import typer
-
-from auditor.audit.expected import require_known_class
 from auditor.audit.pipeline import audit
 from auditor.cli.console import (
     exit_code,
-    guarded,
     put,
     talk,
 )
@@ -28,24 +24,21 @@ def comment(  # noqa: PLR0913 - one parameter for each option
     dry_run: bool = False,
     token: str | None = None,
     quiet: bool = False,
-) -> None:
+) -> int:
     """Audit a pull request of the Hub, and post the report there.
 
     Replaces the comment that an earlier run posted. In a discussion without files, audits the main
     branch. Exit codes: those of audit; 3 also if the Hub refused.
     """
-    with guarded():
-        if target is not None:
-            require_known_class(target)
-        name, tell = require_repository(repository), talk(quiet=quiet)
-        revision = revision_of(name, number, token, reads_only=dry_run)
-        model = f"{name}@{revision}" if revision else name
-        outcome = audit(AuditRequest(model=model, target=target, token=token), say=tell)
-        [report] = rendered([outcome], _FORMAT, Shown()).values()
-        if dry_run:
-            put(report)
-        else:
-            done = post(name, number, report, token)
-            verb = "posted" if done.is_new else "updated"
-            tell(f"{verb} a comment of {done.author} in discussion {number} of {name}")
-    raise typer.Exit(exit_code(outcome, fail_on))
+    name, tell = require_repository(repository), talk(quiet=quiet)
+    revision = revision_of(name, number, token, reads_only=dry_run)
+    model = f"{name}@{revision}" if revision else name
+    outcome = audit(AuditRequest(model=model, target=target, token=token), say=tell)
+    [report] = rendered([outcome], _FORMAT, Shown()).values()
+    if dry_run:
+        put(report)
+    else:
+        done = post(name, number, report, token)
+        verb = "posted" if done.is_new else "updated"
+        tell(f"{verb} a comment of {done.author} in discussion {number} of {name}")
+    return exit_code(outcome, fail_on)

@@ -13,7 +13,7 @@ import typer
 
 from auditor.audit.guard import TOO_LITTLE_MEMORY
 from auditor.cli.signals import Stopped
-from auditor.errors import FixError, PublishError, Reason, StoreError, UsageError
+from auditor.errors import FixError, PublishError, Reason, SourceError, StoreError, UsageError
 from auditor.findings import Severity
 from auditor.messages import printable, quoted
 from auditor.options import FailOn
@@ -181,20 +181,28 @@ def writing(path: Path, folder: Path | None = None) -> Iterator[BinaryIO]:
 
     With `folder`, the user named the folder, and `path` is relative to it.
     """
-    try:
+    whole = path if folder is None else folder / path
+    with refusing_writes(whole):
         if folder is not None:
             require_no_link(folder)
-        with output_file(path) if folder is None else replacing(folder / path) as file:
+        with output_file(whole) if folder is None else replacing(whole) as file:
             yield file
+
+
+@contextmanager
+def refusing_writes(path: Path, *, is_named: bool = True) -> Iterator[None]:
+    """End the command on an OSError in the block, which writes `path`, or files that it names."""
+    try:
+        yield
     except OSError as error:
-        name = quoted(str(path if folder is None else folder / path))
+        name = quoted(str(path if is_named else error.filename or path))
         fail(UNAUDITED, f"cannot write {name}: {error.strerror or error}")
 
 
 # --- exits ------------------------------------------------------------------------------------
 
 
-def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
+def exit_code(outcome: Report | Unaudited, fail_on: FailOn = FailOn.WARNING) -> int:
     """Return the exit code of an outcome: findings take precedence over unaudited components."""
     if isinstance(outcome, Report):
         otherwise = max((exit_code(part, FailOn.NEVER) for part in outcome.parts), default=CLEAN)
@@ -211,12 +219,14 @@ def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
+def guarded(model: str = "") -> Iterator[None]:
     """End the command with one line and the right exit code after an error or a signal."""
     try:
         yield
     except UsageError as error:
         fail(USAGE, str(error))
+    except SourceError as error:
+        fail(UNAUDITED, f"{model}{': ' if model else ''}{error.reason}: {error}")
     except (StoreError, FixError, PublishError) as error:
         fail(UNAUDITED, str(error))
     except Stopped as signal:
@@ -239,6 +249,12 @@ def guarded() -> Iterator[None]:
 def fail(code: int, message: str) -> NoReturn:
     say(message)
     raise typer.Exit(code)
+
+
+def say_reason(outcome: Report | Unaudited) -> None:
+    """Print why a model was not audited."""
+    if isinstance(outcome, Unaudited):
+        say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
 
 
 def engines_asked(text: str | None) -> tuple[str, ...]:

@@ -2,16 +2,14 @@
 
 from functools import partial
 
-import typer
-
 from auditor.audit.pipeline import audit
 from auditor.cli.console import (
     CLEAN,
     exit_code,
-    guarded,
     outcomes_of,
     put,
     say,
+    say_reason,
     talk,
     terminal,
 )
@@ -34,44 +32,40 @@ def memory(  # noqa: PLR0913 - one parameter for each option
     source: Source = "hub",
     token: str | None = None,
     quiet: bool = False,
-) -> None:
+) -> int:
     """Print what MODEL takes in memory, loaded and in training.
 
     Activations, workspaces and the program itself are not included. A config without weights is
     enough. Exit codes are those of audit without findings.
     """
-    with guarded():
-        chosen = tuple(shown.checked_dtype("--dtype", name) for name in dtypes or ())
-        use = shown.Use(
-            dtypes=tuple(dict.fromkeys(chosen)) or shown.COMMON_DTYPES,
-            context=context,
-            batch=batch,
-            cache_dtype=None
-            if cache_dtype is None
-            else shown.checked_dtype("--cache-dtype", cache_dtype),
-        )
-        audited = partial(
-            audit,
-            target=target,
-            source=source,
-            token=token,
-            depth=shown.TO_LAYERS,
-            kv_cache=True,
-            say=talk(quiet=quiet),
-        )
-        width, color = terminal()
-        code = CLEAN
-        for outcome in outcomes_of(models, audited):
-            by_config = isinstance(outcome, Unaudited) and outcome.reason is Reason.NO_WEIGHTS
-            if not (by_config and outcome.expected):  # a config is enough
-                code = max(code, exit_code(outcome, FailOn.NEVER))
-            for finding in outcome.findings:
-                if isinstance(finding, BadConfig):
-                    say(f"{outcome.requested}: {finding.kind}: {finding.reason}")
-            if form == "json":
-                put(shown.as_json(outcome, use))
-            elif outcome.observed or outcome.expected:
-                put(shown.render(outcome, use, width=width, color=color))
-            if isinstance(outcome, Unaudited) and not (by_config and outcome.expected):
-                say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
-    raise typer.Exit(code)
+    chosen = tuple(shown.checked_dtype("--dtype", name) for name in dtypes or ())
+    use = shown.Use(
+        dtypes=tuple(dict.fromkeys(chosen)) or shown.COMMON_DTYPES,
+        context=context,
+        batch=batch,
+        cache_dtype=cache_dtype and shown.checked_dtype("--cache-dtype", cache_dtype),
+    )
+    audited = partial(
+        audit,
+        target=target,
+        source=source,
+        token=token,
+        depth=shown.TO_LAYERS,
+        kv_cache=True,
+        say=talk(quiet=quiet),
+    )
+    width, color = terminal()
+    code = CLEAN
+    for outcome in outcomes_of(models, audited):
+        for finding in outcome.findings:
+            if isinstance(finding, BadConfig):
+                say(f"{outcome.requested}: {finding.kind}: {finding.reason}")
+        if form == "json":
+            put(shown.as_json(outcome, use))
+        elif outcome.observed or outcome.expected:
+            put(shown.render(outcome, use, width=width, color=color))
+        by_config = isinstance(outcome, Unaudited) and outcome.reason is Reason.NO_WEIGHTS
+        if not (by_config and outcome.expected):  # a config is enough
+            code = max(code, exit_code(outcome, FailOn.NEVER))
+            say_reason(outcome)
+    return code

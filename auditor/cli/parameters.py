@@ -13,11 +13,22 @@ import inspect
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 from msgspec.structs import fields
 
+from auditor.cli.console import guarded
 from auditor.options import OPTIONS, Option
 
 _REQUIRED = inspect.Parameter.empty
@@ -40,8 +51,8 @@ class _Parameter(NamedTuple):
         return self.row.flag or f"--{self.name.replace('_', '-')}"
 
 
-def command_of(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function for typer that converts the given values and calls the command."""
+def command_of(function: Callable[..., int]) -> Callable[..., None]:
+    """Return a function for typer that converts the given values and runs the command."""
     parameters = list(_parameters(function))
 
     def run(**given: Any) -> None:
@@ -50,7 +61,7 @@ def command_of(function: Callable[..., None]) -> Callable[..., None]:
             if (text := given[one.name]) not in (None, False, (), []):
                 place = values[one.group] if one.group else values
                 place[one.name] = _value(text, one)
-        function(**values)
+        call(function, **values)
 
     signature = inspect.Signature([_for_typer(one) for one in parameters])
     vars(run)["__signature__"] = signature
@@ -58,7 +69,18 @@ def command_of(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _parameters(function: Callable[..., None]) -> Iterator[_Parameter]:
+def call(function: Callable[..., int], *arguments: Any, **options: Any) -> NoReturn:
+    """Run a command and raise typer.Exit; a class that no library has is refused first."""
+    with guarded(options.get("model") or ""):
+        if (target := options.get("target")) is not None:
+            from auditor.audit.expected import require_known_class  # noqa: PLC0415 - 0.1 s
+
+            require_known_class(target)
+        code = function(*arguments, **options)
+    raise typer.Exit(code)
+
+
+def _parameters(function: Callable[..., int]) -> Iterator[_Parameter]:
     hints = get_type_hints(function, include_extras=True)
     own = inspect.signature(function).parameters
     for name, parameter in own.items():

@@ -10,7 +10,7 @@ import typer
 from msgspec import Struct
 
 from auditor.audit.guard import outcome_of
-from auditor.cli.console import only_ascii, put, say, terminal, write, writing
+from auditor.cli.console import only_ascii, put, say_reason, terminal, write, writing
 from auditor.cli.remedy import fix_command
 from auditor.errors import Reason, UsageError
 from auditor.formats import View
@@ -116,8 +116,8 @@ def print_outcome(outcome: Report | Unaudited, form: str, shown: Shown) -> Repor
         sys.stdout.flush()
         # A report includes the reason and its details, a line only the reason.
         is_printed = form == TERMINAL and bool(text) and not is_line
-    if isinstance(outcome, Unaudited) and not is_printed:
-        say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
+    if not is_printed:
+        say_reason(outcome)
     return outcome
 
 
@@ -255,8 +255,8 @@ def _without_crashes(
     checked: list[Report | Unaudited] = []
     for outcome in outcomes:
         result = outcome_of(partial(_if_rendered, outcome, form, shown), partial(_crashed, outcome))
-        if result is not outcome and isinstance(result, Unaudited):
-            say(f"{result.requested}: {result.reason}: {result.detail}")
+        if result is not outcome:
+            say_reason(result)
         checked.append(result)
     return checked, rendered(checked, form, shown)
 

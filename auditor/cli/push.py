@@ -2,12 +2,10 @@
 
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-import typer
+from msgspec.structs import replace
 
-from auditor.audit.expected import require_known_class
 from auditor.audit.pipeline import audit
 from auditor.cli.console import (
     CLEAN,
@@ -15,7 +13,6 @@ from auditor.cli.console import (
     UNAUDITED,
     exit_code,
     fail,
-    guarded,
     say,
     talk,
 )
@@ -36,7 +33,6 @@ from auditor.publishing.push import (
 from auditor.publishing.push import (
     push as send,
 )
-from auditor.report import Report, Unaudited
 
 
 def push(  # noqa: PLR0913 - one parameter for each option
@@ -52,68 +48,58 @@ def push(  # noqa: PLR0913 - one parameter for each option
     token: str | None = None,
     verbose: int = 0,
     quiet: bool = False,
-) -> None:
+) -> int:
     """Audit a folder, and send it to the Hub if it has no errors.
 
     Makes one commit, compares the sizes and hashes that the Hub lists with the folder, and audits
     the commit. Deletes nothing. Exit codes: 0 pushed; 1 findings, or a file was lost on the way; 2
     usage; 3 could not audit, or the Hub refused.
     """
-    with guarded():
-        if target is not None:
-            require_known_class(target)
-        to = PushTarget(
-            repository=require_repository(repository),
-            revision=revision,
-            create_pr=create_pr,
-            private=private,
-            token=token,
-        )
-        _require_folder(folder)
-        if not dry_run:
-            hub_api(token)  # without a token it ends here
-        tell = talk(quiet=quiet)
-        files = files_of(folder)
-        look = partial(_look, target=target, token=token, fail_on=fail_on, tell=tell)
-        outcome, code = look(str(folder))
-        shown = Shown(verbose=verbose > 0, quiet=quiet, target=target)
-        print_outcome(outcome, TERMINAL, shown)
-        if code != CLEAN:
-            fail(code, "nothing was sent")
-        require_unchanged(folder, files, outcome.files)
-        for line in files.left_out:
-            tell(f"not sent: {line}")
-        amount = f"{len(files.files):,} files, {files.size:,} bytes, to {to.repository}"
-        if dry_run:
-            tell(f"dry run: nothing was sent; a push sends {amount}")
-            raise typer.Exit(CLEAN)
-        tell(f"sending {amount}")
-        pushed = _sent(folder, files, to, tell)
-        tell(f"{'committed' if pushed.is_new else 'no file differs, no new commit'}: {pushed.url}")
-        lost = _lost(folder, files, to, pushed, tell)
-        outcome, code = look(f"{to.repository}@{pushed.revision}")
-        if code != CLEAN:
-            print_outcome(outcome, TERMINAL, shown)
-    raise typer.Exit(FINDINGS if lost else code)
-
-
-def _require_folder(folder: Path) -> None:
+    to = PushTarget(
+        repository=require_repository(repository),
+        revision=revision,
+        create_pr=create_pr,
+        private=private,
+        token=token,
+    )
     if not folder.is_dir():
         raise UsageError(f"{quoted(str(folder))} is not a folder on this machine")
-
-
-def _look(
-    model: str,
-    *,
-    target: str | None,
-    token: str | None,
-    fail_on: FailOn,
-    tell: Callable[[str], None],
-) -> tuple[Report | Unaudited, int]:
-    """Audit a model; the code is that with which a push ends, 0 if it may go on."""
+    if not dry_run:
+        hub_api(token)  # without a token it ends here
+    tell = talk(quiet=quiet)
+    files = files_of(folder)
     depth = counted_depth(TERMINAL, None)
-    outcome = audit(AuditRequest(model=model, target=target, token=token, depth=depth), say=tell)
-    return outcome, CLEAN if fail_on is FailOn.NEVER else exit_code(outcome, fail_on)
+    request = AuditRequest(model=str(folder), target=target, token=token, depth=depth)
+    outcome = audit(request, say=tell)
+    code = CLEAN if fail_on is FailOn.NEVER else exit_code(outcome, fail_on)
+    shown = Shown(verbose=verbose > 0, quiet=quiet, target=target)
+    print_outcome(outcome, TERMINAL, shown)
+    if code != CLEAN:
+        fail(code, "nothing was sent")
+    require_unchanged(folder, files, outcome.files)
+    for line in files.left_out:
+        tell(f"not sent: {line}")
+    amount = f"{len(files.files):,} files, {files.size:,} bytes, to {to.repository}"
+    if dry_run:
+        tell(f"dry run: nothing was sent; a push sends {amount}")
+        return CLEAN
+    tell(f"sending {amount}")
+    pushed = _sent(folder, files, to, tell)
+    tell(f"{'committed' if pushed.is_new else 'no file differs, no new commit'}: {pushed.url}")
+    try:
+        lost = lost_files(folder, files, to, pushed, tell)
+    except SourceError as error:
+        fail(UNAUDITED, f"the commit was not compared with the folder: {error}")
+    for line in lost:
+        say(line)
+    if not lost:
+        count = len(files.files)
+        tell(f"the Hub lists all {count:,} files with the sizes and hashes of the folder")
+    outcome = audit(replace(request, model=f"{to.repository}@{pushed.revision}"), say=tell)
+    code = CLEAN if fail_on is FailOn.NEVER else exit_code(outcome, fail_on)
+    if code != CLEAN:
+        print_outcome(outcome, TERMINAL, shown)
+    return FINDINGS if lost else code
 
 
 def _sent(folder: Path, files: FolderFiles, to: PushTarget, tell: Callable[[str], None]) -> Pushed:
@@ -126,24 +112,3 @@ def _sent(folder: Path, files: FolderFiles, to: PushTarget, tell: Callable[[str]
     for one in noted:
         tell(" ".join(str(one.message).split()))
     return pushed
-
-
-def _lost(
-    folder: Path,
-    files: FolderFiles,
-    to: PushTarget,
-    pushed: Pushed,
-    tell: Callable[[str], None],
-) -> bool:
-    """Print the files that are not on the Hub as they are in the folder, and whether any is not."""
-    try:
-        lost = lost_files(folder, files, to, pushed, tell)
-    except SourceError as error:
-        fail(UNAUDITED, f"the commit was not compared with the folder: {error}")
-    for line in lost:
-        say(line)
-    if not lost:
-        tell(
-            f"the Hub lists all {len(files.files):,} files with the sizes and hashes of the folder"
-        )
-    return bool(lost)

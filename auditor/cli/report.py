@@ -5,9 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from auditor.cli.console import UNAUDITED, say
+from auditor.cli.console import UNAUDITED, refusing_writes, say
 from auditor.cli.sweep import sweep_exit_code
 from auditor.messages import quoted
 from auditor.options import FailOn
@@ -26,7 +24,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
     depth: int | None = None,
     fail_on: FailOn = FailOn.WARNING,
     quiet: bool = False,
-) -> None:
+) -> int:
     """Write the reports of a night: tables, changes and a page.
 
     Exit codes: 0 no findings, 1 findings that no baseline accepts, 2 usage,
@@ -38,16 +36,12 @@ def report(  # noqa: PLR0913 - one parameter for each option
     wanted = reporting.Wanted(
         folder=output, baseline=baseline, sarif=sarif, parquet=parquet, depth=depth
     )
-    try:
+    with refusing_writes(output or store, is_named=False):
         written = reporting.write_night(store, night=night, wanted=wanted)
-    except OSError as error:
-        name = quoted(str(error.filename)) if error.filename else "the reports"
-        say(f"cannot write {name}: {error.strerror or error}")
-        raise typer.Exit(UNAUDITED) from None
     for line in (*written.gaps, *(() if quiet else _lines(written.folder, written.summary))):
         say(line)
     code = sweep_exit_code(written.alarms, fail_on)
-    raise typer.Exit(max(code, UNAUDITED) if written.gaps else code)
+    return max(code, UNAUDITED) if written.gaps else code
 
 
 def _lines(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:

@@ -3,15 +3,8 @@
 from pathlib import Path
 
 from auditor.checkpoint.selecting import with_companions
-from auditor.cli.console import (
-    UNAUDITED,
-    fail,
-    guarded,
-    talk,
-    write,
-)
+from auditor.cli.console import CLEAN, talk, write
 from auditor.downloader.fetching import fetch
-from auditor.errors import SourceError
 from auditor.functions import snapshot_content
 from auditor.messages import quoted
 from auditor.options import Source
@@ -24,14 +17,11 @@ def snapshot(
     source: Source = "hub",
     token: str | None = None,
     quiet: bool = False,
-) -> None:
+) -> int:
     """Record what an audit of MODEL reads, to audit it offline."""
     tell = talk(quiet=quiet)
-    with guarded():
-        try:
-            fetched = fetch(model, source=source, token=token, say=tell, choose=with_companions)
-            content = snapshot_content(fetched, output.name)
-        except SourceError as error:
-            fail(UNAUDITED, f"{model}: {error.reason}: {error}")
-        write(output, content)
-        tell(f"wrote {quoted(str(output))}, {len(content):,} bytes")
+    fetched = fetch(model, source=source, token=token, say=tell, choose=with_companions)
+    content = snapshot_content(fetched, output.name)
+    write(output, content)
+    tell(f"wrote {quoted(str(output))}, {len(content):,} bytes")
+    return CLEAN

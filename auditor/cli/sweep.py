@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from msgspec import ValidationError, convert
 from msgspec.structs import asdict, replace
 
@@ -19,11 +18,12 @@ from auditor.cli.console import (
     is_terminal,
     keep_quiet,
     put,
+    refusing_writes,
     say,
 )
 from auditor.cli.signals import Stopped
 from auditor.downloader import reading_variables
-from auditor.errors import SourceError, UsageError
+from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.options import FailOn
 from auditor.streams import lines_of
@@ -55,7 +55,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     fail_on: FailOn | None = None,
     token: str | None = None,
     quiet: bool = False,
-) -> None:
+) -> int:
     """Audit many models of the Hub; fetch only those that changed.
 
     The same command resumes a stopped sweep. Exit codes: 0 all reconciled, 1 findings, 2 usage,
@@ -76,8 +76,12 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     settings = _settings(source, selection, output, policy)
     tell = keep_quiet if quiet else say
     if plan:
-        put(_planned(settings, token, _progress(tell, quiet)))
-        raise typer.Exit(CLEAN)
+        from auditor.sweep import costs, planning  # noqa: PLC0415 - for this option alone
+
+        load = planning.expected_load(settings, token=token, progress=_progress(tell, quiet))
+        limits = settings.policy
+        put(costs.cost_estimate(load, limits.max_requests, companions=limits.companions))
+        return CLEAN
     try:
         swept = runner.sweep(
             settings,
@@ -87,47 +91,24 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             progress=_progress(tell, quiet),
             force=force,
         )
-    except SourceError as error:
-        say(f"{error.reason}: {error}")
-        raise typer.Exit(UNAUDITED) from None
     except Stopped:
         tell("outcomes are stored; the same command resumes the sweep")
         raise
     tell(runner.summary_line(swept))
     if crashed := runner.crash_notice(swept):
         say(crashed)
-    if not settings.output.reports:
+    if folder := settings.output.reports:
+        from auditor.sweep.reporting.night import Wanted, write_night  # noqa: PLC0415 - as above
+
+        wanted = Wanted(folder=folder / swept.night.night)
+        with refusing_writes(folder, is_named=False):
+            written = write_night(settings.output.store, night=swept.night.night, wanted=wanted)
+        tell(f"wrote {quoted(str(written.folder))}")
+    else:
         chosen = ("--night", night) if night else ()
         tell(f"next: {shlex.join(('audit', 'report', str(settings.output.store), *chosen))}")
-    if settings.output.reports:
-        tell(_reported(settings.output.store, settings.output.reports, swept.night.night))
     alarm = fail_on or FailOn(settings.policy.fail_on or FailOn.WARNING)
-    raise typer.Exit(sweep_exit_code(swept.alarms, alarm))
-
-
-def _reported(store: Path, reports: Path, night: str) -> str:
-    """Write the reports of a night, and return a line about them."""
-    from auditor.sweep.reporting.night import Wanted, write_night  # noqa: PLC0415 - as above
-
-    try:
-        written = write_night(store, night=night, wanted=Wanted(folder=reports / night))
-    except OSError as error:
-        say(f"cannot write {quoted(str(error.filename or reports))}: {error.strerror or error}")
-        raise typer.Exit(UNAUDITED) from None
-    return f"wrote {quoted(str(written.folder))}"
-
-
-def _planned(settings: SweepSettings, token: str | None, progress: "Progress") -> str:
-    """Return the estimated cost of the sweep as text."""
-    from auditor.sweep import costs, planning  # noqa: PLC0415 - for this option alone
-
-    try:
-        load = planning.expected_load(settings, token=token, progress=progress)
-    except SourceError as error:
-        say(f"{error.reason}: {error}")
-        raise typer.Exit(UNAUDITED) from None
-    policy = settings.policy
-    return costs.cost_estimate(load, policy.max_requests, companions=policy.companions)
+    return sweep_exit_code(swept.alarms, alarm)
 
 
 def sweep_exit_code(alarms: Any, fail_on: FailOn) -> int:

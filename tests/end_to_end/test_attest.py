@@ -22,6 +22,7 @@ from support.output_readers import assert_harmless_text
 from support.running import run
 
 from auditor.cli.app import function_of
+from auditor.cli.parameters import call
 from auditor.publishing import statement
 
 SCHEMA = json.loads((files("auditor.publishing") / "statement.schema.json").read_bytes())
@@ -81,7 +82,7 @@ def key_files(folder, private, password=None):
 def code_of(command, *arguments, **options):
     """The exit code of a command that is run in this process."""
     with pytest.raises(typer.Exit) as ended:
-        function_of(command)(*arguments, **{"quiet": True, **options})
+        call(function_of(command), *arguments, **{"quiet": True, **options})
     return ended.value.exit_code
 
 

@@ -7,9 +7,8 @@ line of it for a command, no page takes it for markup, no spreadsheet for a form
 import inspect
 import os
 import shutil
-from enum import EnumType
 from itertools import product
-from typing import get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import typer
@@ -22,6 +21,7 @@ from support.running import run
 
 import auditor
 from auditor.cli.app import COMMANDS, function_of
+from auditor.cli.parameters import command_of
 from auditor.formats.registry import FORMATS
 from auditor.formats.tables import TABLE_FORMATS
 
@@ -120,8 +120,8 @@ def test_the_table_of_this_test_has_every_command_and_its_formats(command):
     hints = get_type_hints(function_of(command))
     has_formats = "form" in inspect.signature(function_of(command)).parameters
     assert has_formats == (FORMATS_OF[command] != ONE_FORMAT)
-    if isinstance(hints.get("form"), EnumType):
-        assert FORMATS_OF[command] == tuple(hints["form"])
+    if get_origin(hints.get("form")) is Literal:
+        assert FORMATS_OF[command] == get_args(hints["form"])
 
 
 @pytest.mark.parametrize(("command", "form"), RUNS)
@@ -178,7 +178,7 @@ def test_no_value_of_an_option_is_more_than_text(command, folders, env, tmp_path
 def click_command(name):
     """The command as its library sees it, with all of its options."""
     app = typer.Typer()
-    app.command(name)(function_of(name))
+    app.command(name)(command_of(function_of(name)))
     return typer.main.get_command(app)
 
 
