@@ -52,9 +52,7 @@ def pairs(*more: Pair) -> bytes:
 
 
 FILES = (
-    bad("nothing", b"", "^m.gguf is empty: 0 bytes", "bad-size"),
     bad("2^63 tensors", gguf_bytes(LLAMA, TABLE, counts=(HUGE, None)), "declares 9,223,372,036,"),
-    bad("escapes in a key", pairs(("\x1b[31m", 13, b"")), r"value type 13 for '\\x1b\[31m'"),
     bad("escapes in a name", gguf_bytes(LLAMA, [Tensor("\x1b[2J\n", type=99)]), r"'\\x1b\[2J\\n'"),
     bad("cut in the data", gguf_bytes(LLAMA, TABLE)[:-5000], "is truncated", "bad-size"),
     bad(
