@@ -29,12 +29,8 @@ BASE_UNCASED = (
     ("encoder", "85,645,056", WRONG, (("part-in-another", "pooler", 590_592),)),
     ("pooler", "0", WRONG, (("part-in-another", "pooler", -590_592),)),
 )
-SECOND = (
-    ("", "109482240", RIGHT, ()),
-    ("embedding", "23837184", RIGHT, ()),
-    ("encoder", "85054464", RIGHT, ()),
-    ("pooler", "0", WRONG, (("part-left-out", "pooler", -590_592),)),
-)
+
+
 LAYER_BY_LAYER = (
     ("word_embeddings", "21128 * 1024", RIGHT, ()),
     ("word_embeddings", "21,635,072", RIGHT, ()),
@@ -51,17 +47,8 @@ LAYER_BY_LAYER = (
     ("one layer", "12,596,224", RIGHT, ()),
     ("", "324,472,832", WRONG, (("part-left-out", "pooler", -1_049_600),)),
 )
-BY_FORMULA = (
-    ("embeddings", "V·D + 2·D + L·D + 2·D", RIGHT, ()),
-    ("embeddings", "16,622,592", RIGHT, ()),
-    ("encoder", "N·(12·D² + 13·D)", RIGHT, ()),
-    ("encoder", "85,054,464", RIGHT, ()),
-    ("head", "V + D² + 3·D", RIGHT, ()),
-    ("head", "613,256", RIGHT, ()),
-    ("", "V·D + L·D + 4·D + N·(12·D² + 13·D) + V + D² + 3·D", RIGHT, ()),
-    ("", "102,290,312", RIGHT, ()),
-    ("Pool_fc", "590,592", RIGHT, ()),
-)
+
+
 ATTENTION = "bert.encoder.layer.*.attention"
 HAND_COUNT = (
     ("embeddings", "16,621,056", RIGHT, ()),
@@ -87,9 +74,7 @@ HAND_COUNT = (
 )
 TABLES = {
     "A": ("bert-base-uncased", "BertModel", BASE_UNCASED),
-    "B": ("bert-base-uncased", "BertModel", SECOND),
     "C": ("config.json", None, LAYER_BY_LAYER),
-    "D": ("bert-base-chinese", None, BY_FORMULA),
     "E": ("bert-base-chinese", None, HAND_COUNT),
 }
 

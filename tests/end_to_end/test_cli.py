@@ -158,7 +158,7 @@ def test_without_a_network_it_exits_3_and_names_the_options(hub: Hub, hub_env) -
 
 def test_source_auto_falls_back_to_the_package_and_reports_it(hub_env) -> None:
     env = hub_env | {"HF_HUB_OFFLINE": "1"}
-    done = run("bert-base-chinese", "--source", "auto", "--format", "json", env=env)
+    done = run("bert-base-chinese", "--source", "auto", "--format", "jsonl", env=env)
     assert done.returncode == 0
     assert json.loads(done.stdout)["source"] == "bundled"
     assert "package" in done.stderr or "bundled" in done.stderr

@@ -148,11 +148,6 @@ UNBUILT = [
         3,
         "architecture 'NoSuch', .*; --as takes SwitchTransformersModel, Switch",
     ),
-    (
-        {"architectures": ["SwitchTransformersBlock"]},
-        3,
-        "has no model class 'SwitchTransformersBlock'",
-    ),
     ({"d_model": "8"}, 1, "transformers cannot build SwitchTransformersModel .*d_model"),
     ({"num_layers": 10**9}, 1, "num_layers is 1000000000; the oracle builds"),
     (
@@ -265,7 +260,6 @@ def test_as_another_class_it_names_what_from_pretrained_names(
             3,
             "other-family: RoFormerModel is of the family roformer, the .* switch_transformers",
         ),
-        ("BertModel", 3, "other-family: BertModel is of the family bert, the checkpoint switch_tr"),
     ],
 )
 def test_a_class_of_no_family_or_of_another_one_is_refused(
