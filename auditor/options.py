@@ -266,10 +266,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         ),
         "sweep night": Option("The name of the night.", default="today, UTC"),
         "max_requests": Option(
-            "Requests in five minutes.",
-            default="the Hub's RateLimit headers",
-            group=RARE,
-            least=1,
+            "Requests in five minutes.", default="the Hub's RateLimit headers", group=RARE, least=1
         ),
         "processes": Option(
             "Processes that audit; more than one needs dask.", default="1", group=RARE, least=1

@@ -34,7 +34,7 @@ from auditor.options import OPTIONS, Option
 _REQUIRED = inspect.Parameter.empty
 
 
-class _Parameter(NamedTuple):
+class Parameter(NamedTuple):
     """An option or an argument of a command."""
 
     name: str
@@ -53,7 +53,7 @@ class _Parameter(NamedTuple):
 
 def command_of(function: Callable[..., int]) -> Callable[..., None]:
     """Return a function for typer that converts the given values and runs the command."""
-    parameters = list(_parameters(function))
+    parameters = list(parameters_of(function))
 
     def run(**given: Any) -> None:
         values: dict[str, Any] = {one.group: {} for one in parameters if one.group}
@@ -80,7 +80,8 @@ def call(function: Callable[..., int], *arguments: Any, **options: Any) -> NoRet
     raise typer.Exit(code)
 
 
-def _parameters(function: Callable[..., int]) -> Iterator[_Parameter]:
+def parameters_of(function: Callable[..., int]) -> Iterator[Parameter]:
+    """Yield the options and arguments of a command's function."""
     hints = get_type_hints(function, include_extras=True)
     own = inspect.signature(function).parameters
     for name, parameter in own.items():
@@ -97,7 +98,7 @@ def _parameters(function: Callable[..., int]) -> Iterator[_Parameter]:
             yield one._replace(choices=tuple(extra) or one.choices, is_argument=is_argument)
 
 
-def _fields(struct: type, command: str) -> Iterator[_Parameter]:
+def _fields(struct: type, command: str) -> Iterator[Parameter]:
     """Yield the fields of a Struct that are options, in the order of OPTIONS."""
     field_by_name = {field.name: field for field in fields(struct) if not field.required}
     hints = get_type_hints(struct)
@@ -107,7 +108,7 @@ def _fields(struct: type, command: str) -> Iterator[_Parameter]:
             yield _parameter(name, hints[name], row, field.default)
 
 
-def _parameter(name: str, hint: Any, row: Option, default: Any) -> _Parameter:
+def _parameter(name: str, hint: Any, row: Option, default: Any) -> Parameter:
     is_union = get_origin(hint) in {Union, UnionType}
     kinds = [one for one in get_args(hint) if one is not NoneType] if is_union else [hint]
     is_list = get_origin(kinds[-1]) in {list, tuple}  # str | tuple[str, ...] is a list, too
@@ -117,10 +118,10 @@ def _parameter(name: str, hint: Any, row: Option, default: Any) -> _Parameter:
         choices = get_args(kind)
     elif issubclass(kind, StrEnum):
         choices = tuple(map(str, kind))
-    return _Parameter(name, kind, row, default, choices=choices, is_list=is_list)
+    return Parameter(name, kind, row, default, choices=choices, is_list=is_list)
 
 
-def _for_typer(one: _Parameter) -> inspect.Parameter:
+def _for_typer(one: Parameter) -> inspect.Parameter:
     row = one.row
     kind: Any = str | None
     default: Any = None
@@ -146,7 +147,7 @@ def _for_typer(one: _Parameter) -> inspect.Parameter:
     return inspect.Parameter(one.name, keyword, default=default, annotation=Annotated[kind, info])
 
 
-def _value(given: Any, one: _Parameter) -> Any:
+def _value(given: Any, one: Parameter) -> Any:
     """Return the value of a parameter; raise typer.BadParameter if it is not of its type."""
     if one.row.is_counted:
         return given
@@ -155,7 +156,7 @@ def _value(given: Any, one: _Parameter) -> Any:
     return [_converted(text, one) for text in given] if one.is_list else _converted(given, one)
 
 
-def _converted(text: str, one: _Parameter) -> Any:
+def _converted(text: str, one: Parameter) -> Any:
     fault = ""
     if one.kind in {int, float}:
         try:

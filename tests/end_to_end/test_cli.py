@@ -110,15 +110,6 @@ def test_csv_goes_to_a_folder_of_tables_and_the_table_is_still_printed(
     assert (len(parameters), sum(parameters)) == (206, 102_882_442)
 
 
-def test_a_snapshot_has_the_companion_files(hub: Hub, hub_env, tmp_path: Path) -> None:
-    hub.add("o/n", {**healthy(1), "generation_config.json": b'{"eos_token_id": 99999}'})
-    run("snapshot", "o/n", "-o", str(tmp_path / "s.json"), env=hub_env)
-    for more, kinds in ((), ["special-id-beyond-vocabulary"]), (("--no-companions",), []):
-        for model in ("o/n", str(tmp_path / "s.json")):
-            done = run(model, "--format", "json", *more, env=hub_env)
-            assert [one["kind"] for one in json.loads(done.stdout)["findings"]] == kinds, model
-
-
 def test_what_could_not_be_audited_again_is_not_recorded(hub_env, tmp_path: Path) -> None:
     """Each of the three is as long as it may be; together they are too long for a snapshot."""
     folder, file = tmp_path / "model", tmp_path / "s.json"

@@ -97,9 +97,6 @@ STACKS = [
 # Of large metadata, what a file's pairs are; only the test that writes the file makes them.
 HEAVY = {
     "1.2 million tokens": lambda: [("t", array(STRING, [string("")] * 1_199_000))],
-    "strings of 20 MB in all": lambda: [
-        (f"t{n}", array(STRING, ["a" * 1000] * 1000)) for n in range(20)
-    ],
     "a thousand arrays in an array": lambda: [
         ("t", array(ARRAY, [array(U8, [1] * 1000)] * 1000)),
     ],
