@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from support.builders import safetensors_bytes
+from support.case_tags import Loader, put
 from support.sharding import INDEX, bytes_of, on_disk, pointer, shard_names
 from support.torch_files import torch_bytes
 
@@ -38,6 +39,7 @@ _KEYS = {
     "expect",
     "also",
 }
+_KEYS |= {"folder", "index", "path", "options"}  # of bad_input
 _TENSOR_KEYS = {"of", "config", "drop", "keep", "rename", "shape", "dtype", "add"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
 _ALARMS = frozenset(kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO)
@@ -76,13 +78,18 @@ def models() -> Mapping[str, Mapping[str, Any]]:
 
 def cases_of(path: Path) -> Iterator[Case]:
     """Yield the cases of a file: each document, then its variations under `also`."""
-    for document in yaml.safe_load_all(path.read_text()):
+    for document in yaml.load_all(path.read_text(), Loader):
         checked(document, _KEYS, document["name"])
         whole = {key: value for key, value in document.items() if key != "also"}
         yield Case(document["name"], whole)
         for number, change in enumerate(document.get("also", ()), 2):
             checked(change, _KEYS - {"also"}, document["name"])
             yield Case(change.get("name", f"{document['name']} ({number})"), {**whole, **change})
+
+
+def kinds_of() -> frozenset[str]:
+    """Return the kinds of findings, each of which may be a key of an expectation."""
+    return _KINDS
 
 
 def checked(found: Mapping[str, Any], known: set[str], where: str) -> Mapping[str, Any]:
@@ -134,9 +141,10 @@ def _is_kept(name: str, keys: Mapping[str, Any]) -> bool:
     return not is_dropped and bool(re.search(keys.get("keep", ""), name))
 
 
-def build(case: Case, folder: Path) -> Path:
+def build(case: Case, top: Path) -> Path:
     """Write the folder of a case."""
-    folder.mkdir()
+    folder = top / case.keys.get("folder", "")
+    folder.mkdir(parents=True)
     config = config_of(case)
     if config is not None:
         (folder / CONFIG).write_text(json.dumps({"dtype": "float32", **config}, indent=2))
@@ -149,13 +157,16 @@ def build(case: Case, folder: Path) -> Path:
         if isinstance(weights, Mapping):
             for number in weights.get("pointers", ()):
                 pointer(folder / list(shards)[number - 1])
+    if changes := case.keys.get("index"):
+        index = json.loads((folder / INDEX).read_text())
+        for key, values in changes.items():
+            index[key] |= values
+        (folder / INDEX).write_text(json.dumps(index))
     for name, tensors in case.keys.get("beside", {}).items():
         _write(folder / name, tensors_of(Case(case.name, {**case.keys, "tensors": tensors})))
     for name, content in case.keys.get("files", {}).items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return folder
+        put(top / name, content)
+    return top
 
 
 def _write(path: Path, table: Table) -> None:
