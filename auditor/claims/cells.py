@@ -193,8 +193,8 @@ def _collect(  # noqa: C901, PLR0912 - one for each kind of block
                 _collect(cells, body, axis.module, (*axes, axis), within)
         case Stack(_, layers):
             kinds: dict[int, list[int]] = {}
-            for place, layer in enumerate(layers):
-                kinds.setdefault(id(layer), []).append(place)
+            for place, one in enumerate(layers):
+                kinds.setdefault(id(one), []).append(place)
             for number, places in enumerate(kinds.values()):
                 axis = Axis(f"{begin}*", len(places), len(layers), number, tuple(places))
                 _collect(cells, layers[places[0]], axis.module, (*axes, axis), within)

@@ -200,8 +200,11 @@ def _verdict(
     if True in fitting:
         slip = Slip(slip="rounding", difference=figure.value - actual)
         rounding = Explanation(slips=(slip,), total=figure.value)
-        explained = (rounding,) if slip.difference else ()
-        return replace(verdict, verdict="confirmed to its rounding", explanations=explained)
+        return replace(
+            verdict,
+            verdict="confirmed to its rounding",
+            explanations=(rounding,) if slip.difference else (),
+        )
     question = Question(
         subject=subject, figure=figure, part=part, whose=whose, reading=reading, actual=actual
     )

@@ -13,20 +13,18 @@ K types of each 64 numbers. The 12 bytes s have eight scales s and eight minima 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from auditor.containers.gguf import GGML_TYPES, GgmlType
+
 Numbers = NDArray[Any]
 
 
-class BlockType(NamedTuple):
-    """The numbers and bytes of a block, and the function from blocks (n, bytes) to numbers."""
-
-    numbers: int
-    bytes: int
-    decode: Callable[[Numbers], Numbers]
+# The numbers and bytes of a block, by type.
+SIZES: Mapping[str, GgmlType] = {kind.name: kind for kind in GGML_TYPES.values()}
 
 
 def _half(blocks: Numbers, at: int) -> Numbers:
@@ -80,11 +78,12 @@ def _q6_k(blocks: Numbers) -> Numbers:
     return np.asarray((scales[..., None] * groups).reshape(len(blocks), -1))
 
 
-BLOCK_TYPES: Mapping[str, BlockType] = {
-    "Q4_0": BlockType(32, 18, _q4_0),
-    "Q4_1": BlockType(32, 20, _q4_1),
-    "Q8_0": BlockType(32, 34, _q8_0),
-    "Q4_K": BlockType(256, 144, _q4_k),
-    "Q5_K": BlockType(256, 176, _q5_k),
-    "Q6_K": BlockType(256, 210, _q6_k),
+# Functions from blocks (n, bytes) to numbers.
+BLOCK_TYPES: Mapping[str, Callable[[Numbers], Numbers]] = {
+    "Q4_0": _q4_0,
+    "Q4_1": _q4_1,
+    "Q8_0": _q8_0,
+    "Q4_K": _q4_k,
+    "Q5_K": _q5_k,
+    "Q6_K": _q6_k,
 }

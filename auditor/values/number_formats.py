@@ -32,6 +32,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from auditor.containers.gguf import GGML_TYPES
+
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[Any]
 
@@ -44,13 +46,13 @@ class NumberFormat(Struct, frozen=True, kw_only=True):
     per_unit: int = 1
     number: np.dtype[Any] | None = None  # numpy's dtype; None: by table, or widened
     magnitude: int | None = None  # every bit but the sign; None: words do not sort
-    infinite: int | None = None  # magnitude of Inf; larger magnitudes are NaN
-    nan_from: int | None = None  # magnitudes from this pattern on are NaN
+    fault_from: int | None = None  # magnitudes from this pattern on are not finite
+    has_inf: bool = False  # whether the pattern `fault_from` is Inf; all others are NaN
     table: NDArray[np.float64] | None = None  # pattern -> number, for 8 bits or less
 
     @property
     def is_float(self) -> bool:
-        return self.infinite is not None or self.nan_from is not None or self.table is not None
+        return self.fault_from is not None or self.table is not None
 
     def patterns(self, data: Bytes) -> Numbers:
         """Return the bit patterns, one word for each number."""
@@ -140,23 +142,23 @@ def _ieee(bits: int, infinite: int, number: str | None) -> NumberFormat:
         unit=bits // 8,
         number=np.dtype(number) if number else None,
         magnitude=(1 << (bits - 1)) - 1,
-        infinite=infinite,
+        fault_from=infinite,
+        has_inf=True,
     )
 
 
 def _table(name: str) -> NumberFormat:
-    byte, table = np.dtype(np.uint8), _TABLES[name]
-    match name:
-        case "F8_E5M2":
-            return NumberFormat(word=byte, unit=1, magnitude=127, infinite=0x7C, table=table)
-        case "F8_E4M3":
-            return NumberFormat(word=byte, unit=1, magnitude=127, nan_from=0x7F, table=table)
-        case "F4":
-            return NumberFormat(word=byte, unit=1, per_unit=2, table=table)
-        case "F6_E2M3" | "F6_E3M2":
-            return NumberFormat(word=byte, unit=3, per_unit=4, table=table)
-        case _:
-            return NumberFormat(word=byte, unit=1, table=table)
+    unit, per_unit = {"F4": (1, 2), "F6_E2M3": (3, 4), "F6_E3M2": (3, 4)}.get(name, (1, 1))
+    fault_from = {"F8_E5M2": 0x7C, "F8_E4M3": 0x7F}.get(name)
+    return NumberFormat(
+        word=np.dtype(np.uint8),
+        unit=unit,
+        per_unit=per_unit,
+        magnitude=None if fault_from is None else 0x7F,
+        fault_from=fault_from,
+        has_inf=name == "F8_E5M2",
+        table=_TABLES[name],
+    )
 
 
 def _integer(bits: int, kind: str) -> NumberFormat:
@@ -179,42 +181,49 @@ FORMATS: Mapping[str, NumberFormat] = MappingProxyType(
 
 
 class BlockScales(Struct, frozen=True, kw_only=True):
-    """The scales in each block of a GGUF tensor, by byte offset and dtype."""
+    """The scales in each block of a GGUF tensor."""
 
     size: int  # bytes of a block
-    fields: tuple[tuple[int, str], ...]
-
-
-def _blocks(size: int, *at: int, dtype: str = "F16") -> BlockScales:
-    return BlockScales(size=size, fields=tuple((byte, dtype) for byte in at))
+    dtype: str  # of the scales
+    at: tuple[int, ...]  # their byte offsets in a block
 
 
 # The block structs of ggml-common.h: d, and m or dmin if a type has it. IQ1_M, which spreads its
 # scale over the bits of other fields, and Q8_1, which no file stores, are not read.
+_OFFSETS = {
+    "Q4_0": (0,),
+    "Q4_1": (0, 2),
+    "Q5_0": (0,),
+    "Q5_1": (0, 2),
+    "Q8_0": (0,),
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+    "Q4_K": (0, 2),
+    "Q5_K": (0, 2),
+    "Q6_K": (208,),
+    "Q8_K": (0,),
+    "IQ2_XXS": (0,),
+    "IQ2_XS": (0,),
+    "IQ2_S": (0,),
+    "IQ3_XXS": (0,),
+    "IQ3_S": (0,),
+    "IQ1_S": (0,),
+    "IQ4_NL": (0,),
+    "IQ4_XS": (0,),
+    "TQ1_0": (52,),
+    "TQ2_0": (64,),
+    "MXFP4": (0,),
+    "Q1_0": (0,),
+}
+_OTHER_DTYPES = {"Q8_K": "F32", "MXFP4": "F8_E8M0"}
 BLOCKS: Mapping[str, BlockScales] = MappingProxyType(
     {
-        "Q4_0": _blocks(18, 0),
-        "Q4_1": _blocks(20, 0, 2),
-        "Q5_0": _blocks(22, 0),
-        "Q5_1": _blocks(24, 0, 2),
-        "Q8_0": _blocks(34, 0),
-        "Q2_K": _blocks(84, 80, 82),
-        "Q3_K": _blocks(110, 108),
-        "Q4_K": _blocks(144, 0, 2),
-        "Q5_K": _blocks(176, 0, 2),
-        "Q6_K": _blocks(210, 208),
-        "Q8_K": _blocks(292, 0, dtype="F32"),
-        "IQ2_XXS": _blocks(66, 0),
-        "IQ2_XS": _blocks(74, 0),
-        "IQ2_S": _blocks(82, 0),
-        "IQ3_XXS": _blocks(98, 0),
-        "IQ3_S": _blocks(110, 0),
-        "IQ1_S": _blocks(50, 0),
-        "IQ4_NL": _blocks(18, 0),
-        "IQ4_XS": _blocks(136, 0),
-        "TQ1_0": _blocks(54, 52),
-        "TQ2_0": _blocks(66, 64),
-        "MXFP4": _blocks(17, 0, dtype="F8_E8M0"),
-        "Q1_0": _blocks(18, 0),
+        kind.name: BlockScales(
+            size=kind.size,
+            dtype=_OTHER_DTYPES.get(kind.name, "F16"),
+            at=_OFFSETS[kind.name],
+        )
+        for kind in GGML_TYPES.values()
+        if kind.name in _OFFSETS
     }
 )

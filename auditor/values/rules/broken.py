@@ -143,7 +143,7 @@ def is_all_zero(evidence: Evidence, name: str) -> bool:
         return False
     if evidence.values[name].is_complete or not (EMBEDDING.search(name) or HEAD.search(name)):
         return True
-    start = next((run.start for run in evidence.bytes.runs(evidence.placed[name])), 0)
+    start = next((run.start for run in evidence.runs(name, 1)), 0)
     return 2 * start < evidence.placed[name].span.length
 
 

@@ -191,8 +191,8 @@ def _equal_matrices(
     for place in sorted(layers, key=lambda one: (one[0], int(one[1]))):
         for suffix, name in layers[place].items():
             start, tensor = evidence.beginning(name), evidence.tensor(name)
-            if start is not None and start.varied:
-                key = (suffix, place[0], repr((tensor.dtype, tensor.shape, start.digest)))
+            if start is not None:
+                key = (suffix, place[0], repr((tensor.dtype, tensor.shape, start)))
                 places_by_beginning.setdefault(key, []).append(place)
     equal: dict[tuple[tuple[str, str], tuple[str, str]], set[str]] = {}
     for (suffix, *_), places in places_by_beginning.items():

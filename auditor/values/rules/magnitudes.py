@@ -28,10 +28,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from auditor.findings import MislabeledDtype, Outlier, Subnormal, by_name
-from auditor.values.evidence import Evidence, holds_floats, is_matrix
+from auditor.values.evidence import (
+    Evidence,
+    Profile,
+    holds_floats,
+    is_matrix,
+    least_normal,
+    log_spread,
+    peak,
+)
 from auditor.values.name_patterns import MASK
 from auditor.values.number_formats import FORMATS
-from auditor.values.profile import Profile, least_normal, log_spread, peak
 
 _LEAST = 64  # numbers of a matrix; fewer show nothing
 _FLOOD = 0.1

@@ -181,8 +181,7 @@ def _zero_scales(evidence: Evidence, name: str) -> float:
 
 def _zero_blocks(evidence: Evidence, name: str, dtype: str) -> float:
     """Return the share of a GGUF tensor's blocks whose first scale is zero, in a sample."""
-    byte, scale = BLOCKS[dtype].fields[0]
-    form, size = FORMATS[scale], BLOCKS[dtype].size
+    byte, form, size = BLOCKS[dtype].at[0], FORMATS[BLOCKS[dtype].dtype], BLOCKS[dtype].size
     blocks = evidence.spread_bytes(name, size)
     if blocks is None:
         return 0.0

@@ -114,7 +114,7 @@ def _row(evidence: Evidence, name: str, row: int) -> np.ndarray | None:
     if form is None or not form.is_float or form.per_unit != 1:
         return None
     size = form.unit * (placed.tensor.shape or (0, 0))[1]
-    data = evidence.bytes.read(placed, Span(row * size, (row + 1) * size))
+    data = evidence.read(name, Span(row * size, (row + 1) * size))
     return None if data is None else np.asarray(form.decode(data), np.float64)
 
 
@@ -147,7 +147,7 @@ def _rows(evidence: Evidence, name: str) -> tuple[frozenset[int], frozenset[int]
     beginnings = np.zeros((count, _BEGINNING), np.uint8)
     is_read, is_zero = np.zeros(count, bool), np.zeros(count, bool)
     for first, last in _steps(evidence, name, size):
-        data = evidence.bytes.read(placed, Span(first * size, last * size))
+        data = evidence.read(name, Span(first * size, last * size))
         if data is None:
             continue
         rows = data.reshape(last - first, size)
@@ -175,7 +175,7 @@ def _equal_rows(evidence: Evidence, name: str, size: int, rows: list[int]) -> It
     """Yield the row numbers in `rows` whose bytes equal another row's; numbers may repeat."""
     first_by_digest: dict[bytes, int] = {}
     for row in rows:
-        data = evidence.bytes.read(evidence.placed[name], Span(row * size, (row + 1) * size))
+        data = evidence.read(name, Span(row * size, (row + 1) * size))
         if data is not None:
             other = first_by_digest.setdefault(blake2b(data.data, digest_size=16).digest(), row)
             if other != row:

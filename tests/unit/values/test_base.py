@@ -12,7 +12,7 @@ from support.value_files import write_numbers
 import auditor
 from auditor.checkpoint.snapshot import RepoFile
 from auditor.errors import Reason
-from auditor.values.base_files import files_of_base
+from auditor.values.base import files_of_base
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 EQUAL = [("equals-base", "warning")]

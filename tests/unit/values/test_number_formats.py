@@ -79,7 +79,7 @@ def test_scales_stand_where_the_gguf_package_has_them():
     for name in ("Q4_0", "Q5_0", "Q8_0"):
         kind = getattr(gguf.GGMLQuantizationType, name)
         packed = gguf.quantize(rows, kind).reshape(-1, BLOCKS[name].size)
-        at, _ = BLOCKS[name].fields[0]
+        at, *_ = BLOCKS[name].at
         scales = packed[:, at : at + 2].copy().view(np.float16)[:, 0].astype(np.float32)
         packed[:, at : at + 2] = 0  # without its scale a block is zeros
         assert np.isfinite(scales).all()

@@ -9,17 +9,16 @@ from hypothesis import strategies as st
 
 from auditor.errors import UsageError
 from auditor.tensors import Span, StoredTensor
-from auditor.values.placing import Placed
 from auditor.values.plan import (
     DEFAULT,
     Interest,
-    PlannedSpan,
     SampleBudget,
     Slice,
     parse_budget,
     plan_spans,
     valuable_slices,
 )
+from auditor.values.tensor_bytes import Placed, PlannedSpan
 
 NAMES = (
     "model.embed_tokens.weight",

@@ -10,8 +10,13 @@ from support.value_files import write_numbers
 
 import auditor
 from auditor.downloader import local_folder
-from auditor.values import local_numbers
-from auditor.values.placing import place_tensors
+from auditor.values import reading
+from auditor.values.tensor_bytes import opened, place_tensors
+
+
+def numbers_of(placed, **options):
+    with opened(placed) as data:
+        return reading.NumbersReader(data, **options).read(placed)
 
 
 @pytest.fixture
@@ -47,20 +52,20 @@ def test_small_files_are_verified_without_threads(tmp_path):
 def test_more_work_raises_if_no_thread_can_be_started(tmp_path):
     path = write_numbers(tmp_path / "a.safetensors", {"a": np.zeros(8, np.float32)})
     snapshot = local_folder.read(path, str(path))
-    placed, _ = place_tensors(snapshot, snapshot.folder)
+    placed, _ = place_tensors(snapshot)
     with pytest.raises(RuntimeError, match="can't start new thread"):
-        local_numbers.NumbersReader(threads=2).read(placed)
+        numbers_of(placed, threads=2)
 
 
 def test_a_thread_that_gets_no_memory_ends_the_reading(tmp_path, monkeypatch):
     path = write_numbers(tmp_path / "a.safetensors", {"a": np.zeros(8, np.float32)})
     snapshot = local_folder.read(path, str(path))
-    placed, _ = place_tensors(snapshot, snapshot.folder)
+    placed, _ = place_tensors(snapshot)
 
     def no_memory(*_args: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(local_numbers.np, "empty", no_memory)
+    monkeypatch.setattr(reading.np, "empty", no_memory)
     for threads in (None, 2):
         with pytest.raises(MemoryError):
-            local_numbers.NumbersReader(threads=threads).read(placed)
+            numbers_of(placed, threads=threads)

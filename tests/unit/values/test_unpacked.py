@@ -13,7 +13,7 @@ from support.layouts.gptq_words import packed_words
 from support.value_files import write_model
 
 import auditor
-from auditor.values.gguf_blocks import BLOCK_TYPES
+from auditor.values.gguf_blocks import BLOCK_TYPES, SIZES
 
 OUT, IN, GROUP = 64, 128, 32
 NAMES = [f"model.layers.0.self_attn.{part}_proj" for part in "qkvo"]
@@ -183,16 +183,16 @@ def test_gguf_with_the_rows_of_queries_and_keys_in_the_order_of_llama_cpp(tmp_pa
 @pytest.mark.parametrize("kind", sorted(BLOCK_TYPES))
 def test_blocks_of_gguf_are_decoded_as_the_gguf_package_decodes_them(kind):
     gguf = pytest.importorskip("gguf")
-    block = BLOCK_TYPES[kind]
-    data = RNG.integers(0, 256, (64, block.bytes), np.uint8)
+    block = SIZES[kind]
+    data = RNG.integers(0, 256, (64, block.size), np.uint8)
     halves = [0, 2] if kind != "Q6_K" else [208]
     for at in halves:  # scales that are finite
         scales = RNG.uniform(-2, 2, 64).astype(np.float16)
         if at < 2 or kind not in {"Q4_0", "Q8_0"}:
             data[:, at : at + 2] = scales[:, None].view(np.uint8)
     expected = gguf.quants.dequantize(data, getattr(gguf.GGMLQuantizationType, kind))
-    assert block.decode(data) == pytest.approx(expected, rel=1e-5, abs=1e-5)
-    assert expected.shape == (64, block.numbers)
+    assert BLOCK_TYPES[kind](data) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    assert expected.shape == (64, block.block)
 
 
 def test_a_packing_that_is_not_unpacked_is_said(tmp_path):

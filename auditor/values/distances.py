@@ -13,9 +13,7 @@ from msgspec.structs import replace
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.comparing import BytesCompared, NumbersCompared, Side, renaming
 from auditor.messages import listed
-from auditor.values.equal_bytes import placed_tensors
-from auditor.values.evidence import LocalBytes
-from auditor.values.placing import Placed, open_files
+from auditor.values.tensor_bytes import first_by_name, opened, place_tensors
 from auditor.values.unpacked import (
     Block,
     Numbers,
@@ -45,15 +43,13 @@ def sample_distances(
         return (), ()
     if before.folder is None or after.folder is None:
         return (), ("the numbers of models that are not both on this machine",)
-    places = placed_tensors(before), placed_tensors(after)
+    placed, other_placed = place_tensors(before)[0], place_tensors(after)[0]
     renamed = renaming(first, second)
     numbers: list[NumbersCompared] = []
     unread: list[str] = []
-    with open_files(places[0]) as files, open_files(places[1]) as other_files:
-        one = UnpackedNumbers(side=first, placed=_by_name(places[0]), bytes=LocalBytes(files))
-        other = UnpackedNumbers(
-            side=second, placed=_by_name(places[1]), bytes=LocalBytes(other_files)
-        )
+    with opened(placed) as data, opened(other_placed) as other_data:
+        one = UnpackedNumbers(side=first, placed=first_by_name(placed), data=data)
+        other = UnpackedNumbers(side=second, placed=first_by_name(other_placed), data=other_data)
         for name in first.tensors:
             other_tensor = second.tensors.get(renamed(name))
             if name in equal or other_tensor is None:
@@ -67,10 +63,6 @@ def sample_distances(
             else:
                 numbers.append(distance)
     return tuple(numbers), tuple(_unread(unread))
-
-
-def _by_name(placed: tuple[Placed, ...]) -> dict[str, Placed]:
-    return {one.tensor.name: one for one in reversed(placed)}
 
 
 def _unread(names: list[str]) -> Iterator[str]:
