@@ -15,18 +15,13 @@ from auditor.tensors import Span
 from auditor.values.evidence import Evidence
 from auditor.values.name_patterns import EMBEDDING
 from auditor.values.number_formats import FORMATS
+from auditor.values.rules import limits
 from auditor.values.rules.broken import is_all_zero
 from auditor.values.tokens import Tokens
 
 _SHOWN = 8
 _BEGINNING = 8  # bytes of a row
-_LEAST_SIDE = 16  # rows and numbers of a row
 _SAMPLED = 2048  # rows
-_CLOSE = 0.1
-# The distance of a row from the mean, as a share of the median distance. resize_token_embeddings
-# leaves 3e-5, and rounding to bfloat16 at most 0.002; in 213 trained embeddings the least was 0.08,
-# of a padding row, and 0.25 of another.
-_EQUAL = 0.005
 _SLICE = 8 * 1024 * 1024  # bytes of rows that are read together
 
 
@@ -83,7 +78,7 @@ def _mean_rows(evidence: Evidence, name: str) -> frozenset[int]:
     is close to the mean of a sample of 2,048 rows, whose error is 1/45 of a deviation.
     """
     shape = evidence.tensor(name).shape or (0, 0)
-    if not evidence.values[name].is_complete or min(shape) < _LEAST_SIDE:
+    if not evidence.values[name].is_complete or min(shape) < limits.LEAST_OF_EMBEDDING:
         return frozenset()
     count, width = shape
     last = _row(evidence, name, count - 1)
@@ -93,7 +88,7 @@ def _mean_rows(evidence: Evidence, name: str) -> frozenset[int]:
         return frozenset()
     rows = np.stack([row for row in sample if row is not None])
     distance = float(np.median(np.linalg.norm(rows - rows.mean(axis=0), axis=1)))
-    if not distance or np.linalg.norm(last - rows.mean(axis=0)) > _CLOSE * distance:
+    if not distance or np.linalg.norm(last - rows.mean(axis=0)) > limits.CLOSE_ROW * distance:
         return frozenset()
     total = np.zeros(width)
     for block in evidence.rows(name, width):
@@ -101,7 +96,7 @@ def _mean_rows(evidence: Evidence, name: str) -> frozenset[int]:
     means: set[int] = set()
     for row in range(count - 1, count // 2, -1):
         one = _row(evidence, name, row)
-        if one is None or np.linalg.norm(one - total / count) > _EQUAL * distance:
+        if one is None or np.linalg.norm(one - total / count) > limits.MEAN_ROW * distance:
             break
         means.add(row)
     return frozenset(means)

@@ -1,104 +1,18 @@
-"""Tensors that should have the same numbers, and layers that should not."""
+"""Layers that are equal, byte for byte, and layers of which a part is."""
 
 import re
 from collections.abc import Container, Iterator, Mapping
 
 import numpy as np
 
-from auditor.findings import (
-    CopiedModules,
-    DifferingDuplicate,
-    Duplicate,
-    EqualDuplicate,
-    Finding,
-    HeadEqualsEmbedding,
-    RepeatedLayers,
-    TiedCopyDiffers,
-    by_name,
-)
+from auditor.findings import CopiedModules, RepeatedLayers, by_name
 from auditor.tensors import natural_key
 from auditor.values.evidence import Evidence, is_matrix
-from auditor.values.name_patterns import EMBEDDING, HEAD
+from auditor.values.rules import limits
 
 _LAYER = re.compile(r"(.*?\.)?(\d+)\.(.+)")
-_TIED = "the config ties it"  # how the reason of such a duplicate begins
 _MOST_GROUPS = 8  # with equal samples: each layer is compared with each group
-_MOST_EMBEDDINGS = 8  # each head is compared with each of them
 _SHOWN = 8  # pairs of layers
-_KIN = 0.5
-_LEAST_MATRICES = 2  # of a layer: heads that start as copies of each other have one
-
-
-def judged_duplicates(evidence: Evidence) -> Iterator[tuple[Duplicate, tuple[Finding, ...]]]:
-    """Yield each `duplicate` finding that numbers decide, with the findings that replace it."""
-    for finding in evidence.outcome.findings:
-        if isinstance(finding, Duplicate) and not isinstance(finding, EqualDuplicate):
-            parts = tuple(_judged(evidence, finding))
-            if parts != (finding,):
-                yield finding, parts
-
-
-def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
-    groups: dict[bool | None, list[int]] = {}
-    for at, (tensor, of) in enumerate(zip(finding.tensors, finding.of, strict=True)):
-        groups.setdefault(_are_same(evidence, tensor.name, of), []).append(at)
-    for is_same, places in groups.items():
-        tensors = tuple(finding.tensors[at] for at in places)
-        sources = tuple(finding.of[at] for at in places)
-        in_files = all(one.name == of for one, of in zip(tensors, sources, strict=True))
-        if is_same is False and in_files:
-            reason = f"{finding.reason}; their bytes differ"
-            yield DifferingDuplicate(tensors=tensors, of=sources, reason=reason)
-        elif is_same is None or (is_same is False and not finding.reason.startswith(_TIED)):
-            reason = finding.reason + _equal_bytes_clause(evidence, finding, places)
-            yield Duplicate(tensors=tensors, of=sources, reason=reason, silent=finding.silent)
-        elif is_same:
-            size = sum(one.span.length for one in tensors if one.span)
-            reason = f"both copies have the same bytes: {size:,} are stored twice"
-            yield EqualDuplicate(tensors=tensors, of=sources, reason=reason, silent=finding.silent)
-        else:
-            reason = f"the config ties it to {sources[0]}, and their numbers differ"
-            yield TiedCopyDiffers(tensors=tensors, of=sources, reason=reason)
-
-
-def _are_same(evidence: Evidence, name: str, of: str) -> bool | None:
-    """Return whether two tensors, or one tensor in several files, have the same bytes."""
-    if not {name, of} <= evidence.placed.keys():
-        return None
-    return evidence.same(name, of) if name != of else evidence.same_in_all_files(name)
-
-
-def heads_equal_to_embeddings(evidence: Evidence) -> Iterator[HeadEqualsEmbedding]:
-    """Yield output heads with the same bytes as an embedding to which they are not tied."""
-    judged = {
-        name
-        for finding in evidence.outcome.findings
-        if isinstance(finding, Duplicate)
-        for name in (*finding.names, *finding.of)
-    }
-    names = sorted(evidence.placed.keys() - judged)
-    embeddings = [name for name in names if EMBEDDING.search(name)][:_MOST_EMBEDDINGS]
-    for head in filter(HEAD.search, names):
-        shape = evidence.tensor(head).shape
-        alike = (name for name in embeddings if evidence.tensor(name).shape == shape)
-        embedding = next((name for name in alike if evidence.same(head, name)), None)
-        if embedding is not None:
-            size = evidence.placed[head].span.length
-            yield HeadEqualsEmbedding(
-                tensors=(evidence.tensor(head),),
-                of=(embedding,),
-                reason=f"it has the same bytes as {embedding}, and the config does not tie them: "
-                f"{size:,} bytes are stored twice",
-            )
-
-
-def _equal_bytes_clause(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:
-    """Return a clause with the number of equal sampled bytes of the copies; "" if not sampled."""
-    pairs = [(finding.tensors[at].name, finding.of[at]) for at in places]
-    if not evidence.sampled or any(not set(pair) <= evidence.placed.keys() for pair in pairs):
-        return ""
-    sizes = [evidence.compared(*pair) for pair in pairs]
-    return f"; {sum(sizes):,} bytes of both were sampled, and are the same" if all(sizes) else ""
 
 
 def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers | CopiedModules]:
@@ -166,7 +80,7 @@ def _began_as_copy(
         for suffix in first.keys() & other.keys()
         if suffix not in equal
     ]
-    return 2 * sum(one > _KIN for one in kin) > len(kin)
+    return 2 * sum(one > limits.KIN for one in kin) > len(kin)
 
 
 def _correlation(evidence: Evidence, first: str, other: str) -> float:
@@ -199,7 +113,7 @@ def _equal_matrices(
         for group in _equal(evidence, places, layers, suffix):
             for other in group[1:]:
                 equal.setdefault((group[0], other), set()).add(suffix)
-    return {pair: names for pair, names in equal.items() if len(names) >= _LEAST_MATRICES}
+    return {pair: names for pair, names in equal.items() if len(names) >= limits.LEAST_COPIED}
 
 
 def _equal(
