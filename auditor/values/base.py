@@ -32,7 +32,7 @@ from auditor.values.plan import (
     plan_spans,
     valuable_slices,
 )
-from auditor.values.same_bytes import Digest, digests, is_same_file
+from auditor.values.same_bytes import Digest, ListedModel, digests, is_same_file, listed_on_hub
 from auditor.values.tensor_bytes import (
     LocalBytes,
     Placed,
@@ -62,7 +62,7 @@ class BaseReader:
         self._token = request.token
         self._say = say
         self._budget = parse_budget(request.values_budget)
-        self._listed_models: dict[str, _ListedModel] = {}
+        self._listed_models: dict[str, ListedModel] = {}
         self._snapshot: Snapshot | None = None
 
     # --- files ------------------------------------------------------------------------------------
@@ -99,19 +99,16 @@ class BaseReader:
             why = f"the base {quoted(name)}, which the card names: {error}"
             return replace(outcome, unchecked=(*outcome.unchecked, why)), Fetched()
         outcome = replace(outcome, fetched=outcome.fetched.plus(cost))
-        return _with_shared_files(outcome, shared, _title(base.name, base.commit), ignore), cost
+        return _with_shared_files(outcome, shared, base.title, ignore), cost
 
-    def _listed(self, name: str) -> "_ListedModel":
+    def _listed(self, name: str) -> ListedModel:
         """List the files of the base; raise SourceError or UsageError if that fails."""
         # A card is untrusted: the name in it is never a path on this machine.
         target = parse_model(name) if self._base is not None else HubModel(id=name)
         if isinstance(target, Path) or self._source == "cache":
             base = fetch(name, source=self._source, say=self._say, choose=select_config)
-            return _ListedModel(base.model, base.files, base.commit, base.folder)
-        from auditor.downloader.hub import read_listing  # noqa: PLC0415 - 0.1 s
-
-        listing, fetched = read_listing(target, self._token, self._say)
-        return _ListedModel(listing.model_id, listing.files, listing.commit, fetched=fetched)
+            return ListedModel(base.model, base.files, base.commit, base.folder)
+        return listed_on_hub(target, self._token, self._say)
 
     # --- numbers ----------------------------------------------------------------------------------
 
@@ -145,7 +142,7 @@ class BaseReader:
         new: tuple[EqualsBase, ...] = ()
         has_others = comparison.changed or comparison.uncompared or not comparison.unchanged
         is_known = any(isinstance(one, EqualsBase) for one in outcome.findings)
-        title = _title(comparison.model, comparison.commit)
+        title = ListedModel(comparison.model, (), comparison.commit).title
         if is_complete and not has_others and not is_known:
             reason = f"each of {comparison.unchanged:,} tensors has the same bytes as in {title}"
             files = tuple(head.name for head in audited.snapshot.headers)
@@ -174,21 +171,7 @@ class BaseReader:
         return merged_spans(spans[: budget.requests])
 
 
-def _title(model: str, commit: str | None) -> str:
-    return f"{quoted(model)}{f' @ {commit[:12]}' if commit else ''}"
-
-
 # --- files --------------------------------------------------------------------------------------
-
-
-class _ListedModel(NamedTuple):
-    """The files of a model, on this machine or on the Hub."""
-
-    name: str
-    files: Sequence[RepoFile]
-    commit: str | None = None
-    folder: Path | None = None
-    fetched: Fetched = Fetched()
 
 
 class SharedFiles(NamedTuple):

@@ -6,17 +6,42 @@ in their listing: equal files have equal tensors; which tensors of other files d
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, WeightHeader
+from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source, WeightHeader
 from auditor.comparing import BytesCompared
 from auditor.downloader.local_file import file_sha256
+from auditor.downloader.model_argument import HubModel
 from auditor.downloader.waits import ReadingProgress, Talk, numbers_read
 from auditor.errors import CheckpointError
+from auditor.messages import quoted
 from auditor.tensors import StoredTensor
 from auditor.values.tensor_bytes import LocalBytes, Placed, equal_bytes, opened, place_tensors
 
 Pair = tuple[StoredTensor, StoredTensor]
 Digest = Callable[[RepoFile], str | None]  # returns the sha256 of a file, None if unknown
+
+
+class ListedModel(NamedTuple):
+    """The files of a model, on this machine or on the Hub."""
+
+    name: str
+    files: Sequence[RepoFile]
+    commit: str | None = None
+    folder: Path | None = None
+    fetched: Fetched = Fetched()
+
+    @property
+    def title(self) -> str:
+        return f"{quoted(self.name)}{f' @ {self.commit[:12]}' if self.commit else ''}"
+
+
+def listed_on_hub(model: HubModel, token: str | None, say: Callable[[str], None]) -> ListedModel:
+    """List the files of a model on the Hub; raise SourceError if that fails."""
+    from auditor.downloader.hub import read_listing  # noqa: PLC0415 - 0.1 s
+
+    listing, fetched = read_listing(model, token, say)
+    return ListedModel(listing.model_id, listing.files, listing.commit, fetched=fetched)
 
 
 def digests(folder: Path | None) -> Digest:

@@ -20,7 +20,6 @@ from auditor.values.rules.broken import is_all_zero
 from auditor.values.tokens import Tokens
 
 _SHOWN = 8
-_BEGINNING = 8  # bytes of a row
 _SAMPLED = 2048  # rows
 _SLICE = 8 * 1024 * 1024  # bytes of rows that are read together
 
@@ -39,16 +38,18 @@ def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows
         added = _mean_rows(evidence, name)
         means = sorted(row for row in added if tokens.has(row) or not tokens.row_count)
         if means:
+            which = f"{len(means):,} rows ({_shown(means)})" if means[1:] else f"row {means[0]}"
             yield MeanRows(
                 tensors=(tensor,),
                 rows=tuple(means),
-                reason=f"{_rows_text(means)} are the mean of the other rows, as "
+                reason=f"{which} are the mean of the other rows, as "
                 "resize_token_embeddings leaves them, expected trained rows",
             )
         if not tokens.row_count:
             continue
         zero, equal = _rows(evidence, name)
-        padding = tokens.padding | _padding_of(evidence)
+        ids = (config.get("pad_token_id") for config in evidence.configs)
+        padding = tokens.padding | {token for token in ids if type(token) is int}
         if not padding and len(zero) == 1:
             padding = zero  # no file declares the padding token, and a single row may be padding
         rows = sorted(row for row in (zero | equal) - padding - added if tokens.has(row))
@@ -63,12 +64,6 @@ def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows
 
 def _shown(rows: list[int]) -> str:
     return ", ".join(map(str, rows[:_SHOWN])) + (", ..." if len(rows) > _SHOWN else "")
-
-
-def _rows_text(rows: list[int]) -> str:
-    if len(rows) == 1:
-        return f"row {rows[0]}"
-    return f"{len(rows):,} rows ({_shown(rows)})"
 
 
 def _mean_rows(evidence: Evidence, name: str) -> frozenset[int]:
@@ -104,11 +99,10 @@ def _mean_rows(evidence: Evidence, name: str) -> frozenset[int]:
 
 def _row(evidence: Evidence, name: str, row: int) -> np.ndarray | None:
     """Return the numbers of a row; None if they were not read or are not floats."""
-    placed = evidence.placed[name]
-    form = FORMATS.get(placed.dtype or "")
+    form = evidence.form(name)
     if form is None or not form.is_float or form.per_unit != 1:
         return None
-    size = form.unit * (placed.tensor.shape or (0, 0))[1]
+    size = form.unit * (evidence.tensor(name).shape or (0, 0))[1]
     data = evidence.read(name, Span(row * size, (row + 1) * size))
     return None if data is None else np.asarray(form.decode(data), np.float64)
 
@@ -123,39 +117,29 @@ def _sampled_rows_clause(evidence: Evidence, name: str) -> str:
     return f"; {read:,} of {count:,} rows were sampled"
 
 
-def _padding_of(evidence: Evidence) -> frozenset[int]:
-    ids = (config.get("pad_token_id") for config in evidence.configs)
-    return frozenset(token for token in ids if type(token) is int)
-
-
 def _rows(evidence: Evidence, name: str) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the rows that are zero, and the other rows that are equal to another row.
-
-    Eight bytes of each row stay in memory; rows with equal beginnings are compared completely.
-    """
+    """Return the rows that are zero, and the other rows that are equal to another row."""
     placed = evidence.placed[name]
     form = FORMATS.get(placed.tensor.dtype or "")
     count = (placed.tensor.shape or (0,))[0]
     size = placed.span.length // count if count else 0
+    zero: set[int] = set()
+    equal: set[int] = set()
     if form is None or not size or size % form.unit:
         return frozenset(), frozenset()
-    beginnings = np.zeros((count, _BEGINNING), np.uint8)
-    is_read, is_zero = np.zeros(count, bool), np.zeros(count, bool)
+    first_by_digest: dict[bytes, int] = {}
     for first, last in _steps(evidence, name, size):
         data = evidence.read(name, Span(first * size, last * size))
         if data is None:
             continue
-        rows = data.reshape(last - first, size)
-        beginnings[first:last, : min(size, _BEGINNING)] = rows[:, :_BEGINNING]
-        is_read[first:last] = True
-        is_zero[first:last] = ~form.decode(data).reshape(last - first, -1).any(axis=1)
-    groups: dict[int, list[int]] = {}
-    words = beginnings.view(np.uint64)[:, 0]
-    _, kinds, counts = np.unique(words, return_inverse=True, return_counts=True)
-    for row in np.flatnonzero((counts[kinds] > 1) & is_read & ~is_zero).tolist():
-        groups.setdefault(int(kinds[row]), []).append(row)
-    equal = (row for rows in groups.values() for row in _equal_rows(evidence, name, size, rows))
-    return frozenset(np.flatnonzero(is_zero).tolist()), frozenset(equal)
+        is_zero = ~form.decode(data).reshape(last - first, -1).any(axis=1)
+        for row, content in enumerate(data.reshape(last - first, size), first):
+            digest = blake2b(content.data, digest_size=16).digest()
+            if is_zero[row - first]:
+                zero.add(row)
+            elif (other := first_by_digest.setdefault(digest, row)) != row:
+                equal |= {other, row}
+    return frozenset(zero), frozenset(equal)
 
 
 def _steps(evidence: Evidence, name: str, size: int) -> Iterator[tuple[int, int]]:
@@ -164,14 +148,3 @@ def _steps(evidence: Evidence, name: str, size: int) -> Iterator[tuple[int, int]
     for run in evidence.runs(name, size):
         for first in range(run.start // size, run.stop // size, step):
             yield first, min(run.stop // size, first + step)
-
-
-def _equal_rows(evidence: Evidence, name: str, size: int, rows: list[int]) -> Iterator[int]:
-    """Yield the row numbers in `rows` whose bytes equal another row's; numbers may repeat."""
-    first_by_digest: dict[bytes, int] = {}
-    for row in rows:
-        data = evidence.read(name, Span(row * size, (row + 1) * size))
-        if data is not None:
-            other = first_by_digest.setdefault(blake2b(data.data, digest_size=16).digest(), row)
-            if other != row:
-                yield from (other, row)
