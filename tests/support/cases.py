@@ -26,6 +26,7 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
 _KEYS = {"name", "model", "config", "tensors", "weights", "files", "audit", "expect", "also"}
+_KEYS |= {"numbers", "bytes_as", "second", "diff", "claims", "claim"}
 _TENSOR_KEYS = {"of", "config", "drop", "keep", "rename", "shape", "dtype", "add"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
 _ALARMS = frozenset(kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO)
@@ -132,6 +133,11 @@ def build(case: Case, folder: Path) -> Path:
         for name, part in shards.items():
             write = torch_bytes if name.endswith(".bin") else safetensors_bytes
             (folder / name).write_bytes(write(part))
+        if "numbers" in case.keys:
+            from support.numbers import fill  # noqa: PLC0415 - needs numpy
+
+            for name in shards:
+                fill(folder / name, case.keys["numbers"], case.keys.get("bytes_as"))
     for name, content in case.keys.get("files", {}).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
