@@ -7,6 +7,7 @@ which may have an argument: `{"lm_head": "copy model.embed_tokens"}`.
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 
@@ -97,6 +98,7 @@ MAKERS: Mapping[str, Callable[[np.random.Generator, Array], Array]] = {
     "through F16": lambda _, one: one.astype(np.float16).astype(np.float32),
     "tuned": lambda rng, one: one + drawn(rng, *one.shape) / 4,
     "more": lambda _, one: one + 1,
+    "rank 1": lambda rng, one: one + _of_rank(rng, one.shape, 1),
     "rank 2": lambda rng, one: one + _of_rank(rng, one.shape, 2),
     "rank 17": lambda rng, one: one + _of_rank(rng, one.shape, 17),
     "three rows": lambda _, one: (
@@ -112,15 +114,15 @@ def _of_rank(rng: np.random.Generator, shape: tuple[int, ...], rank: int) -> Arr
 
 def made(shapes: Mapping[str, tuple[int, ...]], numbers: Mapping[str, str]) -> Arrays:
     """Return trained numbers, changed by the makers of the patterns in turn."""
-    rng = np.random.default_rng(0)
-    arrays = {name: trained(rng, *shape) for name, shape in shapes.items()}
+    rngs = {name: np.random.default_rng(crc32(name.encode())) for name in shapes}
+    arrays = {name: trained(rngs[name], *shape) for name, shape in shapes.items()}
     for pattern, word in numbers.items():
         maker, _, source = word.partition(" of ")
         for name in [name for name in arrays if re.search(pattern, name)]:
             if maker == "copy":  # "copy of layers.0" in a name with layers.2
                 arrays[name] = arrays[re.sub(pattern, source, name)]
             else:
-                arrays[name] = MAKERS[word](rng, arrays[name]).astype(np.float32)
+                arrays[name] = MAKERS[word](rngs[name], arrays[name]).astype(np.float32)
     return arrays
 
 
