@@ -27,48 +27,38 @@ def test_without_the_extra_the_message_names_what_to_install(missing, monkeypatc
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize(
-    "target",
-    [
-        "NoSuchModel",
-        "AutoModel",
-        "BertConfig",
-        "utils",
-        "__name__",
-        "FNetLayer",
-        "BertPreTrainedModel",
-    ],
-)
-def test_only_a_model_class_of_transformers_is_built(target):
-    with pytest.raises(SourceError, match=f"has no model class '{target}'$") as caught:
-        build.build_expectation({"auto_map": {"AutoModel": f"evil--{target}"}}, target)
-    assert caught.value.reason is Reason.UNKNOWN_ARCHITECTURE
+def test_only_a_model_class_of_transformers_is_built():
+    classes = ("NoSuchModel", "AutoModel", "BertConfig", "FNetLayer", "BertPreTrainedModel")
+    for target in (*classes, "utils", "__name__"):
+        with pytest.raises(SourceError, match=f"has no model class '{target}'$") as caught:
+            build.build_expectation({"auto_map": {"AutoModel": f"evil--{target}"}}, target)
+        assert caught.value.reason is Reason.UNKNOWN_ARCHITECTURE
+
+
+FAULTS = [
+    ({"hidden_size": "8"}, r"^transformers cannot build BertModel .*: Strict.*expected int"),
+    ({"hidden_size": 13}, r"^transformers cannot build BertModel .*: ValueError: The hidden"),
+    ({"add_cross_attention": True}, r"BertLayer\( .* \.\.\. .* decoder model if cross"),
+    (
+        {"__class__": 3},
+        r"^transformers cannot build BertModel from this config, and does not .*: TypeError",
+    ),
+    ({"num_hidden_layers": 10**9}, r"^num_hidden_layers is 1000000000; the oracle .* 4,096"),
+    ({"num_labels": 10**12}, r"^num_labels is 1000000000000; the oracle .* 1,000,000"),
+    ({"text_config": {"num_experts": 5000}}, r"^num_experts is 5000; the oracle"),
+    (
+        {"\x1b\nlayers" + "s" * 500: 10**300},
+        r"^'\\x1b\\nlayerss+\.\.\.s+' is 1000+\.\.\. \(301",
+    ),
+]
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"hidden_size": "8"}, r"^transformers cannot build BertModel .*: Strict.*expected int"),
-        ({"hidden_size": 13}, r"^transformers cannot build BertModel .*: ValueError: The hidden"),
-        ({"add_cross_attention": True}, r"BertLayer\( .* \.\.\. .* decoder model if cross"),
-        (
-            {"__class__": 3},
-            r"^transformers cannot build BertModel from this config, and does not .*: TypeError",
-        ),
-        ({"num_hidden_layers": 10**9}, r"^num_hidden_layers is 1000000000; the oracle .* 4,096"),
-        ({"num_labels": 10**12}, r"^num_labels is 1000000000000; the oracle .* 1,000,000"),
-        ({"text_config": {"num_experts": 5000}}, r"^num_experts is 5000; the oracle"),
-        (
-            {"\x1b\nlayers" + "s" * 500: 10**300},
-            r"^'\\x1b\\nlayerss+\.\.\.s+' is 1000+\.\.\. \(301",
-        ),
-    ],
-)
-def test_a_config_that_builds_no_model_is_the_checkpoints_fault(values, message):
-    with pytest.raises(CheckpointError, match=message) as caught:
-        build.build_expectation(values, "BertModel")
-    assert "\n" not in str(caught.value)
+def test_a_config_that_builds_no_model_is_at_fault():
+    for values, message in FAULTS:
+        with pytest.raises(CheckpointError, match=message) as caught:
+            build.build_expectation(values, "BertModel")
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.oracle
@@ -76,39 +66,28 @@ def test_keys_that_fetch_code_or_pack_weights_change_nothing():
     plain = build.build_expectation(TINY_BERT, "BertModel")
     keys = {
         "_attn_implementation": "somebody/kernel",
-        "attn_implementation": "somebody/kernel",
         "experts_implementation": "somebody/kernel",
         "quantization_config": {"quant_method": "gptq"},
         "torch_dtype": "no such dtype",
         "model_type": "no such type",
         "auto_map": {"AutoModel": "somebody/code--modeling.Model"},
+        "text_config": {"dtype": "float16"},
     }
-    assert build.build_expectation(TINY_BERT | keys, "BertModel") == plain
+    values = TINY_BERT | keys
+    assert build.build_expectation(values, "BertModel") == plain
+    assert values == TINY_BERT | keys  # the config that was passed stays as it was
 
 
 @pytest.mark.oracle
-def test_the_config_that_was_passed_stays_as_it_was():
-    values = {"text_config": {"dtype": "float16"}, **TINY_BERT}
-    build.build_expectation(values, "BertModel")
-    assert values == {"text_config": {"dtype": "float16"}, **TINY_BERT}
-
-
-@pytest.mark.oracle
-def test_a_tower_takes_its_nested_config():
+def test_a_nested_config_is_found_by_the_key_of_its_class_or_by_its_model_type():
     tiny = {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 4, "vocab_size": 16}
     whole = {"text_config": tiny, "vision_config": {"hidden_size": 4}, "projection_dim": 3}
-    assert build.build_expectation(whole, "CLIPTextModel") == build.build_expectation(
-        tiny, "CLIPTextModel"
-    )
-
-
-@pytest.mark.oracle
-def test_a_nested_config_is_found_by_its_model_type_if_its_class_names_no_key():
+    expected = build.build_expectation(tiny, "CLIPTextModel")
+    assert build.build_expectation(whole, "CLIPTextModel") == expected
     tiny = {"model_type": "llama", "num_hidden_layers": 1, "vocab_size": 16}
     whole = {"model_type": "llava", "first": tiny | {"vocab_size": 9}, "second": tiny}
-    assert build.build_expectation(whole, "LlamaModel") == build.build_expectation(
-        tiny, "LlamaModel"
-    )
+    expected = build.build_expectation(tiny, "LlamaModel")
+    assert build.build_expectation(whole, "LlamaModel") == expected
 
 
 @pytest.mark.oracle
