@@ -80,11 +80,11 @@ def test_the_norm_of_the_matrix_that_a_lora_adds_is_that_of_the_product(tmp_path
     assert f"the adapter adds {norm:.4g} (Frobenius norm) to 1 x q_proj" in outcome.notes
 
 
-def lora(idle):
+def lora(idle, module="q_proj"):
     tensors = {}
     for layer in range(4):
         for tower in ("model.layers", "visual.blocks"):
-            start = f"base_model.model.{tower}.{layer}.q_proj.lora_"
+            start = f"base_model.model.{tower}.{layer}.{module}.lora_"
             tensors[f"{start}A.weight"] = drawn(RNG, 2, 64)
             tensors[f"{start}B.weight"] = drawn(RNG, 64, 2) * (f"{tower}.{layer}" not in idle)
     return tensors
@@ -100,6 +100,11 @@ def lora(idle):
 )
 def test_idle_modules_are_named_beside_trained_ones_of_their_tower(tmp_path, idle, kinds):
     assert [kind for kind, _ in causes_of(adapter(tmp_path, lora(idle)))] == kinds
+
+
+def test_an_expert_to_which_no_token_was_routed_is_not_idle(tmp_path):
+    tensors = lora({"model.layers.0", "model.layers.2"}, "experts.0.up_proj")
+    assert causes_of(adapter(tmp_path, tensors)) == []
 
 
 # --- packed weights -----------------------------------------------------------------------------
