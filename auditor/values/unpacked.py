@@ -8,7 +8,7 @@ Each function returns, as float64, the rows and the first columns that the calle
     mlx     scales[g] * q + biases[g], for mode `affine`
     fp8     weight * scale of the block
     bnb     int8: q * SCB / 127; 4 bits: quant_map[q] * absmax of the block of numbers
-    gguf    the types of gguf_blocks.py
+    gguf    the types of number_formats.py
 
 Sizes and settings are untrusted: a function raises one of _CONTRADICTIONS if they contradict each
 other. For a layout or type that is not in this table, `UnpackedNumbers.block` returns None.
@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from auditor.comparing import Side
 from auditor.layouts.packing import LogicalTensor
-from auditor.values.gguf_blocks import BLOCK_TYPES, SIZES
-from auditor.values.number_formats import FORMATS, Bytes
+from auditor.values.number_formats import BLOCK_TYPES, FORMATS, SIZES, Bytes
 from auditor.values.tensor_bytes import LocalBytes, Placed
 
 Numbers = NDArray[Any]

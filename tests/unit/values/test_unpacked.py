@@ -11,8 +11,7 @@ from support.layouts.gptq_words import packed_words
 from support.value_files import write_model
 
 import auditor
-from auditor.values.gguf_blocks import BLOCK_TYPES, SIZES
-from auditor.values.number_formats import BLOCKS
+from auditor.values.number_formats import BLOCK_TYPES, BLOCKS, SIZES
 
 OUT, IN, GROUP = 64, 128, 32
 NAMES = [f"model.layers.0.self_attn.{part}_proj" for part in "qkvo"]
