@@ -91,7 +91,11 @@ def explanations(question: Question) -> tuple[Explanation, ...]:
             rank_by_slips[slips] = (1,)
     ranked = sorted(rank_by_slips, key=lambda slips: (rank_by_slips[slips], str(slips)))
     fewest = [one for one in ranked if rank_by_slips[one][0] == rank_by_slips[ranked[0]][0]]
-    return tuple(_ordered(slips, figure.value) for slips in _of_different_kinds(fewest))
+    shown = (
+        sorted(slips, key=lambda slip: (slip.slip == "rounding", -abs(slip.difference)))
+        for slips in _of_different_kinds(fewest)
+    )
+    return tuple(Explanation(slips=tuple(slips), total=figure.value) for slips in shown)
 
 
 def _of_other_configs(question: Question) -> Iterator[tuple[Slip, ...]]:
@@ -179,11 +183,6 @@ def _of_stored(question: Question) -> Iterator[tuple[Slip, ...]]:
         packed = Slip(slip="elements-for-parameters", difference=stored.elements - question.actual)
         remainder = figure.value - stored.elements
         yield (packed, *((Slip(slip="rounding", difference=remainder),) if remainder else ()))
-
-
-def _ordered(slips: Sequence[Slip], total: int) -> Explanation:
-    order = sorted(slips, key=lambda slip: (slip.slip == "rounding", -abs(slip.difference)))
-    return Explanation(slips=tuple(order), total=total)
 
 
 # --- the report of slips ------------------------------------------------------------------------

@@ -75,13 +75,11 @@ def _idle_modules(
 
 def _is_neutral(evidence: Evidence, names: list[str]) -> bool | None:
     """Return whether a factor makes the module's product neutral; None if too little was read."""
-    states = [_is_all(evidence, name, _neutral(name)) for name in names]
+    states = []
+    for name in names:
+        match = _PART.fullmatch(name)
+        states.append(_is_all(evidence, name, NEUTRAL.get(match[2], 0.0) if match else 0.0))
     return True if True in states else None if None in states else False
-
-
-def _neutral(name: str) -> float:
-    match = _PART.fullmatch(name)
-    return NEUTRAL.get(match[2], 0.0) if match else 0.0
 
 
 def _is_all(evidence: Evidence, name: str, value: float) -> bool | None:

@@ -48,7 +48,10 @@ def judged_duplicates(evidence: Evidence) -> Iterator[tuple[Duplicate, tuple[Fin
 def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
     groups: dict[bool | None, list[int]] = {}
     for at, (tensor, of) in enumerate(zip(finding.tensors, finding.of, strict=True)):
-        groups.setdefault(_are_same(evidence, tensor.name, of), []).append(at)
+        name, is_same = tensor.name, None
+        if {name, of} <= evidence.placed.keys():
+            is_same = evidence.same(name, of) if name != of else evidence.same_in_all_files(name)
+        groups.setdefault(is_same, []).append(at)
     for is_same, places in groups.items():
         tensors = tuple(finding.tensors[at] for at in places)
         sources = tuple(finding.of[at] for at in places)
@@ -66,13 +69,6 @@ def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
         else:
             reason = f"the config ties it to {sources[0]}, and their numbers differ"
             yield TiedCopyDiffers(tensors=tensors, of=sources, reason=reason)
-
-
-def _are_same(evidence: Evidence, name: str, of: str) -> bool | None:
-    """Return whether two tensors, or one tensor in several files, have the same bytes."""
-    if not {name, of} <= evidence.placed.keys():
-        return None
-    return evidence.same(name, of) if name != of else evidence.same_in_all_files(name)
 
 
 def _equal_bytes_clause(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:
