@@ -27,7 +27,9 @@ def evaluate(text: str, letters: Mapping[str, int]) -> int:
         tree = ast.parse(" ".join(_tokens(plain, letters)), mode="eval")
         return _value(tree.body)
     except SyntaxError as error:
-        raise FormulaError(f"the formula cannot be read: {error.msg}") from None
+        is_about_brackets = any(sign in error.msg for sign in ("(", ")", "paren"))
+        why = error.msg if is_about_brackets else "a term is missing"
+        raise FormulaError(f"the formula cannot be read: {why}") from None
     except (RecursionError, MemoryError):
         raise FormulaError("the formula has too many brackets or terms") from None
 
@@ -46,8 +48,8 @@ def _tokens(text: str, letters: Mapping[str, int]) -> list[str]:
             raise FormulaError(f"{sign!r} is not expected there")
         if (number or name or sign == "(") and tokens and tokens[-1][-1] in "0123456789)":
             tokens.append("*")
-        digits = re.sub(r"[,_]", "", number)[:_DIGITS] or letters.get(name, "")
-        tokens.append(_OPERATORS[sign] if sign else str(int(digits)))
+        value = int(re.sub(r"[,_]", "", number)[:_DIGITS]) if number else letters.get(name, 0)
+        tokens.append(_OPERATORS[sign] if sign else str(_bounded(value)))
     return tokens
 
 

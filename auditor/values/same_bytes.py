@@ -141,6 +141,9 @@ def _by_files(before: Snapshot, after: Snapshot, pairs: Sequence[Pair]) -> Bytes
     results: dict[tuple[str, str], bool | None] = {}
     differing: dict[str, bool] = {}  # whether the headers are equal, by A's file
     for names in dict.fromkeys((one.file, other.file) for one, other in pairs):
+        results[names] = None
+        if names[0] not in files or names[1] not in other_files:
+            continue
         (head, file), (other_head, other_file) = files[names[0]], other_files[names[1]]
         results[names] = is_same_file(file, other_file, digest, other_digest)
         if results[names] is False and _names(head) == _names(other_head):
