@@ -9,13 +9,11 @@ from importlib.resources import files
 import jsonschema
 import numpy as np
 import pytest
-from diagnose_values import COLUMNS, judged
 from support.builders import safetensors_bytes
 from support.checkpoints import expect, stored_by
 from support.examples import one_in
 from support.numbers import drawn
 from support.value_causes import causes_of
-from support.value_faults import adapter_cases, value_cases
 from support.value_files import write_numbers
 
 import auditor
@@ -39,6 +37,9 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize("family", one_in(2, FAMILIES))
 def test_each_fault_is_named_alone_and_a_sound_checkpoint_is_left_alone(tmp_path, family):
     pytest.importorskip("torch", reason="writes the checkpoints")
+    from diagnose_values import COLUMNS, judged  # noqa: PLC0415 - needs torch
+    from support.value_faults import value_cases  # noqa: PLC0415 - likewise
+
     for case in value_cases(family, tmp_path):
         outcome = auditor.audit(str(case.folder), values=True)
         if case.cause is None:
@@ -60,6 +61,8 @@ def test_each_fault_is_named_alone_and_a_sound_checkpoint_is_left_alone(tmp_path
 @pytest.mark.filterwarnings("ignore")
 def test_an_adapter_that_adds_nothing_is_named_and_so_are_the_idle_modules_of_another(tmp_path):
     pytest.importorskip("peft")
+    from support.value_faults import adapter_cases  # noqa: PLC0415 - needs torch
+
     for case in adapter_cases(tmp_path):
         outcome = auditor.audit(str(case.folder), values=True)
         expected = [(case.cause, case.severity)] if case.cause else []
