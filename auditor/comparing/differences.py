@@ -213,8 +213,12 @@ def _config_changes(
         old = first.get(key, first_defaults.get(key))
         new = second.get(key, second_defaults.get(key))
         # GGUF files store single precision.
-        are_numbers = isinstance(old, float) and isinstance(new, int | float)
-        is_close = is_partial and are_numbers and isclose(old, new, rel_tol=1e-6)
+        is_close = (
+            is_partial
+            and isinstance(old, float)
+            and isinstance(new, int | float)
+            and isclose(old, new, rel_tol=1e-6)
+        )
         if old != new and not is_close:
             explains = _explained(key.rpartition(".")[2], (old, new), names, reshaped)
             yield ConfigChange(key=key, before=old, after=new, explains=explains)

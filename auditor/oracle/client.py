@@ -87,10 +87,10 @@ class Oracle:
                     return fault
             return from_json(answer, target, self.name)
 
-        expectation = self._answered(decoded, config, target)
-        if isinstance(expectation, Expectation):
-            return expectation
-        raise CheckpointError(expectation or f"{target}: no answer of the oracle's")
+        answer: Expectation | str | None = self._answered(decoded, config, target)
+        if isinstance(answer, Expectation):
+            return answer
+        raise CheckpointError(answer or f"{target}: no answer of the oracle's")
 
     def cache(self, config: Config, target: str) -> KVCache | None:
         """Return the cache that a class of transformers fills; None if it is not known."""

@@ -142,15 +142,18 @@ def _best(slices: list[Slice], seen: Counter[str], most: int) -> list[Slice]:
     for _, group in groupby(slices, key=lambda one: one.path):
         slices_of_file = list(group)
         for at, first in enumerate(slices_of_file):
-            stop = first.span.start + most
-            begun = takewhile(lambda one, stop=stop: one.span.start < stop, slices_of_file[at:])
-            window = [one for one in begun if one.span.stop <= stop]
+            window = _within(slices_of_file[at:], first.span.start + most)
             if must_be_wanted and not any(one.wanted for one in window):
                 continue
             worth = _worth(window, seen)
             if worth > highest:
                 best, highest = window, worth
     return best
+
+
+def _within(slices: Iterable[Slice], stop: int) -> list[Slice]:
+    begun = takewhile(lambda one: one.span.start < stop, slices)
+    return [one for one in begun if one.span.stop <= stop]
 
 
 def _worth(window: Iterable[Slice], seen: Counter[str]) -> float:

@@ -132,7 +132,7 @@ def _rows(evidence: Evidence, name: str) -> tuple[frozenset[int], frozenset[int]
         data = evidence.read(name, Span(first * size, last * size))
         if data is None:
             continue
-        is_zero = ~form.decode(data).reshape(last - first, -1).any(axis=1)
+        is_zero = np.asarray(~form.decode(data).reshape(last - first, -1).any(axis=1))
         for row, content in enumerate(data.reshape(last - first, size), first):
             digest = blake2b(content.data, digest_size=16).digest()
             if is_zero[row - first]:
