@@ -81,16 +81,16 @@ class Oracle:
         the library cannot build the class at all, or not within the oracle's bounds.
         """
 
-        def decoded(answer: object) -> Expectation | str | None:
+        def decoded(answer: object) -> Expectation | None:
             match answer:
                 case {"fault": str(fault)}:
-                    return fault
+                    raise CheckpointError(fault)
             return from_json(answer, target, self.name)
 
-        answer: Expectation | str | None = self._answered(decoded, config, target)
-        if isinstance(answer, Expectation):
-            return answer
-        raise CheckpointError(answer or f"{target}: no answer of the oracle's")
+        expectation = self._answered(decoded, config, target)
+        if expectation is None:
+            raise CheckpointError(f"{target}: no answer of the oracle's")
+        return expectation
 
     def cache(self, config: Config, target: str) -> KVCache | None:
         """Return the cache that a class of transformers fills; None if it is not known."""
