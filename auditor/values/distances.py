@@ -4,7 +4,6 @@ Of each tensor up to 256 rows, spread evenly, and their first 256 columns are re
 r has no block of a larger rank, so that the rank of the differences shows a merged adapter.
 """
 
-from collections.abc import Iterator
 from math import isfinite, sqrt
 
 import numpy as np
@@ -13,9 +12,7 @@ from msgspec.structs import replace
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.comparing import BytesCompared, NumbersCompared, Side, renaming
 from auditor.messages import listed
-from auditor.values.equal_bytes import placed_tensors
-from auditor.values.evidence import LocalBytes
-from auditor.values.placing import Placed, open_files
+from auditor.values.tensor_bytes import first_by_name, opened, place_tensors
 from auditor.values.unpacked import (
     Block,
     Numbers,
@@ -45,15 +42,13 @@ def sample_distances(
         return (), ()
     if before.folder is None or after.folder is None:
         return (), ("the numbers of models that are not both on this machine",)
-    places = placed_tensors(before), placed_tensors(after)
+    placed, other_placed = place_tensors(before)[0], place_tensors(after)[0]
     renamed = renaming(first, second)
     numbers: list[NumbersCompared] = []
     unread: list[str] = []
-    with open_files(places[0]) as files, open_files(places[1]) as other_files:
-        one = UnpackedNumbers(side=first, placed=_by_name(places[0]), bytes=LocalBytes(files))
-        other = UnpackedNumbers(
-            side=second, placed=_by_name(places[1]), bytes=LocalBytes(other_files)
-        )
+    with opened(placed) as data, opened(other_placed) as other_data:
+        one = UnpackedNumbers(side=first, placed=first_by_name(placed), data=data)
+        other = UnpackedNumbers(side=second, placed=first_by_name(other_placed), data=other_data)
         for name in first.tensors:
             other_tensor = second.tensors.get(renamed(name))
             if name in equal or other_tensor is None:
@@ -66,17 +61,9 @@ def sample_distances(
                 unread.append(name)
             else:
                 numbers.append(distance)
-    return tuple(numbers), tuple(_unread(unread))
-
-
-def _by_name(placed: tuple[Placed, ...]) -> dict[str, Placed]:
-    return {one.tensor.name: one for one in reversed(placed)}
-
-
-def _unread(names: list[str]) -> Iterator[str]:
-    if names:
-        which = f"{len(names):,} tensors: {listed(names)}"
-        yield f"the numbers of {which}; their packing or shapes allow no comparison"
+    which = f"{len(unread):,} tensors: {listed(unread)}"
+    reason = f"the numbers of {which}; their packing or shapes allow no comparison"
+    return tuple(numbers), (reason,) if unread else ()
 
 
 def _distance(
@@ -92,7 +79,8 @@ def _distance(
         return None
     rows, columns = matrix_sides(shape)
     picked = tuple(dict.fromkeys(int(row) for row in np.linspace(0, rows - 1, min(rows, _MOST))))
-    block = Block(rows=picked, columns=_columns(columns))
+    most = min(columns, _MOST)
+    block = Block(rows=picked, columns=most // _UNIT * _UNIT or most)
     one, other_one = _numbers(first, name, shape, block)
     two, other_two = _numbers(second, other_name, shape, block)
     pairs = [(one, two), (other_one, two), (one, other_two)]
@@ -105,18 +93,11 @@ def _numbers(
     side: UnpackedNumbers, name: str, shape: tuple[int, ...], block: Block
 ) -> tuple[Numbers | None, Numbers | None]:
     """Return the block, and the block in the order of llama.cpp if that is another one."""
-    numbers, rows = (
-        side.block(name, shape, block),
-        llama_cpp_rows(side.side, name, shape, block.rows),
-    )
+    numbers = side.block(name, shape, block)
+    rows = llama_cpp_rows(side.side, name, shape, block.rows)
     if numbers is None or rows == list(block.rows):
         return numbers, None
     return numbers, side.block(name, shape, replace(block, rows=tuple(rows)))
-
-
-def _columns(columns: int) -> int:
-    most = min(columns, _MOST)
-    return most // _UNIT * _UNIT or most
 
 
 def _measured(

@@ -3,12 +3,14 @@
 import hashlib
 import os
 import shutil
+import threading
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.bad_input.making import WEIGHTS, whole
 from support.examples import examples
 from support.value_files import bf16, write_numbers
 
@@ -17,18 +19,23 @@ from auditor.audit import pipeline
 from auditor.audit.pipeline import examine
 from auditor.downloader import local_file, local_folder
 from auditor.errors import SourceError
-from auditor.values import local_numbers
-from auditor.values.placing import place_tensors
+from auditor.values import reading
+from auditor.values.tensor_bytes import opened, place_tensors
 
 SIZES = st.sampled_from([1, 2, 3, 1023, 4096, 131_072, 131_073, 300_000])
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.0]
 
 
+def numbers_of(placed, **options):
+    with opened(placed) as data:
+        return reading.NumbersReader(data, **options).read(placed)
+
+
 def read(path, **options):
     snapshot = local_folder.read(path, str(path))
-    placed, left_out = place_tensors(snapshot, snapshot.folder)
+    placed, left_out = place_tensors(snapshot)
     assert not left_out
-    found = local_numbers.NumbersReader(**options).read(placed)
+    found = numbers_of(placed, **options)
     return {one.name: one for one in found}
 
 
@@ -75,50 +82,24 @@ def test_bf16_is_counted_as_the_float32_whose_upper_half_it_is(tmp_path, statist
     assert found.zeros == (2 if statistics else None)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "data", "nan", "inf", "absmax"),
-    [
-        ("F8_E4M3", [0x7F, 0x38, 0x80], 1, 0, 1.0),
-        ("F8_E5M2", [0x7C, 0x7D, 0x3C], 1, 1, 1.0),
-        ("F8_E4M3FNUZ", [0x80, 0x40, 0x00], 1, 0, 1.0),
-        ("F8_E8M0", [0xFF, 0x7F, 0x80], 1, 0, 2.0),
-        ("F4", [0x21, 0x07, 0x00], 0, 0, 6.0),
-        ("BOOL", [0, 1, 0], 0, 0, 1.0),
-    ],
-)
-def test_narrow_dtypes_are_read_by_table(  # noqa: PLR0913, PLR0917 - a row of the table
-    tmp_path, dtype, data, nan, inf, absmax
-):
-    shape = (6,) if dtype == "F4" else (3,)
-    path = write_numbers(tmp_path / "a.safetensors", {"a": (dtype, shape, bytes(data))})
-    found = read(path)["a"]
-    assert (found.nan, found.inf, found.absmax, found.numbers) == (nan, inf, absmax, shape[0])
+NARROW = [  # dtype, bytes, NaN, Inf, largest magnitude
+    ("F8_E4M3", [0x7F, 0x38, 0x80], 1, 0, 1.0),
+    ("F8_E5M2", [0x7C, 0x7D, 0x3C], 1, 1, 1.0),
+    ("F8_E4M3FNUZ", [0x80, 0x40, 0x00], 1, 0, 1.0),
+    ("F8_E8M0", [0xFF, 0x7F, 0x80], 1, 0, 2.0),
+    ("F4", [0x21, 0x07, 0x00], 0, 0, 6.0),
+    ("BOOL", [0, 1, 0], 0, 0, 1.0),
+]
 
 
-def test_a_hole_is_zeros_and_is_not_read(tmp_path, monkeypatch):
-    path = write_numbers(tmp_path / "a.safetensors", {"a": np.ones(8, np.float32)})
-    start = path.stat().st_size
-    count = 64 * 2**20
-    header = (
-        path.read_bytes()[8:-32]
-        .replace(b"[8]", b"[%d]" % count)
-        .replace(b"32]", b"%d]" % (4 * count))
-    )
-    with path.open("wb") as file:
-        file.write(len(header).to_bytes(8, "little") + header + b"\0\0\x80\x3f")
-        file.truncate(8 + len(header) + 4 * count)
-        file.seek(-4, os.SEEK_END)
-        file.write(b"\0\0\0\x40")
-    seen, preadv = [], os.preadv
-    monkeypatch.setattr(
-        os, "preadv", lambda file, into, at: seen.append(preadv(file, into, at)) or seen[-1]
-    )
-    found = read(path, statistics=True)["a"]
-    assert (found.read, found.zeros, found.absmax) == (count, count - 2, 2.0)
-    assert found.mean == pytest.approx(3.0 / count)
-    if path.stat().st_blocks * 512 < count:  # else the file system keeps no holes
-        assert sum(seen) < 2**20
-    assert start
+def test_narrow_dtypes_are_counted(tmp_path):
+    shapes = {"F4": (6,)}
+    tensors = {dtype: (dtype, shapes.get(dtype, (3,)), bytes(data)) for dtype, data, *_ in NARROW}
+    found = read(write_numbers(tmp_path / "a.safetensors", tensors))
+    assert [(one.nan, one.inf, one.absmax) for one in found.values()] == [
+        tuple(expected) for _, _, *expected in NARROW
+    ]
+    assert [one.numbers for one in found.values()] == [3, 3, 3, 3, 6, 3]
 
 
 @contextmanager
@@ -199,13 +180,16 @@ def test_a_file_that_is_replaced_after_its_header_was_read_is_an_outcome(
     assert outcome.values is None
 
 
+def one_tensor(folder):
+    path = write_numbers(folder / "a.safetensors", {"a": np.ones(8, np.float32)})
+    return path, place_tensors(local_folder.read(path, str(path)))[0]
+
+
 def test_a_file_that_is_gone_by_then_is_an_outcome(tmp_path):
-    path = write_numbers(tmp_path / "a.safetensors", {"a": np.ones(8, np.float32)})
-    snapshot = local_folder.read(path, str(path))
-    placed, _ = place_tensors(snapshot, snapshot.folder)
+    path, placed = one_tensor(tmp_path)
     path.unlink()
     with pytest.raises(SourceError, match="does not exist"):
-        local_numbers.NumbersReader().read(placed)
+        numbers_of(placed)
 
 
 def test_a_tensor_behind_the_end_of_its_file_is_reported_and_not_read(tmp_path):
@@ -242,3 +226,54 @@ def test_the_table_of_values_reads_back(tmp_path):
     assert frame.loc[0, ["name", "numbers", "absmax"]].tolist() == ["a", 4, 3.0]
     assert frame["zeros"].isna().all()
     assert auditor.audit(str(path), statistics=True).values_frame()["mean"].tolist() == [1.5]
+
+
+# --- threads: small work is done in the calling thread ------------------------------------------
+
+
+@pytest.fixture
+def no_thread(monkeypatch):
+    """A process in which no thread can be started."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+@pytest.mark.parametrize("choices", [{}, {"values": True, "statistics": True}])
+def test_a_small_folder_has_the_same_report_without_threads(choices, tmp_path, request):
+    folder = str(whole(tmp_path / "m"))
+    expected = auditor.audit(folder, **choices)
+    assert isinstance(expected, auditor.Report)
+    request.getfixturevalue("no_thread")
+    assert auditor.audit(folder, **choices) == expected
+
+
+@pytest.mark.usefixtures("no_thread")
+def test_small_files_are_verified_without_threads(tmp_path):
+    folder = whole(tmp_path / "m")
+    notes = folder / ".cache/huggingface/download"
+    notes.mkdir(parents=True)
+    digest = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
+    (notes / f"{WEIGHTS}.metadata").write_text(f"{'0' * 40}\n{digest}\n1732280000.0\n")
+    assert "1 of 1 files" in auditor.audit(str(folder), verify=True).notes[-1]
+
+
+@pytest.mark.usefixtures("no_thread")
+def test_more_work_raises_if_no_thread_can_be_started(tmp_path):
+    _, placed = one_tensor(tmp_path)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        numbers_of(placed, threads=2)
+
+
+def test_a_thread_that_gets_no_memory_ends_the_reading(tmp_path, monkeypatch):
+    _, placed = one_tensor(tmp_path)
+
+    def no_memory(*_args: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(reading.np, "empty", no_memory)
+    for threads in (None, 2):
+        with pytest.raises(MemoryError):
+            numbers_of(placed, threads=threads)
