@@ -3,7 +3,6 @@
 import gc
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +21,7 @@ from auditor.cli.console import (
     keep_quiet,
     put,
     say,
+    talk,
 )
 from auditor.cli.help import RARE
 from auditor.cli.signals import Stopped
@@ -106,9 +106,9 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         int | None,
         typer.Option(
             min=1,
-            show_default="measured, 160 at most",
+            show_default="64",
             rich_help_panel=RARE,
-            help="The most models under way in each process.",
+            help="Models under way in each process.",
         ),
     ] = None,
     deadline: Annotated[
@@ -140,7 +140,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     plan: Annotated[
         bool,
         typer.Option(
-            "--plan", help="Print an estimate of the cost; only the Hub's lists are read."
+            "--plan", help="Print how many requests it takes; only the Hub's lists are read."
         ),
     ] = False,
     fail_on: Annotated[
@@ -163,7 +163,6 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     with reading_variables():
         # 0.1 s that other commands do not need
         from auditor.sweep import runner  # noqa: PLC0415
-        from auditor.sweep.workers.audit_threads import YOUNG  # noqa: PLC0415
 
     if not any((source, author, tags, library, search, top, sort)):
         raise UsageError(
@@ -171,7 +170,6 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             "--author, --filter, --library, --search, --top"
         )
     gc.enable()  # main turns collection off for commands that end before cycles matter
-    gc.set_threshold(YOUNG)
     settings = _settings(
         source,
         {
@@ -195,7 +193,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     )
     tell = keep_quiet if quiet else say
     if plan:
-        put(_planned(settings, token, _progress(tell, quiet)))
+        put(_planned(settings, token, _progress(quiet=quiet)))
         raise typer.Exit(CLEAN)
     try:
         swept = runner.sweep(
@@ -203,7 +201,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             night=night,
             token=token,
             scheduler=scheduler,
-            progress=_progress(tell, quiet),
+            progress=_progress(quiet=quiet),
             force=force,
         )
     except SourceError as error:
@@ -237,16 +235,15 @@ def _reported(store: Path, reports: Path, night: str) -> str:
 
 
 def _planned(settings: "SweepSettings", token: str | None, progress: "Progress") -> str:
-    """Return the estimated cost of the sweep as text."""
-    from auditor.sweep import costs, planning  # noqa: PLC0415 - for this option alone
+    """Return the estimated work of the sweep as a line."""
+    from auditor.sweep import planning  # noqa: PLC0415 - for this option alone
 
     try:
         load = planning.expected_load(settings, token=token, progress=progress)
     except SourceError as error:
         say(f"{error.reason}: {error}")
         raise typer.Exit(UNAUDITED) from None
-    policy = settings.policy
-    return costs.cost_estimate(load, policy.max_requests, companions=policy.companions)
+    return f"{load.in_words(settings.policy.max_requests)}\n"
 
 
 def sweep_exit_code(alarms: Any, fail_on: FailOn) -> int:
@@ -301,8 +298,9 @@ def _bounded(
     return replace(settings, policy=policy, output=replace(settings.output, **output))
 
 
-def _progress(say: Callable[[str], None], quiet: bool) -> "Progress":  # noqa: FBT001 - as given
-    from auditor.sweep import progress  # noqa: PLC0415 - as above
+def _progress(*, quiet: bool) -> "Progress":
+    from auditor.downloader.waits import Talk  # noqa: PLC0415 - as above
+    from auditor.sweep.progress import Progress  # noqa: PLC0415 - as above
 
-    bar = is_terminal(sys.stderr) and not quiet
-    return progress.Terminal() if bar else progress.Progress(say)
+    shows_line = is_terminal(sys.stderr) and not quiet
+    return Progress(Talk.of(talk(quiet=quiet)), is_terminal=shows_line)

@@ -31,7 +31,7 @@ from auditor.errors import Reason, UsageError
 from auditor.findings.ignore import KINDS
 from auditor.formats.text import counted
 from auditor.messages import quoted
-from auditor.sweep.settings_file import Text, parse_settings, read_settings_file
+from auditor.sweep.settings import Text, parse_settings, read_settings_file
 
 _MOST_BYTES = 16 * 1024 * 1024  # a hundred thousand entries
 _ACCEPTABLE = frozenset((*KINDS, *Reason))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from auditor.errors import UsageError
 from auditor.messages import quoted
-from auditor.sweep.policy import PASSING
+from auditor.sweep.settings import PASSING
 from auditor.sweep.store.opening import execute_patiently, open_store
 from auditor.sweep.store.reading import Night, Recorded, SelectedModel, Store, Versions, now
 from auditor.sweep.store.schema import Shared, StoredObject, compress_text
@@ -146,7 +146,7 @@ class StoreWriter(Store):
         """Delete the row of a model without a commit; return its selection, else `selection`."""
         key = (plan, requested)
         query = "DELETE FROM planned WHERE (plan, model) = (?, ?) AND commit_sha = ''"
-        rows = self._database.execute(f"{query} RETURNING coalesce(selection, 0)", key).fetchall()
+        rows = self._database.execute(f"{query} RETURNING selection", key).fetchall()
         if rows:
             self._delete_failure(night, requested)
         return int(rows[0][0]) if rows else selection
@@ -323,9 +323,8 @@ def _storable(value: object) -> object:
     return max(-_LARGEST, min(value, _LARGEST)) if isinstance(value, int) else value
 
 
-# The models of one selection in an earlier plan. A store of an older version does not say which
-# selection a model is of: all count as models of the first.
-_EARLIER = "planned l WHERE l.plan = :last AND coalesce(l.selection, 0) = :at"
+# The models of one selection in an earlier plan.
+_EARLIER = "planned l WHERE l.plan = :last AND l.selection = :at"
 _HAD = f"SELECT count(*) FROM {_EARLIER}"  # noqa: S608 - our own
 _NEW = f"""
 SELECT count(*), sum(NOT EXISTS (SELECT 1 FROM {_EARLIER} AND l.model = t.model))

@@ -1,7 +1,6 @@
 """Whole nights against a Hub on loopback: what is planted is found, and nothing is asked twice."""
 
 import json
-import os
 
 import pytest
 from support.builders import safetensors_bytes
@@ -20,9 +19,8 @@ from support.sweep_models import alarms, healthy, planted
 from auditor.errors import SourceError
 from auditor.sweep import runner
 from auditor.sweep.outcome_digest import current_versions
-from auditor.sweep.selection import ModelSelection
+from auditor.sweep.settings import ModelSelection
 from auditor.sweep.store.reading import Store
-from auditor.sweep.workers.one_model import Auditor
 
 OURS = ModelSelection(author="sweep")
 _START = (90_000_000).to_bytes(8, "little") + b'{"' + b"a" * 100_000
@@ -82,23 +80,6 @@ def test_planted_faults_are_found_with_a_tenth_of_all_answers_spoilt(at_hub, set
     spoiling = [record.fault for record in at_hub.log if record.fault]
     assert len(spoiling) > 60
     assert set(spoiling) == {type(one).__name__ for one in spoilt}
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="not told by this system")
-def test_a_sweep_runs_on_one_cpu_and_leaves_its_caller_as_it_was(at_hub, settings, monkeypatch):
-    add(at_hub, 30)
-    audit, seen, before = Auditor.audit, set(), os.sched_getaffinity(0)
-
-    def seeing(*given, **alone):
-        seen.add(frozenset(os.sched_getaffinity(0)))
-        return audit(*given, **alone)
-
-    monkeypatch.setattr(Auditor, "audit", seeing)
-    swept = runner.sweep(settings(OURS), night="n1")
-    assert swept.audited == 30
-    (cpus,) = seen
-    assert len(cpus) == 1
-    assert os.sched_getaffinity(0) == before
 
 
 def test_an_unchanged_night_costs_list_requests_alone(at_hub, settings):

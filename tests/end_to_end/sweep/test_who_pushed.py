@@ -12,10 +12,10 @@ from support.sweep_models import FAULTS, healthy
 
 from auditor.downloader import retry
 from auditor.sweep import authors, runner
-from auditor.sweep.selection import ModelSelection
+from auditor.sweep.rate_limits import Bounds
+from auditor.sweep.settings import ModelSelection
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Store
-from auditor.sweep.workers.allowance import Bounds
 
 OURS = ModelSelection(author="sweep")
 BROKEN = FAULTS["unexpected"]

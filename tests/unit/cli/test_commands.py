@@ -16,7 +16,7 @@ from auditor.findings import BadIndex, Missing, StoredBuffer, Unexpected, WrongT
 from auditor.report import Report, Unaudited
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import SelectedModel
-from auditor.sweep.workers.stored_outcome import recorded
+from auditor.sweep.stored_outcome import recorded
 
 ERROR = Missing(tensors=(expected("a", 2),), reason="it is not stored")
 WARNING = Unexpected(tensors=(stored("b", 2),), reason="no class has it")

@@ -3,14 +3,14 @@
 import json
 
 import pytest
+from auditor.sweep.losses import require_models, require_no_losses
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.nightly_stores import VERSIONS
 
 from auditor.errors import UsageError
-from auditor.sweep.losses import require_models, require_no_losses
-from auditor.sweep.selection import ModelSelection
+from auditor.sweep.settings import ModelSelection
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import SelectedModel
 

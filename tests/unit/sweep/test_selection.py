@@ -6,9 +6,9 @@ import pytest
 from support.hub import Header, HtmlPage, ServerError, ShortBody, WrongJson
 
 from auditor.errors import Reason, SourceError
-from auditor.sweep.policy import Policy
-from auditor.sweep.selection import ModelSelection, Selector
-from auditor.sweep.workers.budget import Budget
+from auditor.sweep.rate_limits import RateLimiter
+from auditor.sweep.selection import Selector
+from auditor.sweep.settings import ModelSelection, Policy
 
 FILES = {"config.json": b"{}"}
 
@@ -16,7 +16,7 @@ FILES = {"config.json": b"{}"}
 @pytest.fixture
 def selector(at_hub):
     del at_hub
-    with Selector(Policy(), None, Budget()) as made:
+    with Selector(Policy(), None, RateLimiter()) as made:
         yield made
 
 

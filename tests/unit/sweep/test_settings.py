@@ -8,9 +8,9 @@ import pytest
 from auditor.errors import UsageError
 from auditor.streams import LONGEST_LINE, ListLine, lines_of
 from auditor.sweep import settings
-from auditor.sweep.policy import Policy
 from auditor.sweep.settings import (
     Output,
+    Policy,
     SelectionTable,
     ids_in,
     ids_of,

@@ -18,7 +18,7 @@ from support.sweep_models import healthy, planted
 from support.sweep_stores import TABLES, contents
 
 from auditor.sweep import runner
-from auditor.sweep.selection import ModelSelection
+from auditor.sweep.settings import ModelSelection
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import SelectedModel, Store, Versions
 from auditor.sweep.store.schema import Shared, StoredObject, compress_text, digest_of

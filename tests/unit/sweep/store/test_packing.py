@@ -16,7 +16,7 @@ from support.sweep_stores import contents
 from auditor.errors import StoreError
 from auditor.sweep import outcome_digest, runner
 from auditor.sweep.reporting.night import Wanted, write_night
-from auditor.sweep.selection import ModelSelection
+from auditor.sweep.settings import ModelSelection
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import SelectedModel
 from auditor.sweep.store.schema import (
