@@ -38,6 +38,7 @@ _LOOK = 2.0  # seconds between checks of the workers
 _CONNECTING = 10.0  # seconds for a scheduler to answer, and to end
 _ALONE = 60.0  # seconds without any worker after which a sweep ends; nannies restart workers in 2
 _SWEEPS = 4  # most sweeps that one worker serves at a time
+_SILENT = logging.CRITICAL + 1  # level of the logs: connections that are lost are tracebacks there
 
 
 class DaskWorkers:
@@ -49,7 +50,7 @@ class DaskWorkers:
         """Connect; raise SourceError if the scheduler does not answer or no worker can start."""
         # They log tracebacks when a connection is lost; our message of one line is enough.
         for name in ("distributed", "distributed.client"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+            logging.getLogger(name).setLevel(_SILENT)
         self._scheduler = scheduler
         self._opened = ExitStack()
         with ExitStack() as opened:
@@ -158,7 +159,7 @@ def _started_cluster(policy: Policy, environment: dict[str, str]) -> Any:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",  # None would listen on all addresses
             scheduler_kwargs={"dashboard": False},
-            silence_logs=logging.CRITICAL,
+            silence_logs=_SILENT,
             env=environment,
         )
     except (OSError, RuntimeError) as error:
