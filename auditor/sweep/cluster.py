@@ -81,7 +81,7 @@ class DaskWorkers:
 
     def submit(self, waiting: Waiting, *, alone: bool) -> Future[Done | None]:
         future: Future[Done | None] = self._executor.submit(
-            audit_model, waiting, alone, *self._arguments
+            audit_model, waiting, *self._arguments, alone=alone
         )
         return future
 
@@ -186,11 +186,7 @@ _opening = Lock()
 
 
 def audit_model(
-    waiting: Waiting,
-    alone: bool,
-    policy: Policy,
-    expected_terms: tuple[str, ...],
-    topic: str,  # noqa: FBT001 - sent as a task
+    waiting: Waiting, policy: Policy, expected_terms: tuple[str, ...], topic: str, *, alone: bool
 ) -> Done | None:
     """Audit a model on this worker, as `Auditor.audit` does.
 

@@ -1,22 +1,14 @@
 """The work of a sweep, estimated from the Hub's lists; writes nothing and fetches no file."""
 
-import re
-from collections.abc import Collection
 from contextlib import ExitStack
 
 from msgspec import Struct
 
-from auditor.checkpoint.filenames import FileSelection as Files
-from auditor.checkpoint.hub_listing import listing_of
-from auditor.checkpoint.selecting import ADAPTER_CONFIG, with_companions
-from auditor.companions.companion_files import OF_HUB, TOKENIZER
+from auditor.companions.companion_files import OF_HUB
 from auditor.downloader.hub_settings import usable_token
 from auditor.downloader.model_list import PAGE
 from auditor.downloader.retry import WINDOW
-from auditor.errors import CheckpointError, SourceError
 from auditor.formats.text import counted
-from auditor.names import file_name
-from auditor.sweep.one_model import lacks_companion_sizes
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.progress import Progress
 from auditor.sweep.rate_limits import RateLimiter
@@ -29,8 +21,6 @@ from auditor.sweep.store.reading import SelectedModel, Store
 # https://huggingface.co/docs/hub/rate-limits as of September 2025. docs/sweeps.md has other plans.
 _API, _FILES = 1_000 - 50, 5_000 - 50
 
-_INDEX = re.compile(r"(.+)\.(safetensors|bin)\.index(\.[^.]+)?\.json")
-
 
 class SweepLoad(Struct, frozen=True, kw_only=True):
     """The estimated work of a sweep: numbers of models and of requests."""
@@ -39,28 +29,23 @@ class SweepLoad(Struct, frozen=True, kw_only=True):
     known: int = 0  # models whose outcome is in the store: nothing to do
     stored: int = 0  # models whose headers are in the store: audited anew without requests
     api: int = 0  # requests for pages of lists, and for single models
-    files: int = 0  # requests for files (/resolve/ addresses)
+    files: int = 0  # requests for files: a config and one weight file of each model
 
     def __add__(self, other: "SweepLoad") -> "SweepLoad":
         fields = self.__struct_fields__
         return SweepLoad(**{name: getattr(self, name) + getattr(other, name) for name in fields})
 
-    @property
-    def fetched(self) -> int:
-        """The number of models with files to read."""
-        return self.models - self.known - self.stored
-
     def in_words(self, most: int | None = None) -> str:
         """Return the work as one line; `most` is --max-requests."""
         known = f", {self.known:,} known" if self.known else ""
         stored = f", {self.stored:,} with stored headers" if self.stored else ""
-        windows = self.api / _API + self.files / _FILES
-        limit = "a free token"
+        fetched = self.models - self.known - self.stored
+        windows, limit = self.api / _API + self.files / _FILES, "a free token"
         if most is not None:
             windows, limit = (self.api + self.files) / most, "these --max-requests"
         requests = f"{counted(self.api, 'API request')}, {counted(self.files, 'file request')}"
         return (
-            f"{counted(self.models, 'model')}{known}{stored}, {self.fetched:,} to fetch: "
+            f"{counted(self.models, 'model')}{known}{stored}, {fetched:,} to fetch: about "
             f"{requests}; {windows * WINDOW / 3600:,.1f} hours with {limit}"
         )
 
@@ -98,61 +83,29 @@ def expected_load(
 
 
 def _unlisted_load(selection: ModelSelection, store: Store | None, policy: Policy) -> SweepLoad:
-    """Estimate the work for ids, or the first N of all models: a config and one weight file each.
-
-    With companion files, the most requests that these take.
-    """
+    """Estimate the work for ids, or for the first N of all models."""
     ids, versions = set(selection.ids), current_versions(policy=policy)
     models = len(ids) or selection.top or 0
     known = sum(store.has_outcome(model, None, versions) for model in ids) if store else 0
-    new = models - known
-    api = len(ids) or -(-models // PAGE)
-    files = 2 * new
-    if policy.companions:
-        api, files = api + (0 if ids else new), files + OF_HUB.requests * new
-    return SweepLoad(models=models, known=known, api=api, files=files)
+    new = _new_load(policy, models - known, has_sizes=bool(ids))
+    return SweepLoad(models=known, known=known, api=len(ids) or -(-models // PAGE)) + new
 
 
 def _load_of(selected: SelectedModel, store: Store | None, policy: Policy) -> SweepLoad:
     key = (selected.model, selected.commit_sha)
     if store is not None and store.has_outcome(*key, current_versions(policy=policy)):
         return SweepLoad(models=1, known=1)
-    entry = {"id": selected.model, "sha": selected.commit_sha, "siblings": selected.siblings}
-    try:
-        listing = listing_of(entry, selected.model)
-        names = {file.name for file in listing.files}
-        selection = with_companions(names, selected.model)
-    except (SourceError, CheckpointError):  # the file names show no weights
-        return SweepLoad(models=1)
-    companions = (policy.companions and selection.companions) or ()
-    if store is not None and store.has_snapshot(*key, companions=bool(companions)):
+    if store is not None and store.has_snapshot(*key, companions=policy.companions):
         return SweepLoad(models=1, stored=1)
-    load = _reads(selection, names)
-    if companions:
-        # a tokenizer.json takes two reads
-        reads = len(companions) + sum(file_name(one) == TOKENIZER for one in companions)
-        api = int(lacks_companion_sizes(listing))
-        load += SweepLoad(api=api, files=min(reads, OF_HUB.requests))
-    return load
+    return _new_load(policy, 1, has_sizes=False)
 
 
-def _reads(files: Files, names: Collection[str]) -> SweepLoad:
-    """Return the requests for one model: one for each file, two more for the base of an adapter."""
-    if files.hints:  # probably one of them names a weight file
-        return SweepLoad(models=1, files=len(files.hints) + 1)
-    count = 0
-    for part in (files, *(part.selection for part in files.parts)):
-        texts = (part.config, part.index, part.packing, part.settings, part.manifest)
-        count += sum(map(bool, texts))
-        count += bool(part.weights) + len(part.shards) + _indexed(part.index, names)
-    bases = int(files.config == ADAPTER_CONFIG)
-    return SweepLoad(models=1, api=bases, files=count + bases)
+def _new_load(policy: Policy, models: int, *, has_sizes: bool) -> SweepLoad:
+    """Return the requests for new models.
 
-
-def _indexed(index: str | None, names: Collection[str]) -> int:
-    """Return the number of files named like shards of the index: same stem, `-N-of-M`."""
-    match = _INDEX.fullmatch(index or "")
-    if match is None:
-        return 0
-    shard = re.compile(rf"{re.escape(match[1])}.*-\d{{1,6}}-of-\d{{1,6}}[.\w]*\.{match[2]}")
-    return sum(shard.fullmatch(name) is not None for name in names)
+    Companion files take the most that they may, and one request for their sizes, which the list of
+    models lacks.
+    """
+    api = models if policy.companions and not has_sizes else 0
+    reads = 2 + OF_HUB.requests if policy.companions else 2
+    return SweepLoad(models=models, api=api, files=reads * models)

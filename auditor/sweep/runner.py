@@ -99,8 +99,7 @@ def sweep(  # noqa: PLR0913 - the options of the command
                 except UsageError:
                     ledger.withdraw(name)
                     raise
-            first = ledger.random_model(current) if started.plan is not None else ""
-            audited = _audit(ledger, current, first, pool, progress)
+            audited = _audit(ledger, current, pool, progress)
             record_authors(ledger, current, usable, limiter, talk)
             ledger.finish(current)
             keep = settings.output.keep
@@ -164,15 +163,13 @@ def _planned(  # noqa: PLR0913, PLR0917 - the state of a sweep
     return ledger.freeze(night.night, plan)
 
 
-def _audit(
-    ledger: StoreWriter, night: Night, first: str, pool: WorkerPool, progress: Progress
-) -> int:
+def _audit(ledger: StoreWriter, night: Night, pool: WorkerPool, progress: Progress) -> int:
     """Audit the models without an outcome, and return the number of new outcomes.
 
     Models are read from the store only as fast as the workers take them.
     """
     progress.begin(ledger.left(night))
-    waiting, audited = ledger.waiting(night, first=first), 0
+    waiting, audited = ledger.waiting(night), 0
     while True:
         while pool.has_room and (model := next(waiting, None)) is not None:
             pool.submit(model)

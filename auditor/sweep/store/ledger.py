@@ -198,30 +198,19 @@ class StoreWriter(Store):
 
     # --- audits -------------------------------------------------------------------------------
 
-    def waiting(self, night: Night, *, first: str = "") -> Iterator[Waiting]:
+    def waiting(self, night: Night) -> Iterator[Waiting]:
         """Yield planned models without an outcome of the night's versions, each at most once.
 
-        Start after the id `first` and wrap around. The models are queried in batches, so those that
-        another sweep audits meanwhile are skipped.
+        The models are queried in batches, so those that another sweep audits meanwhile are skipped.
         """
-        for after, last in ((first, None), ("", first)):
-            parameters = {**night._asdict(), "after": after, "last": last}
-            while rows := self._database.execute(_WAITING, parameters).fetchall():
-                yield from (Waiting(*row) for row in rows)
-                parameters["after"] = rows[-1][0]
+        parameters = {**night._asdict(), "after": ""}
+        while rows := self._database.execute(_WAITING, parameters).fetchall():
+            yield from (Waiting(*row) for row in rows)
+            parameters["after"] = rows[-1][0]
 
     def left(self, night: Night) -> int:
         """Return the number of the night's planned models without an outcome."""
         return int(self._database.execute(_LEFT, night._asdict()).fetchone()[0])
-
-    def random_model(self, night: Night) -> str:
-        """Return the id of a random planned model, "" if the plan is empty.
-
-        A second sweep of the night starts at this model, because the first sweep audits others.
-        """
-        query = "SELECT model FROM planned WHERE plan = ? ORDER BY random() LIMIT 1"
-        row = self._database.execute(query, (night.plan,)).fetchone()
-        return str(row[0]) if row else ""
 
     def record(
         self,
@@ -349,7 +338,7 @@ FROM planned p
 LEFT JOIN snapshots s ON s.model = p.model AND s.commit_sha = p.commit_sha
 LEFT JOIN contents c ON c.digest = s.shared
 LEFT JOIN listings l ON l.model = p.model AND l.commit_sha = p.commit_sha
-WHERE {_IS_OPEN} AND p.model > :after AND (:last IS NULL OR p.model <= :last)
+WHERE {_IS_OPEN} AND p.model > :after
 ORDER BY p.model LIMIT {_BATCH}
 """  # noqa: S608 - a number of our own
 
