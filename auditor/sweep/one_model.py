@@ -1,4 +1,4 @@
-"""The audit of one model of a sweep: fetch it, unless it is stored, and examine it."""
+"""The audit of one model of a sweep: fetch it, unless it is stored, examine it, and pack it."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from auditor.audit.outcome import with_code_in_files
 from auditor.audit.pipeline import examine, unread
 from auditor.checkpoint.hub_listing import Listing, listing_of
 from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, with_companions
-from auditor.checkpoint.snapshot import Snapshot, Source
+from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
 from auditor.checkpoint.snapshot_writer import dump_own, dump_shared
 from auditor.downloader import hub, local_folder
@@ -23,19 +23,21 @@ from auditor.downloader.fetching import ignore_message, with_base_model
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.report import Unaudited
+from auditor.findings import Severity
+from auditor.formats import as_json
+from auditor.report import Report, Unaudited
 from auditor.sweep.rate_limits import Bounds, Budget, RateLimiter
 from auditor.sweep.settings import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.reading import Recorded
 from auditor.sweep.store.schema import (
     Shared,
+    StoredNight,
     StoredObject,
     compress_text,
     decompress_text,
     digest_of,
 )
-from auditor.sweep.stored_outcome import recorded
 
 # A model with more bytes than this is large. Each process examines one large model at a time,
 # because examining 11 MB takes 400 MB of memory.
@@ -217,3 +219,59 @@ def lacks_companion_sizes(listing: Listing) -> bool:
     sizes = {file.name: file.size for file in listing.files}
     selected = with_companions(sizes, listing.model_id).companions or ()
     return any(sizes[name] is None for name in selected)
+
+
+# --- the stored form of an outcome ----------------------------------------------------------------
+
+
+def recorded(outcome: Report | Unaudited) -> Recorded:
+    """Return an outcome in its stored form.
+
+    A report is split into a part that other models may share and the model's own part. An unaudited
+    outcome, which is short, and outcomes of components name the model, so they are not split.
+    """
+    if isinstance(outcome, Unaudited) or outcome.parts:
+        return Recorded(
+            summary_of(outcome), StoredObject(compress_text(as_json.stored_text(outcome)))
+        )
+    # The shared part has empty values for the model's own, which fix the order of keys.
+    shared = as_json.stored_text(
+        replace(outcome, requested="", model=None, commit=None, fetched=Fetched(), claims=())
+    )
+    own: dict[str, Any] = {
+        "requested": outcome.requested,
+        "model": outcome.model,
+        "commit": outcome.commit,
+        "fetched": _cost(outcome.fetched),
+    }
+    if outcome.claims:
+        own["claims"] = as_json.claims_object(outcome.claims)
+    own_text = json.dumps(own, separators=(",", ":")).encode()  # lone surrogates, too
+    shared_part = Shared(digest_of(shared), compress_text(shared))
+    return Recorded(summary_of(outcome), StoredObject(compress_text(own_text), shared_part))
+
+
+def summary_of(outcome: Report | Unaudited) -> StoredNight:
+    """Return the verdict and the counts of an outcome as columns of the store."""
+    severities = [finding.severity for part in outcome.every for finding in part.findings]
+    observed, expected = outcome.observed, outcome.expected
+    return StoredNight(
+        verdict=outcome.verdict,
+        reason=outcome.reason.value if isinstance(outcome, Unaudited) else None,
+        target=outcome.target,
+        model_type=outcome.model_type,
+        errors=severities.count(Severity.ERROR),
+        warnings=severities.count(Severity.WARNING),
+        infos=severities.count(Severity.INFO),
+        blind=sum(isinstance(part, Unaudited) for part in outcome.parts),
+        residual=outcome.residual if isinstance(outcome, Report) else None,
+        tensors=observed.tensors if observed else None,
+        elements=observed.elements if observed else None,
+        parameters=observed.parameters if observed else None,
+        expected=expected.parameters if expected else None,
+        **_cost(outcome.fetched),
+    )
+
+
+def _cost(fetched: Fetched) -> dict[str, Any]:
+    return {"requests": fetched.requests, "bytes": fetched.bytes, "seconds": fetched.seconds}

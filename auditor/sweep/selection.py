@@ -1,14 +1,13 @@
 """Selections: the models of a night, at their current commits on the Hub."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from threading import Event
 from typing import Self
 
-from auditor.checkpoint.hub_listing import id_fault, push_time
+from auditor.checkpoint.hub_listing import push_time
 from auditor.downloader import hub, model_list
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
@@ -18,16 +17,14 @@ from auditor.downloader.model_list_page import ListEntry
 from auditor.downloader.parallel import awaited, threads
 from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.sweep.one_model import unaudited_model
+from auditor.sweep.one_model import recorded, unaudited_model
 from auditor.sweep.rate_limits import PAGE_BOUNDS, Bounds, Budget, RateLimiter
 from auditor.sweep.settings import ModelSelection, Policy
 from auditor.sweep.store.reading import SelectedModel
-from auditor.sweep.stored_outcome import recorded
 
 Page = tuple[SelectedModel, ...]  # about a thousand models, in the order of the Hub's list
 
 _AT_ONCE = 16  # concurrent requests for single models
-_WORTH_LISTING = 20  # with so many ids of one author, the author's list is read instead
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -57,31 +54,12 @@ class Selector:
             yield from self._listed(selection.query, selection.top)
 
     def named(self, ids: Sequence[str]) -> Iterator[Page]:
-        """Yield the models with these ids; read an author's list if that takes fewer requests."""
-        remaining_ids = dict.fromkeys(ids)
-        valid_ids = (name for name in remaining_ids if "/" in name and not id_fault(name))
-        authors = Counter(name.partition("/")[0] for name in valid_ids)
-        for author, count in sorted(authors.items()):
-            if count >= _WORTH_LISTING:
-                yield from self._from_author_list(author, remaining_ids, count)
-        requested_ids = iter(remaining_ids)
+        """Yield the models with these ids, by one request each."""
+        requested_ids = iter(dict.fromkeys(ids))
         with threads(_AT_ONCE, self._over.set) as pool:
             while batch := tuple(islice(requested_ids, PAGE)):
                 futures = [pool.submit(self._requested_model, requested) for requested in batch]
                 yield tuple(map(awaited, futures))
-
-    def _from_author_list(
-        self, author: str, remaining_ids: dict[str, None], count: int
-    ) -> Iterator[Page]:
-        """Yield models on an author's first `count` pages, and remove them from `remaining_ids`."""
-        for page in islice(self._listed(ModelSelection(author=author).query), count):
-            models = tuple(one for one in page if one.commit_sha and one.model in remaining_ids)
-            for model in models:
-                remaining_ids.pop(model.model, None)
-            yield models
-            count -= len(models)
-            if count <= 0:
-                return
 
     def _listed(self, query: Iterable[tuple[str, str]], left: int | None = None) -> Iterator[Page]:
         """Yield pages of the Hub's list: its first `left` models, or all if `left` is None."""

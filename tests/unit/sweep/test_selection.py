@@ -94,18 +94,6 @@ def test_an_id_without_an_answer_of_the_hub_is_refused_by_itself(at_hub, selecto
     ]
 
 
-def test_many_ids_of_one_author_are_resolved_by_the_pages_of_the_author(at_hub, selector):
-    for number in range(60):
-        at_hub.add(f"many/m{number:02}", FILES)
-        at_hub.add(f"few{number}/m", FILES)
-    ids = [f"many/m{number:02}" for number in range(0, 60, 2)]
-    at_hub.reset_log()
-    found, refused = chosen(selector, ModelSelection(ids=(*ids, "few1/m", "many/gone")))
-    assert sorted(model for model, _, _ in found) == sorted([*ids, "few1/m"])
-    assert refused == [("many/gone", Reason.NOT_FOUND)]
-    assert len(at_hub.log) == 3
-
-
 def test_an_entry_without_a_commit_is_requested_by_itself(at_hub, selector):
     commit = at_hub.add("o/n", FILES)
     at_hub.misbehave(path="/api/models", fault=WrongJson(value=[{"id": "o/n"}]))
