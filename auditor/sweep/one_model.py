@@ -65,7 +65,8 @@ class Auditor:
         self._limiter = limiter
         self._talk = talk or Talk(ignore_message)
         self._audits = ThreadPoolExecutor(policy.at_once, "audit")
-        self._reads = ThreadPoolExecutor(policy.at_once, "read")
+        # Enough for all files of all models: a read that waits for a thread takes its model's time.
+        self._reads = ThreadPoolExecutor(8 * policy.at_once, "read")
         self._shards = ThreadPoolExecutor(policy.shards, "read shards")
         self._large = Lock()
         self._running: set[Event] = set()  # set: end the waits of a model
