@@ -2,9 +2,10 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 
 from msgspec import Struct
 
@@ -76,12 +77,10 @@ def sweep(  # noqa: PLR0913 - the options of the command
     progress = progress or Progress()
     talk = Talk(ignore_message, progress.talk.waits)
 
-    def workers() -> Workers:
-        return _workers(policy, usable, limiter, talk, scheduler)
-
+    start = _starter(policy, usable, limiter, talk, scheduler)
     with (
         StoreWriter.open(settings.output.store) as ledger,
-        closing(WorkerPool(workers, policy.hopeless, talk.waits)) as pool,
+        closing(WorkerPool(start, policy.hopeless, talk.waits)) as pool,
     ):
         if scheduler:  # report a bad address before there is anything to audit
             pool.start()
@@ -114,18 +113,19 @@ def sweep(  # noqa: PLR0913 - the options of the command
         )
 
 
-def _workers(
+def _starter(
     policy: Policy, token: str | None, limiter: RateLimiter, talk: Talk, scheduler: str | None
-) -> Workers:
+) -> Callable[[], Workers]:
+    """Return the function that starts the sweep's workers; raise UsageError if Dask is missing."""
     if scheduler is None and policy.processes == 1:
-        return Auditor(policy, token, limiter, talk)
+        return partial(Auditor, policy, token, limiter, talk)
     try:
         from auditor.sweep.cluster import DaskWorkers  # noqa: PLC0415 - Dask is an extra
     except ImportError:
         option = "--scheduler" if scheduler else "--processes"
         detail = f"{option} needs Dask: {install('cluster')}"
         raise UsageError(detail) from None
-    return DaskWorkers(policy, token, talk.waits, scheduler)
+    return partial(DaskWorkers, policy, token, talk.waits, scheduler)
 
 
 def _planned(  # noqa: PLR0913, PLR0917 - the state of a sweep

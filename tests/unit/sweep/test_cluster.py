@@ -128,7 +128,7 @@ def test_a_token_that_was_given_reaches_the_workers_and_is_in_no_task(
 
 
 def test_without_dask_one_line_names_what_to_install(at_hub, settings, monkeypatch):
-    at_hub.add("sweep/a", healthy(1))
+    del at_hub
     monkeypatch.setitem(sys.modules, "distributed", None)
     monkeypatch.delitem(sys.modules, "auditor.sweep.cluster")
     with pytest.raises(UsageError, match="--processes needs Dask: pip install"):
