@@ -57,7 +57,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Processes that audit; if more than one, they are Dask workers on this machine.
     processes: Workers = 1
 
-    # Models under way in each process. If each waits for three answers of 0.15 s, 64 are 140 a
+    # Models under way in each process. If each waits for two answers of 0.15 s, 64 are 210 a
     # second; the Hub's largest plan allows 166.
     at_once: Workers = 64
 
