@@ -66,18 +66,15 @@ def as_text(name, rows):
     return file.getvalue().decode()
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_no_column_is_a_keyword_of_python_or_of_sql(name):
+def test_no_column_is_a_keyword_of_python_or_of_sql():
     """Unquoted, each column is a name: in SQLite, which reserves more words, too."""
-    columns = TABLES[name]
-    reserved = {"select", "from", "where", "group", "order", "by"}
-    assert not {*columns} & {*keyword.kwlist, *reserved}
-    listed = ", ".join(columns)
-    with closing(sqlite3.connect(":memory:")) as database:
-        database.execute(f"CREATE TABLE {name} ({listed})")
-        database.execute(f"SELECT {listed} FROM {name} ORDER BY {listed}")  # noqa: S608 - ours
-        found = database.execute(f"PRAGMA table_info({name})").fetchall()
-    assert [column for _, column, *_ in found] == [*columns]
+    for name, columns in TABLES.items():
+        assert not {*columns} & {*keyword.kwlist, *("select", "from", "where", "group", "by")}
+        listed = ", ".join(columns)
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.execute(f"CREATE TABLE {name} ({listed})")
+            found = database.execute(f"PRAGMA table_info({name})").fetchall()
+        assert [column for _, column, *_ in found] == [*columns]
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
@@ -191,41 +188,8 @@ def test_changes_account_for_the_findings_of_both_nights(models, tmp_path_factor
     assert len(table(folder / "findings.csv")) == found[THIRD]
 
 
-def test_two_nights_are_compared_model_by_model(tmp_path):
-    nights = {
-        SECOND: [plain("o/a", A), plain("o/b", A, B), plain("o/gone", A)],
-        THIRD: [plain("o/a", A), plain("o/b", A, commit="b" * 40), plain("o/come", B)],
-    }
-    report, folder = written(tmp_path, nights)
-    assert changes(folder, "open") == [
-        ("still-open", "o/a", "missing"),
-        ("still-open", "o/b", "missing"),
-    ]
-    assert changes(folder) == [
-        ("commit", "o/b", ""),
-        ("fixed", "o/b", "unexpected"),
-        ("selected", "o/come", ""),
-        ("new", "o/come", "unexpected"),
-        ("deselected", "o/gone", ""),
-        ("unseen", "o/gone", "missing"),
-    ]
-    assert report.summary["states"] | {"new": 1, "open": 2} == report.summary["states"]
-
-
-def test_a_night_without_network_makes_nothing_new_the_night_after(tmp_path):
-    nights = {
-        FIRST: [plain("o/a", A)],
-        SECOND: [unaudited("o/a", "timed-out", commit=None)],
-        THIRD: [plain("o/a", A)],
-    }
-    _, folder = written(tmp_path, nights, night=SECOND)
-    assert changes(folder) == [("verdict", "o/a", ""), ("unseen", "o/a", "missing")]
-    report, folder = written(tmp_path, nights)
-    assert every_change(folder) == [("still-open", "o/a", "missing")]
-    assert report.summary["previous"]["night"] == SECOND
-
-
 SEEN = plain("o/a")["observed"]
+AWAY = unaudited("o/a", "timed-out", commit=None)
 
 
 def unknown(*findings, **changes):
@@ -234,23 +198,65 @@ def unknown(*findings, **changes):
     return unaudited("o/a", "unknown-architecture", **known)
 
 
-def test_findings_of_files_are_followed_though_the_model_is_never_audited(tmp_path):
-    nights = {
-        FIRST: [unknown(A)],
-        SECOND: [unknown(A, commit="b" * 40)],
-        THIRD: [unknown(commit="c" * 40)],
-    }
-    _, folder = written(tmp_path, nights, night=SECOND)
-    assert every_change(folder) == [("commit", "o/a", ""), ("still-open", "o/a", "missing")]
-    _, folder = written(tmp_path, nights)
-    assert changes(folder)[1:] == [("fixed", "o/a", "missing")]
+# The nights' models, and the rows of changes.csv and then open.csv in the last night.
+COMPARED = {
+    "the first night": ([[plain("o/a", A)]], [("new", "o/a", "missing")]),
+    "models that come, go and change": (
+        [
+            [plain("o/a", A), plain("o/b", A, B), plain("o/gone", A)],
+            [plain("o/a", A), plain("o/b", A, commit="b" * 40), plain("o/come", B)],
+        ],
+        [
+            ("commit", "o/b", ""),
+            ("fixed", "o/b", "unexpected"),
+            ("selected", "o/come", ""),
+            ("new", "o/come", "unexpected"),
+            ("deselected", "o/gone", ""),
+            ("unseen", "o/gone", "missing"),
+            ("still-open", "o/a", "missing"),
+            ("still-open", "o/b", "missing"),
+        ],
+    ),
+    "a night without network": (
+        [[plain("o/a", A)], [AWAY]],
+        [("verdict", "o/a", ""), ("unseen", "o/a", "missing")],
+    ),
+    "the night after": (
+        [[plain("o/a", A)], [AWAY], [plain("o/a", A)]],
+        [("still-open", "o/a", "missing")],
+    ),
+    "findings of files of a model that is never audited": (
+        [[unknown(A)], [unknown(A, commit="b" * 40)]],
+        [("commit", "o/a", ""), ("still-open", "o/a", "missing")],
+    ),
+    "such findings after a night without network": (
+        [[unknown(A)], [AWAY], [unknown(A)]],
+        [("still-open", "o/a", "missing")],
+    ),
+    "such findings that are gone": (
+        [[unknown(A)], [unknown(commit="c" * 40)]],
+        [("commit", "o/a", ""), ("fixed", "o/a", "missing")],
+    ),
+    "an audit that is no longer possible": (
+        [[plain("o/a", A)], [unknown(B, commit="b" * 40)]],
+        [
+            ("commit", "o/a", ""),
+            ("verdict", "o/a", ""),
+            ("new", "o/a", "unexpected"),
+            ("unseen", "o/a", "missing"),
+        ],
+    ),
+}
 
 
-def test_what_an_audit_found_is_not_fixed_where_there_is_none_any_more(tmp_path):
-    nights = {SECOND: [plain("o/a", A)], THIRD: [unknown(B, commit="b" * 40)]}
-    _, folder = written(tmp_path, nights)
-    found = [row for row in changes(folder) if row[2] in {"missing", "unexpected"}]
-    assert found == [("new", "o/a", "unexpected"), ("unseen", "o/a", "missing")]
+@pytest.mark.parametrize(("nights", "expected"), COMPARED.values(), ids=COMPARED)
+def test_a_night_is_compared_with_the_last_that_knew_its_models(nights, expected, tmp_path):
+    names = (FIRST, SECOND, THIRD)
+    report, folder = written(tmp_path, dict(zip(names, nights, strict=False)))
+    found = [row for row in every_change(folder) if row[0] != "count"]
+    assert found == expected
+    previous = report.summary["previous"]
+    assert (previous and previous["night"]) == (names[len(nights) - 2] if len(nights) > 1 else None)
 
 
 def test_models_come_in_the_order_of_ids_whatever_their_letters(tmp_path):
