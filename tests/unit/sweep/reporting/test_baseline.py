@@ -64,54 +64,14 @@ def test_more_entries_never_accept_less(globs, names):
 
 
 def test_expired_and_unused_entries_are_reported():
-    old = entry(name="h.*", expires=date(2026, 11, 1))
+    old = entry(model="p/*", name="h.*", by="A. Reviewer", expires=date(2026, 11, 1))
     baseline = Baseline(entries=(entry(), old, entry(model="gone/*", kind="missing")), day=DAY)
-    baseline.accepted("o/a", FOUND["kind"], FOUND["names"])
+    decisions = [baseline.accepted(one, FOUND["kind"], FOUND["names"]) for one in ("o/a", "p/b")]
+    assert decisions == ["known", None]
     assert tuple(baseline.notes()) == (
-        "expired on 2026-11-01: unexpected of 'o/*', 'h.*' ('known'); it would accept 0 findings",
+        "expired on 2026-11-01: unexpected of 'p/*', 'h.*' ('known' by 'A. Reviewer'); "
+        "it would accept 1 finding",
         "unused tonight: missing of 'gone/*' ('known')",
-    )
-
-
-def test_an_expired_entry_has_the_number_of_findings_that_alarm_again():
-    baseline = Baseline(entries=(entry(expires=date(2026, 11, 1)),), day=DAY)
-    for model in ("o/a", "o/b", "p/c"):
-        assert baseline.accepted(model, FOUND["kind"], FOUND["names"]) is None
-    assert [line.partition("; ")[2] for line in baseline.notes()] == ["it would accept 2 findings"]
-
-
-TOML = """
-[[accept]]
-kind = "unexpected"
-model = "o/*"
-name = "*.bias"
-reason = "an old version wrote it"
-expires = 2027-03-31
-
-[[accept]]
-kind = "gated"
-model = "meta/*"
-reason = "no licence"
-"""
-JSON = """{"accept": [
-    {"kind": "unexpected", "model": "o/*", "name": "*.bias", "reason": "an old version wrote it",
-     "expires": "2027-03-31"},
-    {"kind": "gated", "model": "meta/*", "reason": "no licence"}]}"""
-
-
-@pytest.mark.parametrize(("name", "text"), [("b.toml", TOML), ("b.json", JSON)])
-def test_toml_and_json_agree(name, text, tmp_path):
-    (tmp_path / name).write_text(text)
-    reason = "an old version wrote it"
-    assert read_baseline(tmp_path / name) == (
-        BaselineEntry(
-            kind="unexpected",
-            model="o/*",
-            name="*.bias",
-            reason=reason,
-            expires=date(2027, 3, 31),
-        ),
-        BaselineEntry(kind="gated", model="meta/*", reason="no licence"),
     )
 
 
@@ -261,20 +221,6 @@ def test_reports_name_the_reviewer_the_reason_and_the_last_night(folder):
     }
     text = (out / "index.html").read_text()
     assert all(word in text for word in ("A. Reviewer", "known", "2026-12-31"))
-
-
-def test_an_expired_decision_alarms_again_and_is_reported(folder):
-    path = folder / "baseline.toml"
-    path.write_text('[[accept]]\nkind = "missing"\nmodel = "o/a"\nreason = "known"\n')
-    accepted, _ = written(folder, NIGHT, baseline=path)
-    with path.open("a") as file:
-        file.write('by = "A. Reviewer"\nexpires = 2026-11-20\n')
-    expired, _ = written(folder, NIGHT, baseline=path)
-    assert expired.alarms.errors == accepted.alarms.errors + 1
-    [listed] = expired.summary["baseline"]["decisions"]["listed"]
-    assert (listed["state"], listed["findings"]) == ("expired", 1)
-    [note] = expired.summary["baseline"]["notes"]
-    assert "'known' by 'A. Reviewer'" in note
 
 
 AT_ONCE = """
