@@ -52,20 +52,19 @@ class DaskWorkers:
         for name in ("distributed", "distributed.client"):
             logging.getLogger(name).setLevel(_SILENT)
         self._scheduler = scheduler
-        self._opened = ExitStack()
+        self.at_once = 0  # threads of all workers
+        self._looked = self._seen = time.monotonic()  # last check, and last one with a worker
         with ExitStack() as opened:
             address = scheduler or opened.enter_context(_local_workers(policy, token))
             self._client = self._connected(address)
+            workers = len(self._threads())
             self._opened = opened.pop_all()
         self._executor = self._client.get_executor(pure=False)
-        self.at_once = 0  # threads of all workers
-        self._looked = self._seen = time.monotonic()  # last check, and last one with a worker
-        workers = len(self._threads())
-        most = policy.max_requests and max(1, policy.max_requests // max(1, workers))
         topic = f"hf-audit-{self._client.id}"
         self._client.subscribe_topic(
             topic, lambda event: waits.tell(self, Wait(*event[1]) if event[1] else None)
         )
+        most = policy.max_requests and max(1, policy.max_requests // max(1, workers))
         self._arguments = (replace(policy, max_requests=most), terms(token), topic)
 
     def _connected(self, address: str) -> Any:

@@ -52,37 +52,23 @@ def local_workers(pid):
     return [child for child, command in commands.items() if b"spawn_main" in command]
 
 
-def signal_a_worker(models, number):
-    """Signal one worker of this process's sweep after forty requests."""
-    alarm = After(requests=40)
-    models.misbehave(fault=alarm)
-
-    def send():
-        alarm.event.wait()
-        os.kill(local_workers(os.getpid())[0], number)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    return thread
-
-
 def test_two_processes_of_which_one_dies_end_with_the_store_of_one(models, settings, tmp_path):
     runner.sweep(settings(OURS), night="n1")
     store = settings(OURS).output.store
     plain = contents(store.rename(tmp_path / "plain.sqlite"))
-    killer = signal_a_worker(models, signal.SIGKILL)
+    alarm = After(requests=40)
+    models.misbehave(fault=alarm)
+
+    def kill_one():
+        alarm.event.wait()
+        os.kill(local_workers(os.getpid())[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
     swept = runner.sweep(settings(OURS, processes=2), night="n1")
     killer.join()
     assert swept.audited == MODELS + 1
     assert contents(store) == plain
-
-
-def test_a_worker_that_hangs_is_replaced(models, settings):
-    hanging = signal_a_worker(models, signal.SIGSTOP)
-    with distributed.dask.config.set({"distributed.scheduler.worker-ttl": "3s"}):
-        runner.sweep(settings(OURS, processes=2), night="n1")
-    hanging.join()
-    assert set(reasons(settings(OURS)).values()) == {None, Reason.GATED}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

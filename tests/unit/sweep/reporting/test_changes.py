@@ -53,12 +53,12 @@ def test_what_answers_each_other_has_one_identity_and_still_open_says_the_same(t
             assert (match.tonight == match.before) == (match.change is Change.STILL_OPEN)
 
 
-@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
-def test_a_report_compared_with_itself_has_no_changes(example):
-    outcome = outcome_of(example())
-    matches = matched(outcome["findings"], outcome["findings"])
-    assert all(match.change is Change.STILL_OPEN for match in matches)
-    assert not list(of_model(outcome, outcome, first=False))
+def test_a_report_compared_with_itself_has_no_changes():
+    for example in EXAMPLES.values():
+        outcome = outcome_of(example())
+        matches = matched(outcome["findings"], outcome["findings"])
+        assert all(match.change is Change.STILL_OPEN for match in matches)
+        assert not list(of_model(outcome, outcome, first=False))
 
 
 @given(before=FINDINGS)

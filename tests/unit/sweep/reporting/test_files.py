@@ -77,14 +77,15 @@ def test_no_column_is_a_keyword_of_python_or_of_sql():
         assert [column for _, column, *_ in found] == [*columns]
 
 
-@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
-def test_tables_of_stored_json_are_those_of_audit_format_csv(example):
+@pytest.mark.parametrize("name", ["every-kind", "diagnosed", "pipeline", "hostile", "gated"])
+def test_tables_of_stored_json_are_those_of_audit_format_csv(name):
+    example = EXAMPLES[name]
     outcomes, expected = with_components(outcome_of(example())), as_csv.files([example()])
     made = {"models": map(night_row, outcomes)}
     made_of = {"modules": module_rows, "findings": finding_rows, "diagnosis": diagnosis_rows}
-    for name, rows in made_of.items():
-        made[name] = [row for outcome in outcomes for row in rows(outcome)]
-    texts = {f"{name}.csv": as_text(name, rows) for name, rows in made.items()}
+    for kind, rows in made_of.items():
+        made[kind] = [row for outcome in outcomes for row in rows(outcome)]
+    texts = {f"{kind}.csv": as_text(kind, rows) for kind, rows in made.items()}
     models, expected_models = (
         list(csv.reader(io.StringIO(one.pop("models.csv"), newline="")))
         for one in (texts, expected)

@@ -281,15 +281,6 @@ def test_hostile_names_are_text_and_nothing_runs(page, tmp_path):
     assert page.do(f"{openers}.every(one => one.querySelector('bdi'))")
 
 
-@pytest.mark.parametrize("width", [390, 1920])
-def test_nothing_but_the_table_of_models_is_wider_than_the_screen(page, tmp_path, width):
-    models = [outcome_of(example()) for example in (every_kind, diagnosed, pipeline)]
-    page.open(written_page(tmp_path, {THIRD: models}), width=width)
-    assert page.do("document.scrollingElement.scrollWidth") == width
-    inside = "document.querySelector('.news').parentElement"
-    assert page.do(f"{inside}.scrollWidth - {inside}.clientWidth") == 0
-
-
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_axe_finds_no_fault_at_any_width(page, tmp_path, dark):
     models = [outcome_of(example()) for example in (every_kind, diagnosed, pipeline)]
@@ -300,25 +291,3 @@ def test_axe_finds_no_fault_at_any_width(page, tmp_path, dark):
         page.do("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         page.do("new Promise(requestAnimationFrame)")
         assert page.axe() == [], width
-
-
-def test_five_hundred_models_are_loaded_sorted_and_filtered(page, tmp_path):
-    known = outcome_of(bert_base_chinese())
-    sizes = known["observed"]
-
-    def model(number):
-        # Every tree differs, which is the most that a page can hold.
-        modules = [{**row, "tensors": row["tensors"] + number} for row in known["modules"]]
-        observed = {**sizes, "parameters": sizes["parameters"] + number}
-        name = f"org{number % 97}/model-{number:05}"
-        more = {"requested": name, "model": name, "modules": modules, "observed": observed}
-        return {**known, **more}
-
-    page.open(written_page(tmp_path, {THIRD: map(model, range(500))}, depth=1))
-    assert page.do(COUNT) == "1\u2013100 of 500"
-    click(page, "thead button", "Parameters")
-    type_in(page, "org6/ 0039")
-    click(page, ".row button")
-    assert page.do(COUNT) == "1\u20131 of 1"
-    assert page.do(NAMES) == ["org6/model-00394"]
-    assert page.do("document.querySelectorAll('.icicle .cell').length") > 10

@@ -7,9 +7,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.examples import examples
 from support.nightly_stores import plain, store_of
 
 from auditor.errors import StoreError, UsageError
@@ -230,35 +227,6 @@ def test_a_night_is_another_selections_only_if_it_is_finished_and_by_force(path)
         with pytest.raises(UsageError, match="'n1' is finished for all, not for more"):
             ledger.begin("n1", "more", NOW)
         assert ledger.begin("n1", "more", NOW, force=True).plan is None
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["o/a", "o/b", "o/c"]),
-        st.sampled_from(["a" * 40, "b" * 40]),
-        st.integers(0, 1),
-    ),
-    max_size=12,
-)
-
-
-@examples(25)  # each makes a file
-@given(steps=STEPS)
-def test_outcomes_of_two_sweeps_in_any_order_and_number_leave_one_row_each(steps, tmp_path_factory):
-    path = tmp_path_factory.mktemp("store") / "sweep.sqlite"
-    models = (found("o/a"), found("o/b"), found("o/c"))
-    with opened(path, *models) as (ledger, night), StoreWriter.open(path) as other:
-        for name, commit, which in steps:
-            (ledger, other)[which].record(
-                night, name, commit, recorded(), snapshot=StoredObject(b"s")
-            )
-        assert {one.model for one in other.results("n1") if one.verdict} == {
-            name for name, commit, _ in steps if commit == "a" * 40
-        }
-    with closing(sqlite3.connect(path)) as database:
-        rows = database.execute("SELECT model, commit_sha FROM outcomes").fetchall()
-        assert sorted(rows) == sorted({step[:2] for step in steps})
-        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 def test_a_database_of_something_else_is_refused_and_left_as_it_is(tmp_path):

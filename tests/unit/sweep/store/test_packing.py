@@ -12,7 +12,7 @@ from support.sweep_models import healthy
 from support.sweep_stores import contents
 
 from auditor.errors import StoreError
-from auditor.sweep import outcome_digest, runner
+from auditor.sweep import runner
 from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.settings import ModelSelection
 from auditor.sweep.store.ledger import StoreWriter
@@ -63,26 +63,6 @@ def test_of_fine_tunes_the_headers_and_the_outcome_are_kept_once_a_base(at_hub, 
     assert len(used) == 4
     for row in kept["contents"]:
         assert digest_of(decompress_text(row["content"])) == row["digest"]
-
-
-@pytest.mark.slow
-def test_a_new_version_audits_each_from_what_it_shares(at_hub, settings, monkeypatch):
-    fine_tunes(at_hub, 12)
-    runner.sweep(settings(OURS, processes=1), night="n1")
-    store = settings(OURS).output.store
-    before = contents(store)
-    newer = type(outcome_digest.current_versions())(auditor="9", catalogue="9")
-    monkeypatch.setattr("auditor.sweep.runner.current_versions", lambda **_: newer)
-    at_hub.reset_log()
-    runner.sweep(settings(OURS), night="n2")
-    assert {record.path for record in at_hub.log} == {"/api/models"}
-    after = contents(store)
-    assert (after["contents"], after["snapshots"]) == (before["contents"], before["snapshots"])
-    old, new = (
-        {row["model"]: row["content"] for row in after["outcomes"] if row["auditor"] == auditor}
-        for auditor in (before["outcomes"][0]["auditor"], "9")
-    )
-    assert old == new
 
 
 # --- by hand ------------------------------------------------------------------------------------
