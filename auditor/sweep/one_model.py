@@ -243,7 +243,11 @@ def recorded(outcome: Report | Unaudited) -> Recorded:
         "requested": outcome.requested,
         "model": outcome.model,
         "commit": outcome.commit,
-        "fetched": _cost(outcome.fetched),
+        "fetched": {
+            "requests": outcome.fetched.requests,
+            "bytes": outcome.fetched.bytes,
+            "seconds": outcome.fetched.seconds,
+        },
     }
     if outcome.claims:
         own["claims"] = as_json.claims_object(outcome.claims)
@@ -255,24 +259,12 @@ def recorded(outcome: Report | Unaudited) -> Recorded:
 def summary_of(outcome: Report | Unaudited) -> StoredNight:
     """Return the verdict and the counts of an outcome as columns of the store."""
     severities = [finding.severity for part in outcome.every for finding in part.findings]
-    observed, expected = outcome.observed, outcome.expected
     return StoredNight(
         verdict=outcome.verdict,
         reason=outcome.reason.value if isinstance(outcome, Unaudited) else None,
-        target=outcome.target,
-        model_type=outcome.model_type,
         errors=severities.count(Severity.ERROR),
         warnings=severities.count(Severity.WARNING),
-        infos=severities.count(Severity.INFO),
         blind=sum(isinstance(part, Unaudited) for part in outcome.parts),
         residual=outcome.residual if isinstance(outcome, Report) else None,
-        tensors=observed.tensors if observed else None,
-        elements=observed.elements if observed else None,
-        parameters=observed.parameters if observed else None,
-        expected=expected.parameters if expected else None,
-        **_cost(outcome.fetched),
+        tensors=outcome.observed.tensors if outcome.observed else None,
     )
-
-
-def _cost(fetched: Fetched) -> dict[str, Any]:
-    return {"requests": fetched.requests, "bytes": fetched.bytes, "seconds": fetched.seconds}

@@ -252,7 +252,7 @@ class StoreWriter(Store):
         """Insert a row; if it exists, keep an existing outcome but replace an existing failure."""
         summary = map(_storable, recorded.summary)
         content, shared = recorded.stored_outcome
-        row = (*key, *summary, now(), content, self._share(shared))
+        row = (*key, *summary, content, self._share(shared))
         on_conflict = "IGNORE" if table == "outcomes" else "REPLACE"
         marks = ", ".join("?" for _ in row)
         query = f"INSERT OR {on_conflict} INTO {table} VALUES ({marks})"  # noqa: S608 - our own

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 APPLICATION = 0x48664175  # "HfAu": the application id in the header of a store's file
-VERSION = 6
+VERSION = 7
 
 
 class StoredNight(NamedTuple):
@@ -17,20 +17,11 @@ class StoredNight(NamedTuple):
 
     verdict: str  # clean, findings, unaudited
     reason: str | None  # auditor.errors.Reason of an unaudited model
-    target: str | None
-    model_type: str | None
     errors: int  # number of findings of this severity
     warnings: int
-    infos: int
     blind: int  # number of components that could not be audited
     residual: int | None
     tensors: int | None  # observed; None: nothing was read
-    elements: int | None
-    parameters: int | None
-    expected: int | None  # parameters that the config implies; None: unknown
-    requests: int  # requests to the Hub for this audit; 0: it used the stored snapshot
-    bytes: int
-    seconds: float
 
 
 SUMMARY = StoredNight._fields
@@ -39,17 +30,15 @@ _TYPES = {
     str | None: "TEXT",
     int: "INTEGER NOT NULL",
     int | None: "INTEGER",
-    float: "REAL NOT NULL",
 }
 _SUMMARY_SQL = f"""
     {", ".join(f"{name} {_TYPES[kind]}" for name, kind in StoredNight.__annotations__.items())},
-    recorded    TEXT NOT NULL,    -- ISO 8601, UTC
     content     BLOB NOT NULL,    -- zlib: what `audit --format json` writes, or its own of it
     shared      BLOB,             -- contents.digest of the rest; NULL: `content` is all
 """
 
 _FAILURE_OR_OUTCOME = ", ".join(
-    f"coalesce(f.{name}, o.{name}) AS {name}" for name in (*SUMMARY, "recorded", "content")
+    f"coalesce(f.{name}, o.{name}) AS {name}" for name in (*SUMMARY, "content")
 )
 
 _RESULTS = f"""

@@ -14,7 +14,6 @@ from auditor.sweep.store import opening
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Recorded, SelectedModel, Store, Versions
 from auditor.sweep.store.schema import (
-    SUMMARY,
     VERSION,
     Shared,
     StoredNight,
@@ -26,13 +25,11 @@ from auditor.sweep.store.schema import (
 
 NOW = Versions(auditor="1", catalogue="a")
 LATER = Versions(auditor="1", catalogue="b")
-COUNTED = {"errors", "warnings", "infos", "blind"}
-EMPTY = StoredNight(*(0 if name in COUNTED else None for name in SUMMARY))
+EMPTY = StoredNight("clean", None, 0, 0, 0, None, None)
 
 
 def recorded(verdict="clean", reason=None, **counts):
-    numbers = {"requests": 0, "bytes": 0, "seconds": 0.0, **counts}
-    summary = EMPTY._replace(verdict=verdict, reason=reason, **numbers)
+    summary = EMPTY._replace(verdict=verdict, reason=reason, **counts)
     return Recorded(summary, StoredObject(packed({"verdict": verdict, "reason": reason})))
 
 
@@ -88,7 +85,7 @@ def test_what_is_recorded_is_shown_and_no_longer_waits(path):
 def test_a_count_of_more_than_64_bits_is_stored_as_the_largest(path):
     """A config may ask for that many; one such model ended a night."""
     with opened(path, found("o/a")) as (ledger, night):
-        ledger.record(night, "o/a", "a" * 40, recorded("clean", expected=2**70, residual=-(2**70)))
+        ledger.record(night, "o/a", "a" * 40, recorded("clean", tensors=2**70, residual=-(2**70)))
         assert shown(ledger) == [("o/a", "clean", None)]
 
 
