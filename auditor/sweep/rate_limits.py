@@ -69,7 +69,7 @@ class _Window:
         is_same = is_known and until <= self.until + 2 * _ROUNDING
         # Requests under way are counted in `left`, but not in an answer that left before them.
         self.left = min(self.left, limit.remaining) if is_same else limit.remaining
-        self.until = max(self.until, until) if is_same else until
+        self.until = until
         self._quota = limit.quota or max(self._quota, limit.remaining)
 
 

@@ -176,6 +176,25 @@ def test_one_refusal_without_headers_delays_nothing():
     assert server.take() == 0.0
 
 
+def test_an_answer_that_left_before_later_requests_opens_nothing():
+    server = Server(100)
+
+    def told(left, reset):
+        server.limiter.note(FILE, 200, {"ratelimit": f"r={left};t={reset}"})
+
+    server.take()
+    told(2, 300)
+    server.take()
+    server.take()
+    told(2, 300)  # was sent before the two requests arrived
+    assert server.take() > 299
+    server = Server(100)
+    server.take()
+    told(50, 300)
+    told(0, 2)  # of the window before
+    assert server.take() == 0.0
+
+
 STEPS = st.lists(
     st.tuples(
         st.floats(0, 400),
@@ -209,8 +228,9 @@ def budget(seconds=60.0):
 def test_more_bytes_and_more_seconds_than_the_bounds_end_it():
     with pytest.raises(SourceError, match="expected at most 1,000 of one model"):
         budget().check(1001)
-    with pytest.raises(SourceError, match="not fetched within 0 s"):
-        budget(seconds=0.0).check(1)
+    for late in (lambda one: one.check(1), lambda one: one.admit(FILE)):
+        with pytest.raises(SourceError, match="not fetched within 0 s"):
+            late(budget(seconds=0.0))
 
 
 def test_a_wait_that_a_server_requires_is_excused_once_a_window(monkeypatch):
@@ -232,5 +252,6 @@ def test_waits_of_several_threads_at_the_same_time_count_once(monkeypatch):
         with model.held(0.0):
             now[0] += 1
         now[0] += 1
+        assert model.seconds == 0
     now[0] += 5
     assert model.seconds == 5

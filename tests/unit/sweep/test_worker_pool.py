@@ -1,12 +1,13 @@
 """The pool of a sweep: models that are stuck, take all memory, or end their worker."""
 
 import threading
+import time
 from collections import Counter
 from contextlib import closing, contextmanager
 
 import pytest
 
-from auditor.downloader.waits import Waits
+from auditor.downloader.waits import Wait, Waits
 from auditor.errors import Reason
 from auditor.sweep import one_model
 from auditor.sweep.one_model import Auditor
@@ -15,7 +16,7 @@ from auditor.sweep.settings import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.worker_pool import WorkerPool
 
-NAMES = tuple("abcdefgh")
+NAMES = tuple("abcdefghijkl")  # more than are submitted at first
 
 
 class Died(Auditor):
@@ -29,7 +30,12 @@ class Died(Auditor):
 
 
 @pytest.fixture
-def pool(monkeypatch):
+def waits():
+    return Waits(lambda _wait: None)
+
+
+@pytest.fixture
+def pool(monkeypatch, waits):
     """A pool whose audits are the test's own: a function of a model's name."""
 
     @contextmanager
@@ -43,7 +49,7 @@ def pool(monkeypatch):
         def start():
             return kind(Policy(at_once=4), None, RateLimiter())
 
-        with closing(WorkerPool(start, hopeless, Waits(lambda _wait: None))) as made:
+        with closing(WorkerPool(start, hopeless, waits)) as made:
             yield made
 
     return make
@@ -69,6 +75,20 @@ def test_a_stuck_model_is_given_up_and_all_others_are_audited(stuck, pool):
         found = reasons(made, NAMES)
         freed.set()
     assert found == {name: "crashed" if name in stuck else "gated" for name in NAMES}
+
+
+def test_a_model_that_waits_is_not_stuck(pool, waits):
+    tries = Counter()
+
+    def audit(name):
+        tries[name] += 1
+        time.sleep(0.3)
+        waits.tell("a thread", None)
+
+    waits.tell("a thread", Wait("the budget is spent", 290.0))
+    with pool(audit, hopeless=0.05) as made:
+        assert reasons(made, "a") == {"a": "gated"}
+    assert tries["a"] == 1
 
 
 class Memory:
