@@ -100,6 +100,7 @@ class Memory:
         self.lock = threading.Lock()
         self.full = threading.Barrier(4, timeout=10)
         self.tries = Counter()
+        self.beside = 0  # memory of others during an audit that is repeated
 
     def __call__(self, name):
         size = self.sizes.get(name, 1)
@@ -109,6 +110,9 @@ class Memory:
             is_among_first = self.tries[name] == 1 and len(self.tries) <= 4
         if is_among_first:
             self.full.wait()  # so that four are under way together
+        elif self.tries[name] > 1:
+            time.sleep(0.05)
+            self.beside += self.used - size
         try:
             with self.lock:
                 if self.used > self.most:
@@ -124,6 +128,7 @@ def test_a_model_for_which_memory_ran_out_is_audited_once_more_alone(size, reaso
     with pool(memory) as made:
         assert reasons(made, NAMES) == {**dict.fromkeys(NAMES, "gated"), "b": reason}
     assert memory.tries.total() > len(NAMES)
+    assert memory.beside == 0
     assert memory.tries["b"] == 2 or reason == "gated"
 
 
