@@ -24,7 +24,7 @@ _AHEAD = 2  # submitted models for each worker, so that none idles while outcome
 
 
 class Workers(Protocol):
-    """What audits the models: `at_once` of them at the same time."""
+    """The auditors of the models, `at_once` of them at the same time."""
 
     at_once: int
 
