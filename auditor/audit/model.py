@@ -55,9 +55,12 @@ from auditor.reconciler.contents import Contents, pipeline_file, unindexed_files
 from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import OTHER_NAMES, drafting_notes, listed_size_rule
-from auditor.reconciler.parts_alone import denoiser_notes, training_notes
 from auditor.reconciler.repository_rules import repository_findings
-from auditor.reconciler.single_files import single_file_notes
+from auditor.reconciler.single_files import (
+    denoiser_notes,
+    single_file_notes,
+    training_notes,
+)
 from auditor.report import Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
 

@@ -201,7 +201,6 @@ def compared_outcome(
         written=packing.written,
         declared=dtype,
         wide_names=case.wide_names,
-        parameters=expectation.parameters,
     )
     published = _published(case, expectation, observed)
     total = weights.index.total_size if weights.index else None
