@@ -23,7 +23,6 @@ from auditor.analytic.catalogue import Sibling
 from auditor.analytic.kv_cache import KVCache
 from auditor.bounded.json_text import examined
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.machine import every_cpu
 from auditor.oracle.server import MOST_SECONDS, from_json
 from auditor.oracle.transformers_classes import InstalledLibrary, installed_library
 from auditor.writing import write_atomically
@@ -227,14 +226,13 @@ class Process:
 
 
 def _started(command: tuple[str, ...]) -> _Running:
-    with every_cpu():  # a sweep's threads stay on one
-        process = subprocess.Popen(  # noqa: S603 - our own code
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            encoding="ascii",
-        )
+    process = subprocess.Popen(  # noqa: S603 - our own code
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="ascii",
+    )
     return _Running(process, cast(IO[str], process.stdin), cast(IO[str], process.stdout))
 
 

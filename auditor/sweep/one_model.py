@@ -1,11 +1,11 @@
-"""The audit of one model of a sweep: fetch it, unless it is stored, and examine it."""
+"""The audit of one model of a sweep: fetch it, unless it is stored, examine it, and pack it."""
 
 import json
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from functools import partial
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from threading import Event, Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -15,35 +15,33 @@ from auditor.audit.outcome import with_code_in_files
 from auditor.audit.pipeline import examine, unread
 from auditor.checkpoint.hub_listing import Listing, listing_of
 from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, with_companions
-from auditor.checkpoint.snapshot import Snapshot, Source
+from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
 from auditor.checkpoint.snapshot_writer import dump_own, dump_shared
 from auditor.downloader import hub, local_folder
 from auditor.downloader.fetching import ignore_message, with_base_model
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.parallel import run_into
-from auditor.downloader.waits import Talk, Waits
+from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.report import Unaudited
-from auditor.sweep.policy import Policy
+from auditor.findings import Severity
+from auditor.formats import as_json
+from auditor.report import Report, Unaudited
+from auditor.sweep.rate_limits import Bounds, Budget, RateLimiter
+from auditor.sweep.settings import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.reading import Recorded
 from auditor.sweep.store.schema import (
     Shared,
+    StoredNight,
     StoredObject,
     compress_text,
     decompress_text,
     digest_of,
 )
-from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds, ByteGate
-from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.stored_outcome import recorded
 
-T = TypeVar("T")
-
-# Seconds for which an examination waits for the previous one to end. Threads that examine at the
-# same time share the interpreter, each with cold caches: in sequence they take a tenth less time.
-_TURN = 0.5
+# A model with more bytes than this is large. Each process examines one large model at a time,
+# because examining 11 MB takes 400 MB of memory.
+LARGE = 4 * 1024 * 1024
 
 
 class Done(NamedTuple):
@@ -56,87 +54,86 @@ class Done(NamedTuple):
 
 
 class Auditor:
-    """An auditor of models, which several threads call; each audit runs in the calling thread."""
+    """The auditor of a sweep in this process: threads that audit, and threads that read files."""
 
     def __init__(
-        self, policy: Policy, token: str | None, budget: Budget, waits: Waits | None = None
+        self, policy: Policy, token: str | None, limiter: RateLimiter, talk: Talk | None = None
     ) -> None:
-        self.talk = Talk(ignore_message, waits)
+        self.at_once = policy.at_once
         self._policy = policy
         self._token = token
-        self._budget = budget
-        self._shards = ThreadPoolExecutor(policy.shards)
-        self._reads = ThreadPoolExecutor(policy.at_once)
-        self._large, self._examining = ByteGate(0), ByteGate(LARGE)
-        self._turn = Lock()
+        self._limiter = limiter
+        self._talk = talk or Talk(ignore_message)
+        self._audits = ThreadPoolExecutor(policy.at_once, "audit")
+        # Enough for all files of all models: a read that waits for a thread takes its model's time.
+        self._reads = ThreadPoolExecutor(8 * policy.at_once, "read")
+        self._shards = ThreadPoolExecutor(policy.shards, "read shards")
+        self._large = Lock()
+        self._running: set[Event] = set()  # set: end the waits of a model
 
-    def allowance(self) -> Allowance:
-        bounds = Bounds.of_a_model(self._policy)
-        return Allowance(bounds, self._budget, self.talk, Event(), self._large)
+    def submit(self, waiting: Waiting, *, alone: bool) -> Future[Done | None]:
+        """Audit a model in a thread; raise UsageError if no thread can start."""
+        try:
+            return self._audits.submit(self.audit, waiting, alone=alone)
+        except RuntimeError as error:
+            raise UsageError(f"{error}; set a lower --at-once") from None
 
-    def audit(self, waiting: Waiting, allowance: Allowance, *, alone: bool = True) -> Done | None:
+    def check(self) -> None:
+        """Do nothing: threads are not lost."""
+
+    def close(self) -> None:
+        """Begin no more audits and reads, and end waits; reads under way may take seconds."""
+        for pool in (self._audits, self._reads, self._shards):
+            pool.shutdown(wait=False, cancel_futures=True)
+        for over in tuple(self._running):
+            over.set()
+
+    def audit(self, waiting: Waiting, *, alone: bool = True) -> Done | None:
         """Audit a model; an error becomes the reason of an unaudited outcome.
 
         Return None if memory ran out while other models were under way as well (not `alone`).
         """
+        over = Event()
+        self._running.add(over)
         try:
-            return self._audited(waiting, allowance)
+            return self._audited(waiting, over)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the other models go on
             if not is_lack_of_memory(error):
                 return failed(waiting, Reason.CRASHED, crash(error))
             return failed(waiting, Reason.TOO_LITTLE_MEMORY, TOO_LITTLE_MEMORY) if alone else None
         finally:
-            self.give_up(allowance)
+            self._running.discard(over)
 
-    def give_up(self, allowance: Allowance) -> None:
-        """End the waits of a model and free its place at the gates; its audit may still run."""
-        allowance.over.set()
-        for gate in (self._large, self._examining):
-            gate.leave(allowance)
-
-    def close(self) -> None:
-        """Begin no more reads, without waiting for reads under way."""
-        for pool in (self._shards, self._reads):
-            pool.shutdown(wait=False, cancel_futures=True)
-
-    def _audited(self, waiting: Waiting, allowance: Allowance) -> Done:
+    def _audited(self, waiting: Waiting, over: Event) -> Done:
         try:
             stored = _stored(waiting, companions=self._policy.companions)
-            snapshot = stored or self._fetched(waiting, allowance)
+            snapshot = stored or self._fetched(waiting, over)
         except SourceError as error:
             return failed(waiting, error.reason, str(error), self._policy.engines, error.snapshot)
         except UsageError as error:
             return failed(waiting, Reason.BAD_RESPONSE, str(error), self._policy.engines)
-        size = _size(snapshot)
-        (self._large if size > LARGE else self._examining).enter(allowance, size)
-        is_locked = self._turn.acquire(timeout=_TURN)  # False: the previous examination takes long
-        try:
+        with self._large if _size(snapshot) > LARGE else nullcontext():
             options = Options(requested=snapshot.model, engines=self._policy.engines)
             record = recorded(examine(snapshot, options))
             packed_snapshot = None if stored else _packed(snapshot)
-        finally:
-            if is_locked:
-                self._turn.release()
         return Done(waiting.model, waiting.commit_sha, record, packed_snapshot)
 
-    def _fetched(self, waiting: Waiting, allowance: Allowance) -> Snapshot:
+    def _fetched(self, waiting: Waiting, over: Event) -> Snapshot:
+        budget = Budget(Bounds.of_a_model(self._policy), self._limiter, self._talk, over)
         model = HubModel(id=waiting.model, revision=waiting.commit_sha)
-        session = allowance.session(model, self._token)
+        session = budget.session(model, self._token)
         companions = self._policy.companions
         listing = _listing(waiting)
         if listing is None or (companions and lacks_companion_sizes(listing)):
             listing = hub.fetch_listing(model, session)
         names = {file.name for file in listing.files}
-        # Companions are requested before config and header.
-        pool = self._reads if companions else _FirstApart(self._reads)
-        if INDEX in names and WEIGHTS not in names:
-            pool = self._shards
+        pool = self._shards if INDEX in names and WEIGHTS not in names else self._reads
         choose = with_companions if companions else select
         snapshot = hub.read_from_listing(model, listing, session, choose, pool=pool, patient=True)
 
         def config_of(base: HubModel) -> Snapshot:
-            """Read the config of an adapter's base, within the allowance of the adapter."""
-            session = allowance.session(base, self._token)
+            """Read the config of an adapter's base, within the budget of the adapter."""
+            session = budget.session(base, self._token)
             listing = hub.fetch_listing(base, session)
             return hub.read_from_listing(base, listing, session, select_config, pool=self._reads)
 
@@ -225,16 +222,49 @@ def lacks_companion_sizes(listing: Listing) -> bool:
     return any(sizes[name] is None for name in selected)
 
 
-class _FirstApart(Executor):
-    """An executor that runs the first call (a config's read) in a pool, others in this thread."""
+# --- the stored form of an outcome ----------------------------------------------------------------
 
-    def __init__(self, pool: Executor) -> None:
-        self._pool: Executor | None = pool
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        pool, self._pool = self._pool, None
-        if pool:
-            return pool.submit(fn, *args, **kwargs)
-        future = Future[T]()
-        run_into(future, partial(fn, *args, **kwargs))
-        return future
+def recorded(outcome: Report | Unaudited) -> Recorded:
+    """Return an outcome in its stored form.
+
+    A report is split into a part that other models may share and the model's own part. An unaudited
+    outcome, which is short, and outcomes of components name the model, so they are not split.
+    """
+    if isinstance(outcome, Unaudited) or outcome.parts:
+        return Recorded(
+            summary_of(outcome), StoredObject(compress_text(as_json.stored_text(outcome)))
+        )
+    # The shared part has empty values for the model's own, which fix the order of keys.
+    shared = as_json.stored_text(
+        replace(outcome, requested="", model=None, commit=None, fetched=Fetched(), claims=())
+    )
+    own: dict[str, Any] = {
+        "requested": outcome.requested,
+        "model": outcome.model,
+        "commit": outcome.commit,
+        "fetched": {
+            "requests": outcome.fetched.requests,
+            "bytes": outcome.fetched.bytes,
+            "seconds": outcome.fetched.seconds,
+        },
+    }
+    if outcome.claims:
+        own["claims"] = as_json.claims_object(outcome.claims)
+    own_text = json.dumps(own, separators=(",", ":")).encode()  # lone surrogates, too
+    shared_part = Shared(digest_of(shared), compress_text(shared))
+    return Recorded(summary_of(outcome), StoredObject(compress_text(own_text), shared_part))
+
+
+def summary_of(outcome: Report | Unaudited) -> StoredNight:
+    """Return the verdict and the counts of an outcome as columns of the store."""
+    severities = [finding.severity for part in outcome.every for finding in part.findings]
+    return StoredNight(
+        verdict=outcome.verdict,
+        reason=outcome.reason.value if isinstance(outcome, Unaudited) else None,
+        errors=severities.count(Severity.ERROR),
+        warnings=severities.count(Severity.WARNING),
+        blind=sum(isinstance(part, Unaudited) for part in outcome.parts),
+        residual=outcome.residual if isinstance(outcome, Report) else None,
+        tensors=outcome.observed.tensors if outcome.observed else None,
+    )
