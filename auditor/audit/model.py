@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from auditor.analytic import Config, Expectation
 from auditor.analytic.config_classes.relations import broken_relations
@@ -30,7 +30,7 @@ from auditor.audit.expected import (
     second_opinion,
 )
 from auditor.audit.implied import class_tree, implied_shapes, name_forms
-from auditor.audit.options import Options
+from auditor.audit.options import Options, TrialOptions
 from auditor.audit.outcome import (
     UNPACKED,
     ModelAudit,
@@ -96,9 +96,8 @@ def _diagnose(
     from auditor.diagnosis import diagnose  # noqa: PLC0415 - most models are clean
 
     def again(changed: Snapshot, target: str | None) -> Report | Unaudited:
-        return examine_undiagnosed(
-            changed, replace(options, target=target, depth=0, is_trial=True), entry
-        )
+        trial = TrialOptions(**asdict(options) | {"target": target, "depth": 0})
+        return examine_undiagnosed(changed, trial, entry)
 
     diagnosis = diagnose(
         outcome,

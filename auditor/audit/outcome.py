@@ -14,7 +14,7 @@ from auditor.analytic.kept_in_f32 import kept_in_f32
 from auditor.analytic.target import TargetChoice
 from auditor.audit.declaration import where
 from auditor.audit.expected import Implied, Opinion, measured_cache
-from auditor.audit.options import Options
+from auditor.audit.options import Options, TrialOptions
 from auditor.checkpoint.filenames import dtype_of
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
@@ -233,7 +233,7 @@ def compared_outcome(
     reported, ignored = split(findings, case.options.ignore)
     # Predict the load report.
     loads = Predicted()
-    if not case.options.is_trial:
+    if not isinstance(case.options, TrialOptions):
         loads = predict(weights, expectation, reconciled, findings, packing.method)
     # Put the report together.
     notes = (
@@ -324,7 +324,7 @@ def _published(
 
 
 def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[OfCount]:
-    """Yield a finding for each refuted count: HubCount for the Hub's, ClaimedSize for others.
+    """Yield a finding for each refuted count: OfCount for the Hub's, ClaimedSize for others.
 
     A Hub count of packed words is usual and not a fault of the upload, so it is a ClaimedSize too.
     """

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from auditor.formats.stored_outcome import outcome_from
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -32,9 +33,9 @@ from auditor.fixing.of_folder import fix_folder, plan_for_folder
 from auditor.fixing.plan import plan_fix
 from auditor.fixing.steps import UNCERTAIN
 from auditor.formats import View, as_badge, fix_plan, verdict
-from auditor.formats.as_json import document_of, outcome_from
+from auditor.formats.as_json import as_object
 from auditor.formats.registry import FORMATS
-from auditor.request import AuditRequest
+from auditor.options import AuditRequest
 
 # --- good words --------------------------------------------------------------------------------
 
@@ -64,7 +65,7 @@ def texts(outcome, fix=None):
         for view in views:
             for file, content in files([outcome], view).items():
                 said[name, file, view.verbose] = content
-    stored_outcome = outcome_from(document_of(outcome))  # of a night's pages
+    stored_outcome = outcome_from(as_object(outcome))  # of a night's pages
     [said["night", "page", False]] = FORMATS["html"]([stored_outcome], View()).values()
     view = View(fix=fix, width=10_000)
     [said["terminal", "with the command", False]] = FORMATS["terminal"]([outcome], view).values()

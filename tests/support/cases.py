@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from support.builders import safetensors_bytes
+from support.case_tags import Loader, put
 from support.sharding import INDEX, bytes_of, on_disk, pointer, shard_names
 from support.torch_files import torch_bytes
 
@@ -26,18 +27,9 @@ PLACE = Path(__file__).parent.parent / "cases"
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
-_KEYS = {
-    "name",
-    "model",
-    "config",
-    "tensors",
-    "weights",
-    "beside",
-    "files",
-    "audit",
-    "expect",
-    "also",
-}
+_KEYS = {"name", "model", "config", "tensors", "weights", "beside", "files", "audit", "expect"}
+_KEYS |= {"also", "numbers", "bytes_as", "second", "diff", "claims", "claim"}
+_KEYS |= {"folder", "index", "path", "options"}  # of bad_input
 _TENSOR_KEYS = {"of", "config", "drop", "keep", "rename", "shape", "dtype", "add"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
 _ALARMS = frozenset(kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO)
@@ -76,13 +68,18 @@ def models() -> Mapping[str, Mapping[str, Any]]:
 
 def cases_of(path: Path) -> Iterator[Case]:
     """Yield the cases of a file: each document, then its variations under `also`."""
-    for document in yaml.safe_load_all(path.read_text()):
+    for document in yaml.load_all(path.read_text(), Loader):
         checked(document, _KEYS, document["name"])
         whole = {key: value for key, value in document.items() if key != "also"}
         yield Case(document["name"], whole)
         for number, change in enumerate(document.get("also", ()), 2):
             checked(change, _KEYS - {"also"}, document["name"])
             yield Case(change.get("name", f"{document['name']} ({number})"), {**whole, **change})
+
+
+def kinds_of() -> frozenset[str]:
+    """Return the kinds of findings, each of which may be a key of an expectation."""
+    return _KINDS
 
 
 def checked(found: Mapping[str, Any], known: set[str], where: str) -> Mapping[str, Any]:
@@ -134,28 +131,42 @@ def _is_kept(name: str, keys: Mapping[str, Any]) -> bool:
     return not is_dropped and bool(re.search(keys.get("keep", ""), name))
 
 
-def build(case: Case, folder: Path) -> Path:
+def build(case: Case, top: Path) -> Path:
     """Write the folder of a case."""
-    folder.mkdir()
+    folder = top / case.keys.get("folder", "")
+    folder.mkdir(parents=True)
     config = config_of(case)
     if config is not None:
         (folder / CONFIG).write_text(json.dumps({"dtype": "float32", **config}, indent=2))
+    _write_weights(case, folder)
+    for name, tensors in case.keys.get("beside", {}).items():
+        _write(folder / name, tensors_of(Case(case.name, {**case.keys, "tensors": tensors})))
+    for name, content in case.keys.get("files", {}).items():
+        put(top / name, content)
+    return top
+
+
+def _write_weights(case: Case, folder: Path) -> None:
+    """Write the weight files of a case, and their index."""
     weights = case.keys.get("weights", WEIGHTS)
     if weights is not None:
         table = tensors_of(case)
         shards = {weights: table} if isinstance(weights, str) else _sharded(table, weights, folder)
         for name, part in shards.items():
             _write(folder / name, part)
+        if "numbers" in case.keys:
+            from support.numbers import fill  # noqa: PLC0415 - needs numpy
+
+            for name in shards:
+                fill(folder / name, case.keys["numbers"], case.keys.get("bytes_as"))
         if isinstance(weights, Mapping):
             for number in weights.get("pointers", ()):
                 pointer(folder / list(shards)[number - 1])
-    for name, tensors in case.keys.get("beside", {}).items():
-        _write(folder / name, tensors_of(Case(case.name, {**case.keys, "tensors": tensors})))
-    for name, content in case.keys.get("files", {}).items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return folder
+    if changes := case.keys.get("index"):
+        index = json.loads((folder / INDEX).read_text())
+        for key, values in changes.items():
+            index[key] |= values
+        (folder / INDEX).write_text(json.dumps(index))
 
 
 def _write(path: Path, table: Table) -> None:

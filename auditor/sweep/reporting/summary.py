@@ -116,6 +116,10 @@ class NightSummary:
         causes = sorted(self.causes, key=lambda name: (-self.causes[name]["models"], name))
         unread = sorted(self.unread.items(), key=lambda item: (-item[1], item[0]))
         listed = [item for severity in ALARMING for item in self.listed[severity]][:MOST_LISTED]
+        states = ("expired", "unused", "accepted")  # the most urgent first
+        decisions = sorted(
+            baseline.decisions() if baseline else (), key=lambda one: states.index(one["state"])
+        )
         return {
             "schema": SCHEMA,
             **_fields_of(
@@ -144,7 +148,10 @@ class NightSummary:
                 "accepted": sum(kind["accepted"] for kind in self.kinds.values()),
                 "excused": self.excused,
                 "notes": list(baseline.notes()),
-                "decisions": _bounded(sorted(baseline.decisions(), key=_urgency)),
+                "decisions": {
+                    "listed": decisions[:MOST_LISTED],
+                    "more": len(decisions[MOST_LISTED:]),
+                },
             },
         }
 
