@@ -9,12 +9,9 @@ single scale is stored as (), (1,) or (1, 1), and (out, 1) also as (out,).
 The scales of a KV cache are one number, or one for each head.
 """
 
-from functools import lru_cache
-from math import prod
 from typing import NamedTuple
 
-from auditor.layouts.packing import Members, PackingLedger, Shape
-from auditor.tensors import StoredTensor
+from auditor.layouts.packing import FLOATS, Members, PackingLedger, Shape, WrittenTensor
 
 _MATRIX = 2  # axes of one expert's weight: (out, in)
 _BLOCK = 128  # sides of a block of fp8 if the config does not declare them
@@ -58,21 +55,25 @@ def _parts(size: int, step: int | None) -> int:
     return 1 if step is None else -(-size // step)
 
 
-@lru_cache(maxsize=4096)
-def scales_fit(weight: Shape, grain: Grain, scales: Shape) -> bool:
-    """Whether the shape `scales` has one scale for each grain of the weight."""
+def scales(weight: Shape, grain: Grain, dtypes: tuple[str, ...]) -> WrittenTensor:
+    """Return the scales of a weight in their usual shape, with the other shapes that occur."""
     if len(weight) < _MATRIX:
-        return prod(scales) == 1
-    full_shape = scales_shape(weight, grain)
-    written = {full_shape}
-    if grain.inputs is None:
-        written.add(full_shape[:-1])
+        return WrittenTensor((1,), dtypes, others=((), (1, 1)))
+    shape = scales_shape(weight, grain)
+    if grain == TENSOR and len(weight) == _MATRIX:
+        return WrittenTensor((1,), dtypes, others=((), shape))
+    others = [shape[:-1]] if grain.inputs is None else []
     if grain == TENSOR:
-        written |= {full_shape[:-2], (1,)} if len(weight) == _MATRIX else {full_shape[:-2]}
-    return scales in written
+        others.append(shape[:-2])
+    return WrittenTensor(shape, dtypes, others=tuple(others))
 
 
-@lru_cache(maxsize=4096)
+def scales_fit(weight: Shape, grain: Grain, stored: Shape) -> bool:
+    """Whether the stored scales have one number for each grain of the weight."""
+    written = scales(weight, grain, FLOATS)
+    return stored in {written.shape, *written.others}
+
+
 def scales_misfit(what: str, weight: Shape, grain: Grain, scales: Shape) -> str | None:
     """Return a phrase with the stored and the expected shape of scales; None if they fit."""
     if scales_fit(weight, grain, scales):
@@ -81,17 +82,16 @@ def scales_misfit(what: str, weight: Shape, grain: Grain, scales: Shape) -> str 
     return f"{what} is {scales}, expected {need} for a weight of {weight}, {grain.words}"
 
 
-@lru_cache(maxsize=4096)
-def grain_of_shapes(weight: Shape, scales: Shape) -> Grain | None:
+def grain_of_shapes(weight: Shape, stored: Shape) -> Grain | None:
     """Return the grain that fits the shape of the scales, without a config; None if none fits."""
     block = Grain(_BLOCK, _BLOCK)
     for grain in (TENSOR, CHANNEL, block):
-        if scales_fit(weight, grain, scales):
+        if scales_fit(weight, grain, stored):
             return grain
-    if len(weight) < _MATRIX or len(scales) != len(weight) or 0 in scales:
+    if len(weight) < _MATRIX or len(stored) != len(weight) or 0 in stored:
         return None
-    grain = Grain(-(-weight[-2] // scales[-2]), -(-weight[-1] // scales[-1]))
-    return grain if all(grain) and scales == scales_shape(weight, grain) else None
+    grain = Grain(-(-weight[-2] // stored[-2]), -(-weight[-1] // stored[-1]))
+    return grain if all(grain) and stored == scales_shape(weight, grain) else None
 
 
 # Names below an attention module, or below its k_proj and v_proj.
@@ -113,9 +113,3 @@ def note_kv_scales(parts: Members, ledger: PackingLedger) -> None:
                 f"a scale of the KV cache is {tensor.shape}, expected one number, or one a head"
             )
             ledger.fault(reason, tensor)
-
-
-def require_one_element(what: str, tensor: StoredTensor | None, ledger: PackingLedger) -> None:
-    """Report a scale that applies to a complete weight but does not have exactly one element."""
-    if tensor is not None and tensor.elements not in {None, 1}:
-        ledger.fault(f"{what} is {tensor.shape}; one number is needed", tensor)

@@ -156,7 +156,10 @@ def read_auto_round_schemes(
 
 
 def scheme_of_names(
-    declared: Declared, names: Collection[str], settings: Callable[[str], AutoRoundScheme]
+    declared: Declared,
+    names: Collection[str],
+    settings: Callable[[str], AutoRoundScheme],
+    *_: object,
 ) -> Scheme:
     """Return the scheme (the packed and the plain modules) that the config declares."""
     extra = object_or_empty(declared.settings.get("extra_config"))

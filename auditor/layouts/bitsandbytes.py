@@ -90,15 +90,16 @@ def _recognises(stored: Stored) -> bool:
     )
 
 
-def _bundles(stored: Stored, declared: Declared | None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, settings: Callable[[str], _Settings]) -> Iterator[Bundle]:
     """Yield weights with companions, and weights of packed dtypes if a config declares packing."""
     names: dict[str, None] = {}
+    is_declared = settings("").where != ""
     for module, members in stored.modules.items():
         weight = members.get("weight")
         if not members.keys().isdisjoint(_FOUR):
             names[module.removesuffix(_STATE_SUFFIX)] = None
         if not members.keys().isdisjoint(_INT8) or (
-            declared is not None
+            is_declared
             and weight is not None
             and (
                 weight.dtype == "I8" or (weight.dtype == "U8" and (weight.shape or ())[1:] == (1,))
@@ -206,9 +207,7 @@ def _numbers(parts: Members, dtype: str, expected: Shape | None, doubts: list[st
     return Packing(shape=shape, dtype=kind, tensors=tensors, doubts=(*doubts, *own_doubts))
 
 
-def _scheme(
-    declared: Declared, names: Collection[str], _settings: Callable[[str], _Settings]
-) -> Scheme:
+def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
     """Return the scheme (the packed and the plain modules) that the config declares.
 
     Observed with transformers 5.24: a packed weight in a skipped module is refused, or stays

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from auditor.layouts._scales import CACHE, note_kv_scales
 from auditor.layouts._scheme import Scheme, report_contradictions
 from auditor.layouts.packing import (
+    FLOATS,
     Declared,
     Implied,
     Layout,
@@ -58,6 +59,7 @@ class Packing(Struct, frozen=True, kw_only=True):
     bits: int = 0
     group: int = 0  # inputs that share a scale
     doubts: tuple[str, ...] = ()  # declarations that the stored shapes contradict
+    descriptions: Mapping[str, str] = MappingProxyType({})  # of companions, instead of the table's
 
 
 class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
@@ -83,11 +85,11 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
     # Describes the layout and its settings in messages; None if the packings' dtypes are enough.
     title: Callable[[Declared | None, Collection[Packing]], str] | None = None
     # Returns the scheme of the config, given the names of the packed modules; None if unknown.
-    scheme: Callable[[Declared, Collection[str], Callable[[str], Settings]], Scheme | None] = (
-        lambda *_: None
-    )
+    scheme: Callable[
+        [Declared, Collection[str], Callable[[str], Settings], Stored], Scheme | None
+    ] = lambda *_: None
     # Yields the bundles; None if each module is a bundle.
-    bundles: Callable[[Stored, Declared | None], Iterable[Bundle]] | None = None
+    bundles: Callable[[Stored, Callable[[str], Settings]], Iterable[Bundle]] | None = None
     # Companions that may exist without a packed tensor -> their form; None if their size varies.
     may_be_alone: Mapping[str, WrittenTensor | None] = MappingProxyType({})
     unseen_dtype: Callable[[Members, Settings], str] | None = None  # computes `dtype`
@@ -130,6 +132,12 @@ def shape_of_numbers(
         return expected, ()
     doubt = f"{what} holds {numbers:,} numbers, expected {expected} = {prod(expected):,}"
     return (numbers,), (doubt,)
+
+
+def if_elements(parts: Members, last: str, fits: Callable[[int], bool]) -> WrittenTensor:
+    """Return the expected scale `last`: one number, or as many elements as fit, in any shape."""
+    shape = parts[last].shape if last in parts else None
+    return WrittenTensor(shape if shape is not None and fits(prod(shape)) else (1,), FLOATS)
 
 
 def any_module(mark: Callable[[Members], bool]) -> Callable[[Stored], bool]:
@@ -176,7 +184,7 @@ class _Engine(Generic[Settings]):
         packings: list[Packing] = []
         for parts in stored.modules.values() if table.has_caches else ():
             note_kv_scales(parts, ledger)
-        for bundle in self._bundles(stored):
+        for bundle in self._bundles(stored, settings):
             if table.packed not in bundle.parts:
                 self._report_orphans(bundle.parts, ledger)
                 continue
@@ -186,7 +194,7 @@ class _Engine(Generic[Settings]):
             if packing is not None:
                 packings.append(packing)
         if self._declared is not None:
-            scheme = table.scheme(self._declared, modules, settings)
+            scheme = table.scheme(self._declared, modules, settings, stored)
             report_contradictions(
                 stored,
                 modules,
@@ -205,7 +213,7 @@ class _Engine(Generic[Settings]):
         table, written = self._table, dict[str, WrittenTensor]()
         settings = table.settings(self._declared, stored, PackingLedger())
         own = {table.packed, *table.companions}
-        for bundle in self._bundles(stored):
+        for bundle in self._bundles(stored, settings):
             shape = self._implied(bundle.name)
             if shape is None or table.packed not in bundle.parts:
                 continue
@@ -222,9 +230,9 @@ class _Engine(Generic[Settings]):
             written |= dict.fromkeys(scales, WrittenTensor((), ("F32", "BF16", "F16")))
         return written
 
-    def _bundles(self, stored: Stored) -> Iterable[Bundle]:
+    def _bundles(self, stored: Stored, settings: Callable[[str], Settings]) -> Iterable[Bundle]:
         if self._table.bundles is not None:
-            return self._table.bundles(stored, self._declared)
+            return self._table.bundles(stored, settings)
         return self._by_module(stored)
 
     def _by_module(self, stored: Stored) -> Iterator[Bundle]:
@@ -256,16 +264,17 @@ class _Engine(Generic[Settings]):
 
     def _unpack(self, bundle: Bundle, settings: Settings, ledger: PackingLedger) -> Packing | None:
         table, parts = self._table, bundle.parts
-        weight = parts[table.packed]
-        for part, description in table.companions.items():
-            if part in parts:
-                ledger.note(description, parts[part])
+        weight, packing = parts[table.packed], None
         if bundle.is_plain:
             own = LogicalTensor(weight, bundle.name, weight.shape, weight.dtype or "F32")
             ledger.tensors.append(own)
-        if bundle.is_plain or weight.dtype in table.also_plain:
-            return None
-        return self._unpack_packed(bundle, settings, ledger)
+        elif weight.dtype not in table.also_plain:
+            packing = self._unpack_packed(bundle, settings, ledger)
+        for part, description in table.companions.items():
+            if part in parts:
+                own_description = packing.descriptions.get(part) if packing else None
+                ledger.note(own_description or description, parts[part])
+        return packing
 
     def _unpack_packed(
         self, bundle: Bundle, settings: Settings, ledger: PackingLedger
@@ -273,7 +282,7 @@ class _Engine(Generic[Settings]):
         """Record the packed tensor in the model's shape, and companions that contradict it."""
         table, parts = self._table, bundle.parts
         weight = parts[table.packed]
-        observed = f"{table.packed} is {weight.dtype} {weight.shape}"
+        observed = f"{_last(weight)} is {weight.dtype} {weight.shape}"
         if weight.dtype is not None and weight.dtype not in table.dtypes:
             ledger.fault(f"{observed}, expected {' or '.join(sorted(table.dtypes))}", weight)
             return None
@@ -337,7 +346,8 @@ class _Engine(Generic[Settings]):
     def _report_misfits(self, packing: Packing, parts: Members, ledger: PackingLedger) -> None:
         words = f" for a weight of {packing.shape}{packing.words and ', '}{packing.words}"
         for part, written in self._misfits(packing, parts):
-            ledger.fault(_misfit_reason(part, parts[part], written) + words, parts[part])
+            name = _last(parts[part]) if part == self._table.packed else part
+            ledger.fault(_misfit_reason(name, parts[part], written) + words, parts[part])
         for doubt in packing.doubts:
             ledger.fault(doubt, parts[self._table.packed])
 
@@ -346,6 +356,10 @@ def _misfit_reason(part: str, observed: StoredTensor, written: WrittenTensor) ->
     if observed.shape not in {None, written.shape, *written.others}:
         return f"{part} is {observed.shape}, expected {written.shape}"
     return f"{part} is {observed.dtype}, expected {' or '.join(written.dtypes)}"
+
+
+def _last(tensor: StoredTensor) -> str:
+    return tensor.name.rpartition(".")[2]
 
 
 def _distance(written: WrittenTensor, observed: StoredTensor) -> int:

@@ -92,7 +92,7 @@ def _is_tiled(members: Members) -> bool:
     return "B" in members and "s" in members and members["B"].dtype in {None, "I32"}
 
 
-def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, _settings: object) -> Iterator[Bundle]:
     for module, members in stored.modules.items():
         if "qweight" in members:
             yield Bundle(module, tensor_name(module), members)
@@ -147,7 +147,7 @@ def _title(declared: Declared | None, packings: Collection[Packing]) -> str:
     return f"{title}, act-order" if settings.act_order else title
 
 
-def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
+def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
     """Return a scheme that packs all linears, or those that `modules_in_block_to_quantize` names.
 
     If some modules have their own settings, the packed modules are not known. The router of a

@@ -249,7 +249,7 @@ def _is_bitnet(parts: Members) -> bool:
     return parts["weight"].dtype == "U8" and len(parts["weight_scale"].shape or ()) < _MATRIX
 
 
-def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, _settings: object = None) -> Iterator[Bundle]:
     """Yield the weights with their scales, and the scales whose weight is not stored."""
     for module, members in stored.modules.items():
         stems = {""}
@@ -396,9 +396,7 @@ def _by_config(_parts: Members, settings: ModuleSettings, shape: Shape) -> Packi
     return Packing(shape=shape, dtype="", tensors=tensors_of_weight(settings, shape))
 
 
-def _scheme(
-    declared: Declared, names: Collection[str], _settings: Callable[[str], ModuleSettings]
-) -> Scheme:
+def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
     """Return the scheme: all modules except excluded ones, or only those that the config names."""
     settings = read_modelopt_settings(declared, PackingLedger())
     patterns = settings.excluded

@@ -14,14 +14,14 @@ from functools import partial
 
 from auditor.layouts._scheme import skip_list_scheme
 from auditor.layouts.engine import Bundle, LayoutTable, Packing, no_settings
-from auditor.layouts.packing import Declared, Members, Shape, Stored, WrittenTensor, tensor_name
+from auditor.layouts.packing import Members, Shape, Stored, WrittenTensor, tensor_name
 
 _BLOCKS, _SCALES = "_blocks", "_scales"
 _BYTES = 16  # numbers in a block
 _NUMBERS = 32
 
 
-def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, _settings: object = None) -> Iterator[Bundle]:
     for module, members in stored.modules.items():
         for key, tensor in members.items():
             if tensor.dtype not in {None, "U8"} or not key.endswith((_BLOCKS, _SCALES)):

@@ -28,7 +28,6 @@ from math import prod
 from auditor.layouts.engine import Bundle, LayoutTable, Packing, no_settings
 from auditor.layouts.packing import (
     FLOATS,
-    Declared,
     Members,
     Shape,
     Stored,
@@ -63,7 +62,7 @@ def _recognises(stored: Stored) -> bool:
     )
 
 
-def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, _settings: object) -> Iterator[Bundle]:
     """Yield `X.weight` with its inner tensors; a `_data` tensor is a plain parameter."""
     for module, members in stored.modules.items():
         parts_by_parameter: dict[tuple[str, bool], dict[str, StoredTensor]] = defaultdict(dict)

@@ -138,11 +138,11 @@ GOOD = blocks(4, 64, 2)
         ),
         (
             {**GOOD, f"{NAME}_blocks": ("U8", (4, 64, 2, 32))},
-            "blocks is U8 (4, 64, 2, 32), expected (experts, outputs, inputs / 32, 16)",
+            "down_proj_blocks is U8 (4, 64, 2, 32), expected (experts, outputs, inputs / 32, 16)",
         ),
         (
             {**GOOD, f"{NAME}_blocks": ("U8", (4, 64, 32))},
-            "blocks is U8 (4, 64, 32), expected (experts, outputs, inputs / 32, 16)",
+            "down_proj_blocks is U8 (4, 64, 32), expected (experts, outputs, inputs / 32, 16)",
         ),
         ({f"{NAME}_blocks": GOOD[f"{NAME}_blocks"]}, "is stored without its scales"),
         ({f"{NAME}_scales": GOOD[f"{NAME}_scales"]}, "is stored without its blocks"),
