@@ -35,6 +35,7 @@ from auditor.layouts.declared import string_list
 from auditor.layouts.engine import Bundle, LayoutTable, Packing, any_module, if_elements
 from auditor.layouts.packing import (
     FLOATS,
+    WIDE_FLOATS,
     Declared,
     Members,
     PackingLedger,
@@ -351,7 +352,7 @@ def _tensors(  # noqa: PLR0913, PLR0917 - one interpretation of a weight
 ) -> dict[str, WrittenTensor]:
     """Return the tensors of a weight (..., out, in) and its companions."""
     *rows, inputs = shape
-    one = WrittenTensor((1,), FLOATS, others=((), (1, 1)))
+    one = WrittenTensor((1,), WIDE_FLOATS, others=((), (1, 1)))
     tensors = {
         **dict.fromkeys(("output_scale", "output_global_scale", "input_global_scale"), one),
         "input_scale": if_elements(

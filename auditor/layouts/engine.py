@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from auditor.layouts._scales import CACHE, note_kv_scales
 from auditor.layouts._scheme import Scheme, report_contradictions
 from auditor.layouts.packing import (
-    FLOATS,
+    WIDE_FLOATS,
     Declared,
     Implied,
     Layout,
@@ -134,10 +134,12 @@ def shape_of_numbers(
     return (numbers,), (doubt,)
 
 
-def if_elements(parts: Members, last: str, fits: Callable[[int], bool]) -> WrittenTensor:
-    """Return the expected scale `last`: one number, or as many elements as fit, in any shape."""
+def if_elements(
+    parts: Members, last: str, fits: Callable[[int], bool], usual: Shape = (1,)
+) -> WrittenTensor:
+    """Return the expected scale `last`, whose number of elements has to fit, in any shape."""
     shape = parts[last].shape if last in parts else None
-    return WrittenTensor(shape if shape is not None and fits(prod(shape)) else (1,), FLOATS)
+    return WrittenTensor(shape if shape is not None and fits(prod(shape)) else usual, WIDE_FLOATS)
 
 
 def any_module(mark: Callable[[Members], bool]) -> Callable[[Stored], bool]:
@@ -227,7 +229,7 @@ class _Engine(Generic[Settings]):
             }
         for parts in stored.modules.values() if table.has_caches else ():
             scales = (parts[key].name for key in CACHE & parts.keys())
-            written |= dict.fromkeys(scales, WrittenTensor((), ("F32", "BF16", "F16")))
+            written |= dict.fromkeys(scales, WrittenTensor((), WIDE_FLOATS))
         return written
 
     def _bundles(self, stored: Stored, settings: Callable[[str], Settings]) -> Iterable[Bundle]:

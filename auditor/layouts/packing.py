@@ -75,6 +75,7 @@ class WrittenTensor(NamedTuple):
 
 
 FLOATS = ("F16", "BF16", "F32")  # dtypes of scales that have the model's dtype
+WIDE_FLOATS = ("F32", "BF16", "F16")  # dtypes of scales that usually have 32 bits
 
 # Dtypes of pieces that are only cut out of a larger tensor, not packed, such as the experts of a
 # layer; "" if only an index names the tensor.
