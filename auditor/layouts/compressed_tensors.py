@@ -417,7 +417,7 @@ def _zero_points(parts: Members, grid: Shape, bits: int, dtype: str) -> dict[str
 
 def _by_config(parts: Members, scheme: CompressedScheme, shape: Shape) -> Packing | None:
     """Return the packing by the config, except for sparse and marlin-24 weights."""
-    form = _format(parts, scheme)
+    form = _format(parts, scheme) if "weight" in parts else None
     is_known = form not in {None, _MARLIN, _HALVED, _SPARSE} and scheme.quantizes
     if form is None or not is_known or len(shape) < 2:  # noqa: PLR2004 - (out, in)
         return None

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from auditor.layouts._scales import CACHE, note_kv_scales
 from auditor.layouts._scheme import Scheme, report_contradictions
+from auditor.layouts.fused import stacked_experts
 from auditor.layouts.packing import (
     WIDE_FLOATS,
     Declared,
@@ -46,6 +47,7 @@ class Bundle(NamedTuple):
     name: str  # the tensor's name in the model: "model.layers.0.mlp.up_proj.weight"
     parts: Members
     is_plain: bool = False  # whether it is the model's own tensor, renamed
+    faults: tuple[str, ...] = ()  # what the names of its tensors show
 
 
 class Packing(Struct, frozen=True, kw_only=True):
@@ -93,6 +95,10 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
     # Companions that may exist without a packed tensor -> their form; None if their size varies.
     may_be_alone: Mapping[str, WrittenTensor | None] = MappingProxyType({})
     unseen_dtype: Callable[[Members, Settings], str] | None = None  # computes `dtype`
+    # Whether a module's tensors and settings decide alone, without the architecture. Identical
+    # modules are then unpacked once: a model may have 45,000 experts.
+    is_local: bool = False
+    plain_by_name: bool = True  # whether a weight without a header may be a plain one
     has_caches: bool = False  # whether modules may have scales of a KV cache
     also_plain: frozenset[str] = frozenset()  # dtypes of plain weights that may have companions
     conv1d: bool = False  # whether a Conv1D is packed as a linear (out, in)
@@ -181,34 +187,43 @@ class _Engine(Generic[Settings]):
         """Unpack each bundle, and report tensors that contradict the table or the config."""
         table, ledger = self._table, PackingLedger()
         settings = table.settings(self._declared, stored, ledger)
-        modules: list[str] = []
-        weights: list[StoredTensor] = []
-        packings: list[Packing] = []
-        for parts in stored.modules.values() if table.has_caches else ():
-            note_kv_scales(parts, ledger)
-        for bundle in self._bundles(stored, settings):
-            if table.packed not in bundle.parts:
-                self._report_orphans(bundle.parts, ledger)
-                continue
-            modules.append(bundle.module)
-            weights.append(bundle.parts[table.packed])
-            packing = self._unpack(bundle, settings(bundle.module), ledger)
-            if packing is not None:
-                packings.append(packing)
+        if table.is_local:
+            ledger.unpack_alike(
+                stored, lambda one, once: self._unpack_bundles(one, settings, once), settings
+            )
+            weights = {one.name.removesuffix(".weight"): one for one in ledger.unchanged}
+            weights |= {one.name.removesuffix(".weight"): one.stored for one in ledger.tensors}
+        else:
+            weights = self._unpack_bundles(stored, settings, ledger)
         if self._declared is not None:
-            scheme = table.scheme(self._declared, modules, settings, stored)
             report_contradictions(
                 stored,
-                modules,
                 weights,
-                scheme,
+                table.scheme(self._declared, weights, settings, stored),
                 ledger,
                 loads=table.loads or f"its {table.packed}",
+                by_name=table.plain_by_name,
             )
+        packings = [one for one in self._readings.values() if isinstance(one, Packing)]
         if table.title is not None:
             return ledger.close(table.title(self._declared, packings))
         dtypes = {packing.dtype.lower() for packing in packings}
         return ledger.close(", ".join((table.name, *sorted(dtypes))))
+
+    def _unpack_bundles(
+        self, stored: Stored, settings: Callable[[str], Settings], ledger: PackingLedger
+    ) -> dict[str, StoredTensor]:
+        """Unpack the bundles of some modules; return their packed tensors by module."""
+        table, weights = self._table, dict[str, StoredTensor]()
+        for parts in stored.modules.values() if table.has_caches else ():
+            note_kv_scales(parts, ledger)
+        for bundle in self._bundles(stored, settings):
+            if table.packed in bundle.parts:
+                weights[bundle.module] = bundle.parts[table.packed]
+                self._unpack(bundle, settings(bundle.module), ledger)
+            else:
+                self._report_orphans(bundle.parts, ledger)
+        return weights
 
     def writes(self, stored: Stored) -> dict[str, WrittenTensor]:
         """Return the tensors that config and architecture imply, by stored name."""
@@ -216,8 +231,9 @@ class _Engine(Generic[Settings]):
         settings = table.settings(self._declared, stored, PackingLedger())
         own = {table.packed, *table.companions}
         for bundle in self._bundles(stored, settings):
-            shape = self._implied(bundle.name)
-            if shape is None or table.packed not in bundle.parts:
+            shape, parts = self._expected(bundle.name), bundle.parts
+            is_alone = not parts.keys().isdisjoint(table.may_be_alone)
+            if shape is None or not (is_alone or table.packed in parts):
                 continue
             shape = shape[::-1] if self._is_conv1d(bundle.module) else shape
             packing = table.by_config(bundle.parts, settings(bundle.module), shape)
@@ -248,6 +264,11 @@ class _Engine(Generic[Settings]):
             if has_packed or not table.companions.keys().isdisjoint(members):
                 yield Bundle(module, tensor_name(module), members)
 
+    def _expected(self, name: str) -> Shape | None:
+        """Return the architecture's shape under a name, which may be that of stacked experts."""
+        experts = stacked_experts(name, self._implied)
+        return experts.shape if experts else self._implied(name)
+
     def _is_conv1d(self, module: str) -> bool:
         return self._table.conv1d and module.rpartition(".")[2] in CONV1D
 
@@ -264,7 +285,7 @@ class _Engine(Generic[Settings]):
                 if alone is not None and not self._fits(part, parts[part], alone):
                     ledger.fault(_misfit_reason(part, parts[part], alone), parts[part])
 
-    def _unpack(self, bundle: Bundle, settings: Settings, ledger: PackingLedger) -> Packing | None:
+    def _unpack(self, bundle: Bundle, settings: Settings, ledger: PackingLedger) -> None:
         table, parts = self._table, bundle.parts
         weight, packing = parts[table.packed], None
         if bundle.is_plain:
@@ -276,7 +297,8 @@ class _Engine(Generic[Settings]):
             if part in parts:
                 own_description = packing.descriptions.get(part) if packing else None
                 ledger.note(own_description or description, parts[part])
-        return packing
+        for reason in bundle.faults:
+            ledger.fault(reason, weight)
 
     def _unpack_packed(
         self, bundle: Bundle, settings: Settings, ledger: PackingLedger
@@ -307,7 +329,7 @@ class _Engine(Generic[Settings]):
 
     def _reading(self, bundle: Bundle, settings: Settings) -> Packing | str | None:
         """Return the packing from `by_shapes` with the fewest misfits, else its message or None."""
-        expected, is_conv1d = self._implied(bundle.name), self._is_conv1d(bundle.module)
+        expected, is_conv1d = self._expected(bundle.name), self._is_conv1d(bundle.module)
         shapes = tuple((part, one.dtype, one.shape) for part, one in bundle.parts.items())
         key = (shapes, settings, expected, is_conv1d)
         if key not in self._readings:

@@ -285,22 +285,22 @@ def test_healthy_ways_of_storing_8_bits(table, declared):
             {**GOOD, SCALE: ("F32", (3, 2))},
             of_blocks(128, 128),
             (
-                "its scale is (3, 2), expected (2, 3) for a weight of (256, 384), one for each "
+                "scale is (3, 2), expected (2, 3) for a weight of (256, 384), one for each "
                 "block of 128 x 128"
             ),
         ),
-        (GOOD, says("fbgemm_fp8"), "its scale is (2, 3), expected (256, 1)"),
-        ({NAME: GOOD[NAME]}, says("fp8"), "F8_E4M3 without a scale: loading would initialize one"),
-        ({SCALE: GOOD[SCALE]}, says("fp8"), "the weight that this scale belongs to is not stored"),
+        (GOOD, says("fbgemm_fp8"), "scale is (2, 3), expected (256, 1)"),
+        ({NAME: GOOD[NAME]}, says("fp8"), "is stored without its scale"),
+        ({SCALE: GOOD[SCALE]}, says("fp8"), "is stored without its weight"),
         (
             {**GOOD, NAME: ("BF16", (256, 384))},
             says("fp8"),
-            "a scale of a weight of BF16, which is not scaled",
+            "weight is BF16 (256, 384), expected F4 or F8_E4M3",
         ),
         (
             GOOD,
             of_blocks(128, 128, activation_scheme="static"),
-            "activation_scheme is static, expected",
+            "is stored without its input_scale",
         ),
         (
             GOOD,
@@ -325,7 +325,7 @@ def test_healthy_ways_of_storing_8_bits(table, declared):
         (
             {**GOOD, f"{Q}.input_scale": ("F32", (2,))},
             of_blocks(128, 128),
-            "a scale of activations is (2,); one number is needed",
+            "input_scale is (2,), expected ()",
         ),
         (FOUR, says("fp8", expert_dtype="fp8"), "expert_dtype is the string 'fp8', stored is I8"),
         (
