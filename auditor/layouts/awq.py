@@ -81,7 +81,7 @@ def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
     )
 
 
-def _bundles(stored: Stored, _settings: object) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
     """Yield packed modules, and companions without a packed tensor, under the table's names."""
     for module, members in stored.modules.items():
         parts = {one: members[one] for one in ("qweight", "scales", "qzeros") if one in members}

@@ -56,7 +56,7 @@ def _settings(declared: Declared | None, _ledger: PackingLedger) -> _Settings:
     return _Settings(str(values.get("linear_class", "bitlinear")), has_norms)
 
 
-def _bundles(stored: Stored, settings: Callable[[str], _Settings]) -> Iterator[Bundle]:
+def _bundles(stored: Stored, settings: Callable[[str], _Settings], *_: object) -> Iterator[Bundle]:
     for module, members in stored.modules.items():
         weight = members.get("weight")
         if "weight_scale" not in members and (weight is None or weight.dtype != "U8"):

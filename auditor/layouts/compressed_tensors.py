@@ -107,7 +107,9 @@ def _keeps_shape(parts: Members) -> bool:
     return weight is not None and "weight_scale" in parts and weight.dtype in {None, *_BYTES}
 
 
-def _bundles(stored: Stored, settings: Callable[[str], CompressedScheme]) -> Iterator[Bundle]:
+def _bundles(
+    stored: Stored, settings: Callable[[str], CompressedScheme], *_: object
+) -> Iterator[Bundle]:
     """Yield each weight, whatever name its format uses, with the companions of that format."""
     for module, members in stored.modules.items():
         known = {**_OF_WEIGHT, **_OF_ACTIVATIONS}

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from auditor.layouts._scales import CACHE, note_kv_scales
 from auditor.layouts._scheme import Scheme, report_contradictions
-from auditor.layouts.fused import stacked_experts
+from auditor.layouts.fused import stacked_experts, unstack
 from auditor.layouts.packing import (
     WIDE_FLOATS,
     Declared,
@@ -46,7 +46,8 @@ class Bundle(NamedTuple):
     module: str  # the name that the config uses: "model.layers.0.mlp.up_proj"
     name: str  # the tensor's name in the model: "model.layers.0.mlp.up_proj.weight"
     parts: Members
-    is_plain: bool = False  # whether it is the model's own tensor, renamed
+    plain: StoredTensor | None = None  # the model's own tensor, which is renamed or transposed
+    experts: tuple[str, ...] = ()  # the names in the model of the experts that it stacks
     faults: tuple[str, ...] = ()  # what the names of its tensors show
 
 
@@ -91,7 +92,7 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
         [Declared, Collection[str], Callable[[str], Settings], Stored], Scheme | None
     ] = lambda *_: None
     # Yields the bundles; None if each module is a bundle.
-    bundles: Callable[[Stored, Callable[[str], Settings]], Iterable[Bundle]] | None = None
+    bundles: Callable[[Stored, Callable[[str], Settings], Implied], Iterable[Bundle]] | None = None
     # Companions that may exist without a packed tensor -> their form; None if their size varies.
     may_be_alone: Mapping[str, WrittenTensor | None] = MappingProxyType({})
     unseen_dtype: Callable[[Members, Settings], str] | None = None  # computes `dtype`
@@ -218,7 +219,10 @@ class _Engine(Generic[Settings]):
         for parts in stored.modules.values() if table.has_caches else ():
             note_kv_scales(parts, ledger)
         for bundle in self._bundles(stored, settings):
-            if table.packed in bundle.parts:
+            if bundle.plain is not None:
+                one = bundle.plain
+                self._add(bundle, one.shape, one.dtype or "F32", ledger)
+            elif table.packed in bundle.parts:
                 weights[bundle.module] = bundle.parts[table.packed]
                 self._unpack(bundle, settings(bundle.module), ledger)
             else:
@@ -231,7 +235,7 @@ class _Engine(Generic[Settings]):
         settings = table.settings(self._declared, stored, PackingLedger())
         own = {table.packed, *table.companions}
         for bundle in self._bundles(stored, settings):
-            shape, parts = self._expected(bundle.name), bundle.parts
+            shape, parts = self._expected(bundle), bundle.parts
             is_alone = not parts.keys().isdisjoint(table.may_be_alone)
             if shape is None or not (is_alone or table.packed in parts):
                 continue
@@ -250,7 +254,7 @@ class _Engine(Generic[Settings]):
 
     def _bundles(self, stored: Stored, settings: Callable[[str], Settings]) -> Iterable[Bundle]:
         if self._table.bundles is not None:
-            return self._table.bundles(stored, settings)
+            return self._table.bundles(stored, settings, self._implied)
         return self._by_module(stored)
 
     def _by_module(self, stored: Stored) -> Iterator[Bundle]:
@@ -264,10 +268,11 @@ class _Engine(Generic[Settings]):
             if has_packed or not table.companions.keys().isdisjoint(members):
                 yield Bundle(module, tensor_name(module), members)
 
-    def _expected(self, name: str) -> Shape | None:
-        """Return the architecture's shape under a name, which may be that of stacked experts."""
-        experts = stacked_experts(name, self._implied)
-        return experts.shape if experts else self._implied(name)
+    def _expected(self, bundle: Bundle) -> Shape | None:
+        """Return the architecture's shape of a bundle, which may be that of stacked experts."""
+        experts = stacked_experts(bundle.name, self._implied)
+        shape = experts.shape if experts else self._implied(bundle.name)
+        return (len(bundle.experts), *shape) if bundle.experts and shape is not None else shape
 
     def _is_conv1d(self, module: str) -> bool:
         return self._table.conv1d and module.rpartition(".")[2] in CONV1D
@@ -288,10 +293,7 @@ class _Engine(Generic[Settings]):
     def _unpack(self, bundle: Bundle, settings: Settings, ledger: PackingLedger) -> None:
         table, parts = self._table, bundle.parts
         weight, packing = parts[table.packed], None
-        if bundle.is_plain:
-            own = LogicalTensor(weight, bundle.name, weight.shape, weight.dtype or "F32")
-            ledger.tensors.append(own)
-        elif weight.dtype not in table.also_plain:
+        if weight.dtype not in table.also_plain:
             packing = self._unpack_packed(bundle, settings, ledger)
         for part, description in table.companions.items():
             if part in parts:
@@ -324,12 +326,19 @@ class _Engine(Generic[Settings]):
         shape, dtype = (packing.shape, packing.dtype) if packing else (None, table.dtype)
         if packing is None and table.unseen_dtype is not None:
             dtype = table.unseen_dtype(parts, settings)
-        ledger.tensors.append(LogicalTensor(weight, bundle.name, shape, dtype))
+        self._add(bundle, shape, dtype, ledger)
         return packing
+
+    def _add(self, bundle: Bundle, shape: Shape | None, dtype: str, ledger: PackingLedger) -> None:
+        weight = bundle.parts[self._table.packed]
+        if bundle.experts:
+            unstack(weight, bundle.experts, shape, dtype, ledger)
+        else:
+            ledger.tensors.append(LogicalTensor(weight, bundle.name, shape, dtype))
 
     def _reading(self, bundle: Bundle, settings: Settings) -> Packing | str | None:
         """Return the packing from `by_shapes` with the fewest misfits, else its message or None."""
-        expected, is_conv1d = self._expected(bundle.name), self._is_conv1d(bundle.module)
+        expected, is_conv1d = self._expected(bundle), self._is_conv1d(bundle.module)
         shapes = tuple((part, one.dtype, one.shape) for part, one in bundle.parts.items())
         key = (shapes, settings, expected, is_conv1d)
         if key not in self._readings:

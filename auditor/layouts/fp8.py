@@ -116,7 +116,7 @@ def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
 # --- bundles --------------------------------------------------------------------------------------
 
 
-def _bundles(stored: Stored, _settings: object = None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
     """Yield weights with their scales, weights without scales, and scales without a weight."""
     for module, members in stored.modules.items():
         alone = {key for key in members if _is_of_activations(key)}

@@ -92,7 +92,7 @@ def _is_tiled(members: Members) -> bool:
     return "B" in members and "s" in members and members["B"].dtype in {None, "I32"}
 
 
-def _bundles(stored: Stored, _settings: object) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
     for module, members in stored.modules.items():
         if "qweight" in members:
             yield Bundle(module, tensor_name(module), members)

@@ -208,7 +208,7 @@ def _is_bitnet(parts: Members) -> bool:
     return parts["weight"].dtype == "U8" and len(parts["weight_scale"].shape or ()) < _MATRIX
 
 
-def _bundles(stored: Stored, _settings: object = None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
     """Yield the weights with their scales, and the scales whose weight is not stored."""
     for module, members in stored.modules.items():
         stems = {""}

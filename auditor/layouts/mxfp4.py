@@ -21,7 +21,7 @@ _BYTES = 16  # numbers in a block
 _NUMBERS = 32
 
 
-def _bundles(stored: Stored, _settings: object = None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
     for module, members in stored.modules.items():
         for key, tensor in members.items():
             if tensor.dtype not in {None, "U8"} or not key.endswith((_BLOCKS, _SCALES)):

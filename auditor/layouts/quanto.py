@@ -56,7 +56,7 @@ def _bits(declared: Declared | None, _ledger: PackingLedger) -> int | None:
     return bits_by_name.get(value) if isinstance(value, str) else None
 
 
-def _bundles(stored: Stored, _settings: object = None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
     """Yield packed weights with the tensors below their names, and scales of activations."""
     for module, members in stored.modules.items():
         parts = {last: members[last] for last in (_DATA, "_scale", "_shift") if last in members}

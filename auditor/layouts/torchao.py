@@ -62,7 +62,7 @@ def _recognises(stored: Stored) -> bool:
     )
 
 
-def _bundles(stored: Stored, _settings: object) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
     """Yield `X.weight` with its inner tensors; a `_data` tensor is a plain parameter."""
     for module, members in stored.modules.items():
         parts_by_parameter: dict[tuple[str, bool], dict[str, StoredTensor]] = defaultdict(dict)
@@ -73,7 +73,8 @@ def _bundles(stored: Stored, _settings: object) -> Iterator[Bundle]:
         for (parameter, _), parts in parts_by_parameter.items():
             name = tensor_name(module, parameter)
             if "_data" in parts:
-                yield Bundle(module, name, {"qdata": parts.pop("_data")}, is_plain=True)
+                own = parts.pop("_data")
+                yield Bundle(module, name, {"qdata": own}, plain=own)
             if parts:
                 yield Bundle(module, name, parts)
 

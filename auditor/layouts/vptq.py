@@ -61,7 +61,7 @@ class _Sizes(NamedTuple):
     outlier_centroids: int | None
 
 
-def _bundles(stored: Stored, _settings: object = None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
     """Yield indices with the centroids in their submodules, and centroids without indices."""
     for module, own in stored.modules.items():
         head, _, last = module.rpartition(".")
