@@ -35,6 +35,7 @@ from auditor.layouts.packing import (
     Members,
     PackingLedger,
     Shape,
+    StatedSettings,
     Stored,
     WrittenTensor,
     tensor_name,
@@ -207,6 +208,15 @@ def _numbers(parts: Members, dtype: str, expected: Shape | None, doubts: list[st
     return Packing(shape=shape, dtype=kind, tensors=tensors, doubts=(*doubts, *own_doubts))
 
 
+def _stated(parts: Members, packing: Packing) -> StatedSettings | None:
+    settings: StatedSettings = {"quant_method": "bitsandbytes"}
+    if packing.dtype == "INT8":
+        return settings | {"load_in_8bit": True}
+    if parts.keys().isdisjoint(_STATES):
+        return None
+    return settings | {"load_in_4bit": True, "bnb_4bit_quant_type": packing.dtype.lower()}
+
+
 def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
     """Return the scheme (the packed and the plain modules) that the config declares.
 
@@ -237,6 +247,7 @@ LAYOUT = LayoutTable[_Settings](
     settings=constant_settings(_settings),
     by_shapes=_by_shapes,
     by_config=_by_config,
+    stated=_stated,
     scheme=_scheme,
     bundles=_bundles,
     conv1d=True,

@@ -40,6 +40,7 @@ from auditor.layouts.packing import (
     Members,
     PackingLedger,
     Shape,
+    StatedSettings,
     Stored,
     WrittenTensor,
     tensor_name,
@@ -281,6 +282,8 @@ def _packing(  # noqa: PLR0913, PLR0917 - one interpretation of a weight
         tensors=_tensors(parts, form, scheme, shape, bits, grain),
         words=grain.words if grain else "",
         form=form,
+        bits=bits,
+        grain=grain,
         doubts=doubts,
         descriptions={"weight_scale": f"scales, {grain.words}"} if grain else {},
     )
@@ -428,6 +431,29 @@ def _by_config(parts: Members, scheme: CompressedScheme, shape: Shape) -> Packin
     return _packing(parts, form, scheme, shape, scheme.bits or 4)
 
 
+def _stated(parts: Members, packing: Packing) -> StatedSettings | None:
+    if packing.form not in {_PACKED, "int-quantized", "float-quantized"} or packing.grain is None:
+        return None
+    outputs, inputs = packing.grain
+    if outputs not in {None, 1}:
+        return None
+    strategy = "tensor" if outputs is None else "channel" if inputs is None else "group"
+    weights = {
+        "num_bits": packing.bits,
+        "type": "float" if packing.form == "float-quantized" else "int",
+        "strategy": strategy,
+        "group_size": inputs,
+        "symmetric": packing.form != _PACKED or "weight_zero_point" not in parts,
+        "dynamic": False,
+    }
+    return {
+        "quant_method": "compressed-tensors",
+        "format": packing.form,
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+        "ignore": ["lm_head"],
+    }
+
+
 def _title(declared: Declared | None, packings: Collection[Packing]) -> str:
     forms = sorted({packing.form for packing in packings})
     declared = flat_settings(declared)
@@ -456,6 +482,7 @@ LAYOUT = LayoutTable[CompressedScheme](
     settings=_settings,
     by_shapes=_by_shapes,
     by_config=_by_config,
+    stated=_stated,
     title=_title,
     scheme=_scheme,
     bundles=_bundles,

@@ -8,6 +8,7 @@ names. A packed tensor with its companions is a bundle.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from itertools import islice
 from math import prod
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
@@ -15,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.layouts._scales import CACHE, note_kv_scales
+from auditor.layouts._scales import CACHE, Grain, note_kv_scales
 from auditor.layouts._scheme import Scheme, report_contradictions
 from auditor.layouts.fused import stacked_experts, unstack
 from auditor.layouts.packing import (
@@ -27,6 +28,7 @@ from auditor.layouts.packing import (
     Members,
     PackingLedger,
     Shape,
+    StatedSettings,
     Stored,
     Unpacked,
     WrittenTensor,
@@ -36,6 +38,8 @@ from auditor.tensors import StoredTensor
 
 Settings = TypeVar("Settings", bound=Hashable)
 
+_LOOKED_AT = 64  # bundles whose settings are compared
+_MOST_RETURNED = 2  # settings that are returned
 # Linears of GPT-2 and similar models; a plain checkpoint stores their weights as (in, out).
 CONV1D = frozenset({"c_attn", "c_fc", "c_proj", "q_attn"})
 
@@ -61,6 +65,7 @@ class Packing(Struct, frozen=True, kw_only=True):
     form: str = ""
     bits: int = 0
     group: int = 0  # inputs that share a scale
+    grain: Grain | None = None  # the part of the weight that shares a scale
     doubts: tuple[str, ...] = ()  # declarations that the stored shapes contradict
     descriptions: Mapping[str, str] = MappingProxyType({})  # of companions, instead of the table's
 
@@ -85,6 +90,8 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
     by_shapes: Callable[[Members, Settings, Shape | None], Iterable[Packing] | str | None]
     # The packing that the config implies for a weight of the architecture; None if unknown.
     by_config: Callable[[Members, Settings, Shape], Packing | None] = lambda *_: None
+    # The config settings that declare such a bundle, the inverse of `settings`; None if unknown.
+    stated: Callable[[Members, Packing], StatedSettings | None] = lambda *_: None
     # Describes the layout and its settings in messages; None if the packings' dtypes are enough.
     title: Callable[[Declared | None, Collection[Packing]], str] | None = None
     # Returns the scheme of the config, given the names of the packed modules; None if unknown.
@@ -120,6 +127,7 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
             writes=lambda stored, declared, implied: _Engine(self, declared, implied).writes(
                 stored
             ),
+            stated=lambda stored, implied: _Engine(self, None, implied).stated(stored),
             stores_plain=self.stores_plain,
             unread=self.unread,
             declares=self.declares,
@@ -251,6 +259,27 @@ class _Engine(Generic[Settings]):
             scales = (parts[key].name for key in CACHE & parts.keys())
             written |= dict.fromkeys(scales, WrittenTensor((), WIDE_FLOATS))
         return written
+
+    def stated(self, stored: Stored) -> list[StatedSettings]:
+        """Return the settings that declare most of the stored bundles, the most frequent first.
+
+        A bundle with one group gives no upper bound of the group size; other bundles may.
+        """
+        table = self._table
+        settings = table.settings(None, stored, PackingLedger())
+        equal_settings: dict[str, list[StatedSettings]] = {}
+        packed = (one for one in self._bundles(stored, settings) if table.packed in one.parts)
+        for bundle in islice(packed, _LOOKED_AT):
+            weight, reading = bundle.parts[table.packed], None
+            if weight.shape is not None and weight.dtype in table.dtypes:
+                reading = self._reading(bundle, settings(bundle.module))
+            if not isinstance(reading, Packing) or any(self._misfits(reading, bundle.parts)):
+                continue
+            found = table.stated(bundle.parts, reading)
+            if found is not None:
+                equal_settings.setdefault(str(found), []).append(found)
+        by_frequency = sorted(equal_settings.values(), key=len, reverse=True)
+        return [same[0] for same in by_frequency[:_MOST_RETURNED]]
 
     def _bundles(self, stored: Stored, settings: Callable[[str], Settings]) -> Iterable[Bundle]:
         if self._table.bundles is not None:

@@ -34,6 +34,7 @@ from auditor.layouts.packing import (
     Members,
     PackingLedger,
     Shape,
+    StatedSettings,
     Stored,
     WrittenTensor,
     tensor_name,
@@ -252,9 +253,21 @@ def _packing(  # noqa: PLR0913, PLR0917 - one interpretation of a weight
         dtype=dtype,
         tensors={"weight": stored, "scale": scale, **activations},
         words=grain.words if grain else "",
+        grain=grain,
         doubts=doubts,
         descriptions={"scale": f"scales, {grain.words}"} if grain else {},
     )
+
+
+def _stated(parts: Members, packing: Packing) -> StatedSettings | None:
+    block = packing.grain
+    if block is None or None in block or not parts["scale"].name.endswith("weight_scale_inv"):
+        return None
+    return {
+        "quant_method": "fp8",
+        "activation_scheme": "dynamic",
+        "weight_block_size": [*block],
+    }
 
 
 LAYOUT = LayoutTable[_Settings](
@@ -272,6 +285,7 @@ LAYOUT = LayoutTable[_Settings](
     settings=_settings,
     by_shapes=_by_shapes,
     by_config=_by_config,
+    stated=_stated,
     title=lambda _, packings: "; ".join(
         ("fp8", *sorted({packing.words for packing in packings} - {""}))
     ),

@@ -34,6 +34,7 @@ from auditor.layouts.packing import (
     Members,
     PackingLedger,
     Shape,
+    StatedSettings,
     Stored,
     WrittenTensor,
 )
@@ -214,6 +215,11 @@ def _by_config(parts: Members, packing: MlxPacking | None, shape: Shape) -> Pack
     return _written({}, shape, packing) if packing is not None and is_packed else None
 
 
+def _stated(_parts: Members, packing: Packing) -> StatedSettings:
+    mode = {} if packing.form == _AFFINE else {"mode": packing.form}
+    return {"bits": packing.bits, "group_size": packing.group, **mode}
+
+
 def _scheme(declared: Declared, _names: Collection[str], *_: object) -> Scheme:
     settings = read_mlx_settings(declared, PackingLedger())
     return Scheme(
@@ -241,6 +247,7 @@ LAYOUT = LayoutTable[MlxPacking | None](
     settings=lambda declared, _stored, ledger: read_mlx_settings(declared, ledger).of,
     by_shapes=_by_shapes,
     by_config=_by_config,
+    stated=_stated,
     title=_title,
     scheme=_scheme,
     bundles=_bundles,

@@ -67,6 +67,7 @@ LAYOUT = LayoutTable[None](
     settings=no_settings,
     by_shapes=_by_shapes,
     by_config=_experts,
+    stated=lambda *_: {"quant_method": "mxfp4"},
     title=lambda *_: "mxfp4, blocks of 32",
     scheme=partial(skip_list_scheme, "modules_to_not_convert", packs_others=False),
     bundles=_bundles,

@@ -28,6 +28,9 @@ Members = Mapping[str, StoredTensor]  # the tensors of a module, by the last seg
 Implied = Callable[[str], Shape | None]
 
 
+StatedSettings = dict[str, Any]  # settings of a config that declare how tensors are packed
+
+
 class Declared(Struct, frozen=True, kw_only=True):
     """The layout that a config declares; its settings are untrusted."""
 
@@ -156,6 +159,8 @@ class Layout(Struct, frozen=True, kw_only=True):
     writes: Callable[[Stored, Declared | None, Implied], Mapping[str, WrittenTensor]] = (
         lambda _stored, _declared, _implied: MappingProxyType({})
     )
+    # The settings that declare the stored tensors, by the architecture's shapes.
+    stated: Callable[[Stored, Implied], list[StatedSettings]] = lambda _stored, _implied: []
 
 
 class HiddenContent(NamedTuple):
