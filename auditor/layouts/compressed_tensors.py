@@ -379,8 +379,12 @@ def _tensors(  # noqa: PLR0913, PLR0917 - one interpretation of a weight
             ),
         }
     if form in {_HALVED, _SPARSE}:
-        halved = {"weight": WrittenTensor((*rows, inputs // 2), FLOATS)} if form == _HALVED else {}
-        return tensors | halved | {"bitmask": WrittenTensor((*rows, -(-inputs // 8)), ("U8",))}
+        sides = (len(shape),)
+        tensors["shape"] = WrittenTensor(sides, ("I64", "I32"), others=((*sides, 1),))
+        tensors["bitmask"] = WrittenTensor((*rows, -(-inputs // 8)), ("U8",))
+        if form == _SPARSE:
+            return tensors | {"row_offsets": WrittenTensor(shape[:1], ("I64", "I32"))}
+        return tensors | {"weight": WrittenTensor((*rows, inputs // 2), FLOATS)}
     scale_dtypes, kind = FLOATS, "I8" if form == "int-quantized" else "F8_E4M3"
     if form == _PACKED:
         kind = "I32"

@@ -205,7 +205,8 @@ def _recognises(stored: Stored) -> bool:
 
 def _is_bitnet(parts: Members) -> bool:
     """Whether the weight is U8 and has a single scale, as BitNet writes it."""
-    return parts["weight"].dtype == "U8" and len(parts["weight_scale"].shape or ()) < _MATRIX
+    shape = parts["weight_scale"].shape
+    return parts["weight"].dtype == "U8" and shape is not None and len(shape) < _MATRIX
 
 
 def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:

@@ -6,8 +6,7 @@ import warnings
 from copy import deepcopy
 
 import pytest
-from support.layouts.awq_words import gemm_words
-from support.layouts.gptq_words import packed_words
+from support.layouts.words import gemm_words, packed_words
 from support.running import run
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]

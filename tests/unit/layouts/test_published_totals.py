@@ -10,6 +10,18 @@ from pathlib import Path
 
 import pytest
 from support import deepseek_v3
+from support.layouts.examples import layout_of
+from support.layouts.packed import opened, pieces, quantization_data, says
+from support.layouts.tables import (
+    Parts,
+    below,
+    compressed,
+    four_bits,
+    gemm,
+    gptq,
+    pack_quantized,
+    scheme,
+)
 from support.sharding import INDEX, alarms, kinds, pointer, shard_names, without_absence
 
 from auditor import Report
@@ -220,6 +232,98 @@ def test_a_file_of_13_billion_parameters_in_gptq_is_its_tensors_and_a_header():
     inside += 2 * (2 * 32000 * 5120 + 81 * 5120)
     around = 7_259_435_192 - inside
     assert 100 * (len(packed) + plain) < around < 140 * (len(packed) + plain)
+
+
+LLAMA_8B = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+}
+LLAMA_70B = LLAMA_8B | {
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+}
+MISTRAL = LLAMA_8B | {"vocab_size": 32000}
+ORDERED = {"num_bits": 4, "group_size": 128, "actorder": "group"}
+
+
+def with_biases(out: int, inputs: int) -> Parts:
+    """As AutoGPTQ wrote every packed linear: with a bias of zeros."""
+    return gptq(out, inputs) | {"bias": ("F16", (out,))}
+
+
+@pytest.mark.parametrize(
+    ("file", "pack", "declared", "config", "published"),
+    [
+        # Llama-3.1-8B W4A16: its 8,030,261,248 parameters and 1,376,256 biases
+        (
+            "gptq",
+            with_biases,
+            says("gptq", bits=4, group_size=128),
+            LLAMA_8B,
+            (6_979_321_856, 1_052_315_648),
+        ),
+        # TheBloke/Mistral-7B-v0.1-AWQ: 7,241,732,096
+        ("awq", gemm, says("awq", bits=4, group_size=128), MISTRAL, (6_979_321_856, 262_410_240)),
+        # Meta-Llama-3.1-8B-Instruct bnb 4-bit: U8 6,979,321,856 + BF16 1,050,939,392
+        (
+            "bitsandbytes",
+            lambda *shape: four_bits(shape, nested=True),
+            says("bitsandbytes", load_in_4bit=True),
+            LLAMA_8B,
+            (6_979_321_856, 1_050_939_392),
+        ),
+        # Llama-3.3-70B W4A16, by activation order: I32 unpacked and BF16 of its card
+        (
+            "compressed_tensors",
+            lambda *shape: pack_quantized(*shape, 4, 128, index=True),
+            compressed(scheme(**ORDERED), ignore=["lm_head"], format="pack-quantized"),
+            LLAMA_70B,
+            (68_451_041_280, 2_102_665_216),
+        ),
+    ],
+    ids=["gptq", "awq", "bitsandbytes", "compressed-tensors"],
+)
+def test_packed_and_plain_parameters_are_those_of_a_card(file, pack, declared, config, published):
+    read = read_config("config.json", json.dumps(config).encode())
+    expectation = catalogue.expect(read, "LlamaForCausalLM")
+    shapes = {one.name: one.shape for one in expectation.tensors if one.role is Role.PARAMETER}
+    table: Parts = {}
+    for name, shape in shapes.items():
+        is_packed, module = "_proj" in name, name.removesuffix(".weight")
+        table |= below(module, pack(*shape)) if is_packed else {name: ("BF16", shape)}
+    unpacked = opened(layout_of(file), table, declared, shapes, large=True)
+    inside = {piece.stored.name for piece in unpacked.tensors} | quantization_data(unpacked)
+    plain = sum(prod(shape) for name, (_, shape) in table.items() if name not in inside)
+    assert unpacked.faults == ()
+    assert (sum(prod(piece.shape) for piece in unpacked.tensors), plain) == published
+
+
+@pytest.mark.slow
+def test_deepseek_r1_has_91_991_tensors_and_all_of_the_model():
+    """688,586,727,753 bytes in its 163 files, as the Hub lists them."""
+    table = dict(deepseek_v3.tensors())
+    read = read_config("config.json", json.dumps(deepseek_v3.CONFIG).encode())
+    expectation = catalogue.expect(read, "DeepseekV3ForCausalLM")
+    size = sum(prod(shape) * DTYPE_BITS[dtype] // 8 for dtype, shape in table.values())
+    # A header takes 110 to 140 bytes a tensor in healthy files.
+    assert len(table) == deepseek_v3.TENSORS
+    assert 110 < (688_586_727_753 - size) / len(table) < 140
+    declared = says("fp8", weight_block_size=[128, 128], activation_scheme="dynamic")
+    unpacked = opened(layout_of("fp8"), table, declared, large=True)
+    found = pieces(unpacked)
+    left = set(table) - quantization_data(unpacked) - set(found)
+    assert found | {name: table[name][1] for name in left} == {
+        tensor.name: tensor.shape for tensor in expectation.tensors
+    }
+    assert unpacked.faults == ()
 
 
 def test_a_clone_of_gpt_oss_without_lfs_lacks_nothing_and_shows_nothing(tmp_path):
