@@ -19,8 +19,8 @@ from auditor.analytic.gguf_architectures import ARCHITECTURES as READ
 from auditor.analytic.gguf_architectures import Facts
 from auditor.analytic.gguf_config import reconstructed_config
 from auditor.errors import CheckpointError
-from auditor.layouts.gguf.layout import unpack
-from auditor.layouts.gguf.names import TABLES, names_in_file
+from auditor.layouts.gguf import unpack
+from auditor.layouts.gguf_names import TABLES, names_in_file
 from auditor.layouts.packing import Declared, Stored
 from auditor.reconciler.matching import shapes_of
 
