@@ -45,53 +45,33 @@ def group_grain(size: int) -> Grain:
     return Grain(1, size)
 
 
-def scales_shape(weight: Shape, grain: Grain) -> Shape:
-    """Return the shape of the scales of a weight that has at least two axes."""
+def scales(weight: Shape, grain: Grain, dtypes: tuple[str, ...]) -> WrittenTensor:
+    """Return the scales of a weight in their usual shape, with the other shapes that occur."""
+    if len(weight) < _MATRIX:
+        return WrittenTensor((1,), dtypes, others=((), (1, 1)))
     *experts, rows, columns = weight
-    return (*experts, _parts(rows, grain.outputs), _parts(columns, grain.inputs))
+    shape = (*experts, _parts(rows, grain.outputs), _parts(columns, grain.inputs))
+    if grain == TENSOR:
+        if len(weight) == _MATRIX:
+            return WrittenTensor((1,), dtypes, others=((), shape))
+        return WrittenTensor(shape, dtypes, others=(shape[:-1], shape[:-2]))
+    return WrittenTensor(shape, dtypes, others=(shape[:-1],) if grain.inputs is None else ())
 
 
 def _parts(size: int, step: int | None) -> int:
     return 1 if step is None else -(-size // step)
 
 
-def scales(weight: Shape, grain: Grain, dtypes: tuple[str, ...]) -> WrittenTensor:
-    """Return the scales of a weight in their usual shape, with the other shapes that occur."""
-    if len(weight) < _MATRIX:
-        return WrittenTensor((1,), dtypes, others=((), (1, 1)))
-    shape = scales_shape(weight, grain)
-    if grain == TENSOR and len(weight) == _MATRIX:
-        return WrittenTensor((1,), dtypes, others=((), shape))
-    others = [shape[:-1]] if grain.inputs is None else []
-    if grain == TENSOR:
-        others.append(shape[:-2])
-    return WrittenTensor(shape, dtypes, others=tuple(others))
-
-
-def scales_fit(weight: Shape, grain: Grain, stored: Shape) -> bool:
-    """Whether the stored scales have one number for each grain of the weight."""
-    written = scales(weight, grain, FLOATS)
-    return stored in {written.shape, *written.others}
-
-
-def scales_misfit(what: str, weight: Shape, grain: Grain, scales: Shape) -> str | None:
-    """Return a phrase with the stored and the expected shape of scales; None if they fit."""
-    if scales_fit(weight, grain, scales):
-        return None
-    need = (1,) if len(weight) < _MATRIX else scales_shape(weight, grain)
-    return f"{what} is {scales}, expected {need} for a weight of {weight}, {grain.words}"
-
-
 def grain_of_shapes(weight: Shape, stored: Shape) -> Grain | None:
     """Return the grain that fits the shape of the scales, without a config; None if none fits."""
-    block = Grain(_BLOCK, _BLOCK)
-    for grain in (TENSOR, CHANNEL, block):
-        if scales_fit(weight, grain, stored):
+    grains = [TENSOR, CHANNEL, Grain(_BLOCK, _BLOCK)]
+    if len(weight) >= _MATRIX and len(stored) == len(weight) and 0 not in stored:
+        grains.append(Grain(-(-weight[-2] // stored[-2]), -(-weight[-1] // stored[-1])))
+    for grain in grains:
+        written = scales(weight, grain, FLOATS)
+        if 0 not in grain and stored in {written.shape, *written.others}:
             return grain
-    if len(weight) < _MATRIX or len(stored) != len(weight) or 0 in stored:
-        return None
-    grain = Grain(-(-weight[-2] // stored[-2]), -(-weight[-1] // stored[-1]))
-    return grain if all(grain) and stored == scales_shape(weight, grain) else None
+    return None
 
 
 # Names below an attention module, or below its k_proj and v_proj.

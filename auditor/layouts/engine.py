@@ -176,13 +176,6 @@ def constant_settings(
     return settings
 
 
-def no_settings(
-    _declared: Declared | None, _stored: Stored, _ledger: PackingLedger
-) -> Callable[[str], None]:
-    """Return a settings reader for a layout without settings; it always returns None."""
-    return lambda _module: None
-
-
 class _Engine(Generic[Settings]):
     """The unpacking of one checkpoint; bundles with equal shapes and settings are read once."""
 
@@ -281,14 +274,12 @@ class _Engine(Generic[Settings]):
         by_frequency = sorted(equal_settings.values(), key=len, reverse=True)
         return [same[0] for same in by_frequency[:_MOST_RETURNED]]
 
-    def _bundles(self, stored: Stored, settings: Callable[[str], Settings]) -> Iterable[Bundle]:
-        if self._table.bundles is not None:
-            return self._table.bundles(stored, settings, self._implied)
-        return self._by_module(stored)
-
-    def _by_module(self, stored: Stored) -> Iterator[Bundle]:
-        """Yield the modules that have a packed tensor (by name or dtype) or a companion of one."""
+    def _bundles(self, stored: Stored, settings: Callable[[str], Settings]) -> Iterator[Bundle]:
+        """Yield the table's bundles, by default modules with a packed tensor or a companion."""
         table = self._table
+        if table.bundles is not None:
+            yield from table.bundles(stored, settings, self._implied)
+            return
         for module, members in stored.modules.items():
             weight = members.get(table.packed)
             has_packed = weight is not None and (
@@ -368,7 +359,10 @@ class _Engine(Generic[Settings]):
     def _reading(self, bundle: Bundle, settings: Settings) -> Packing | str | None:
         """Return the packing from `by_shapes` with the fewest misfits, else its message or None."""
         expected, is_conv1d = self._expected(bundle), self._is_conv1d(bundle.module)
-        shapes = tuple((part, one.dtype, one.shape) for part, one in bundle.parts.items())
+        # Its parts may have other names in the file, which decide with their shapes.
+        shapes = tuple(
+            (part, _last(one), one.dtype, one.shape) for part, one in bundle.parts.items()
+        )
         key = (shapes, settings, expected, is_conv1d)
         if key not in self._readings:
             plain = expected[::-1] if is_conv1d and expected else expected

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from auditor.layouts._scheme import skip_list_scheme
-from auditor.layouts.engine import Bundle, LayoutTable, Packing, no_settings
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, constant_settings
 from auditor.layouts.packing import Members, Shape, Stored, WrittenTensor, tensor_name
 
 _BLOCKS, _SCALES = "_blocks", "_scales"
@@ -64,7 +64,7 @@ LAYOUT = LayoutTable[None](
     dtype="MXFP4",
     companions={"scales": "scales, one exponent for each block of 32 inputs"},
     needed=lambda *_: ["scales"],
-    settings=no_settings,
+    settings=constant_settings(lambda *_: None),
     by_shapes=_by_shapes,
     by_config=_experts,
     stated=lambda *_: {"quant_method": "mxfp4"},

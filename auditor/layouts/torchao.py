@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from auditor.layouts.engine import Bundle, LayoutTable, Packing, no_settings
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, constant_settings
 from auditor.layouts.packing import (
     FLOATS,
     Members,
@@ -190,7 +190,7 @@ LAYOUT = LayoutTable[None](
     dtype="INT8",
     companions=_COMPANIONS,
     needed=lambda parts, *_: ["scale_and_zero" if "scale_and_zero" in parts else "scale"],
-    settings=no_settings,
+    settings=constant_settings(lambda *_: None),
     by_shapes=_by_shapes,
     bundles=_bundles,
 ).layout()
