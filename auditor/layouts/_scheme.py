@@ -42,12 +42,6 @@ class Scheme(NamedTuple):
     # module is a contradiction, too.
     every_linear: bool = False
 
-    def is_packed(self, module: str) -> bool | None:
-        """Whether loading builds a packed module; None if versions of the loader differ."""
-        if module in self.plain:
-            return False
-        return True if self.packs((module,)) else None
-
 
 def skip_list_scheme(  # noqa: PLR0913 - the declaration, and how loaders read it
     key: str,

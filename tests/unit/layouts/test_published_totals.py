@@ -32,24 +32,50 @@ from auditor.layouts.declared import declaration
 from auditor.reconciler.matching import shapes_of
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
+LLAMA_8B = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "dtype": "float16",
+}
+LLAMA_70B = LLAMA_8B | {
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+}
+MISTRAL = LLAMA_8B | {"vocab_size": 32000}
+# TheBloke/MythoMax-L2-13B-GPTQ
+MYTHOMAX = MISTRAL | {
+    "hidden_size": 5120,
+    "intermediate_size": 13824,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 40,
+    "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128},
+}
 # openai/gpt-oss-20b
-GPT_OSS = {
+GPT_OSS = LLAMA_8B | {
     "model_type": "gpt_oss",
     "architectures": ["GptOssForCausalLM"],
     "hidden_size": 2880,
     "intermediate_size": 2880,
     "num_hidden_layers": 24,
     "num_attention_heads": 64,
-    "num_key_value_heads": 8,
     "head_dim": 64,
     "num_local_experts": 32,
     "vocab_size": 201088,
     "dtype": "bfloat16",
-    "tie_word_embeddings": False,
     "quantization_config": {"quant_method": "mxfp4"},
 }
 # mlx-community's 4 bits of Qwen2.5-Coder-3B-Instruct
-CODER = {
+OF_MLX = {"group_size": 64, "bits": 4, "mode": "affine"}
+CODER = LLAMA_8B | {
     "model_type": "qwen2",
     "architectures": ["Qwen2ForCausalLM"],
     "hidden_size": 2048,
@@ -58,16 +84,16 @@ CODER = {
     "num_attention_heads": 16,
     "num_key_value_heads": 2,
     "vocab_size": 151936,
-    "torch_dtype": "bfloat16",
+    "dtype": "bfloat16",
     "tie_word_embeddings": True,
-    "quantization": {"group_size": 64, "bits": 4, "mode": "affine"},
+    "quantization": OF_MLX,
 }
 FULL = (2, 6, 10, 14, 18, 21)  # layers of attention
 # mlx-community's 4 bits of LFM2-8B-A1B, whose routers have 8
-LFM2 = {
+GATES = [f"model.layers.{n}.feed_forward.gate" for n in range(2, 24)]
+LFM2 = CODER | {
     "model_type": "lfm2_moe",
     "architectures": ["Lfm2MoeForCausalLM"],
-    "hidden_size": 2048,
     "intermediate_size": 7168,
     "moe_intermediate_size": 1792,
     "num_dense_layers": 2,
@@ -78,32 +104,8 @@ LFM2 = {
     "num_key_value_heads": 8,
     "layer_types": ["full_attention" if n in FULL else "conv" for n in range(24)],
     "vocab_size": 128000,
-    "dtype": "bfloat16",
-    "tie_word_embeddings": True,
     "use_expert_bias": True,
-    "quantization": {
-        "group_size": 64,
-        "bits": 4,
-        "mode": "affine",
-        **{
-            f"model.layers.{n}.feed_forward.gate": {"group_size": 64, "bits": 8}
-            for n in range(2, 24)
-        },
-    },
-}
-# TheBloke/MythoMax-L2-13B-GPTQ
-MYTHOMAX = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 5120,
-    "intermediate_size": 13824,
-    "num_hidden_layers": 40,
-    "num_attention_heads": 40,
-    "num_key_value_heads": 40,
-    "vocab_size": 32000,
-    "torch_dtype": "float16",
-    "tie_word_embeddings": False,
-    "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128},
+    "quantization": OF_MLX | {gate: {"group_size": 64, "bits": 8} for gate in GATES},
 }
 
 
@@ -124,18 +126,17 @@ def in_blocks(names: Iterable[str]) -> list[str]:
 
 def by_mlx(names: Iterable[str]) -> list[str]:
     """As mlx_lm names what it packs: all matrices but those of convolutions."""
+    older = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
     found: dict[str, None] = {}
     for name in names:
         module, _, last = name.rpartition(".")
         before, experts, after = module.partition(".experts.")
         if experts:
-            renamed = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
-            module = f"{before}.switch_mlp.{renamed[after.partition('.')[2]]}"
+            module = f"{before}.switch_mlp.{older[after.partition('.')[2]]}"
         elif "feed_forward.w" in module:
-            renamed = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
-            module = module[:-2] + renamed[module[-2:]]
-        plain = last != "weight" or "norm" in module or module.endswith(".conv")
-        lasts = (last,) if plain else ("weight", "scales", "biases")
+            module = module[:-2] + older[module[-2:]]
+        is_plain = last != "weight" or "norm" in module or module.endswith(".conv")
+        lasts = (last,) if is_plain else ("weight", "scales", "biases")
         found |= dict.fromkeys(f"{module}.{one}" for one in lasts)
     return list(found)
 
@@ -234,23 +235,6 @@ def test_a_file_of_13_billion_parameters_in_gptq_is_its_tensors_and_a_header():
     assert 100 * (len(packed) + plain) < around < 140 * (len(packed) + plain)
 
 
-LLAMA_8B = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-}
-LLAMA_70B = LLAMA_8B | {
-    "hidden_size": 8192,
-    "intermediate_size": 28672,
-    "num_hidden_layers": 80,
-    "num_attention_heads": 64,
-}
-MISTRAL = LLAMA_8B | {"vocab_size": 32000}
 ORDERED = {"num_bits": 4, "group_size": 128, "actorder": "group"}
 
 
