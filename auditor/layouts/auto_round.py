@@ -135,16 +135,15 @@ def _shown(value: object) -> str:
 # --- the settings of a module -----------------------------------------------------------------
 
 
-def read_auto_round_schemes(
+def _settings(
     declared: Declared | None, stored: Stored, ledger: PackingLedger
 ) -> Callable[[str], QweightSettings]:
-    """Return a function that maps the name of a module to its settings in the config."""
     if declared is None:
         return lambda _module: QweightSettings()
-    return _QweightSettingss(declared, stored, ledger).of
+    return _AutoRoundSettings(declared, stored, ledger).of
 
 
-def scheme_of_names(
+def _scheme_of_names(
     declared: Declared,
     names: Collection[str],
     settings: Callable[[str], QweightSettings],
@@ -162,7 +161,7 @@ def scheme_of_names(
     )
 
 
-class _QweightSettingss:
+class _AutoRoundSettings:
     """A lookup of each module's settings in the config."""
 
     def __init__(self, declared: Declared, stored: Stored, ledger: PackingLedger) -> None:
@@ -292,11 +291,11 @@ LAYOUT = LayoutTable[QweightSettings](
     dtype="INT4",
     companions=_COMPANIONS,
     needed=lambda *_: ["scales", "qzeros"],
-    settings=read_auto_round_schemes,
+    settings=_settings,
     by_shapes=_by_shapes,
     by_config=_by_config,
     title=lambda _, packings: title_with_forms("auto-round", packings),
-    scheme=scheme_of_names,
+    scheme=_scheme_of_names,
     conv1d=True,
     unread=unread,
 ).layout()

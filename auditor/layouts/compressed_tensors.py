@@ -99,13 +99,9 @@ _OF_ACTIVATIONS = dict.fromkeys(
     ),
     "scales and zero points of activations",
 )
+_COMMON = _OF_WEIGHT | _OF_ACTIVATIONS
+_SCALED = frozenset({"weight", "weight_scale"})
 _HEAD = "lm_head"
-
-
-def _keeps_shape(parts: Members) -> bool:
-    """Whether a module stores an 8-bit weight in the model's shape."""
-    weight = parts.get("weight")
-    return weight is not None and "weight_scale" in parts and weight.dtype in {None, *_BYTES}
 
 
 def _bundles(
@@ -113,19 +109,16 @@ def _bundles(
 ) -> Iterator[Bundle]:
     """Yield each weight, whatever name its format uses, with the companions of that format."""
     for module, members in stored.modules.items():
-        known = {**_OF_WEIGHT, **_OF_ACTIVATIONS}
-        if "weight_packed" in members:
-            known |= _OF_MARLIN
-        if "bitmask" in members:
-            known |= _OF_SPARSE
-        parts = {part: members[part] for part in known if part in members}
+        own = _OF_MARLIN if "weight_packed" in members else {}
+        own = _OF_SPARSE if "bitmask" in members else own
+        parts = {part: one for part, one in members.items() if part in _COMMON or part in own}
         weight = members.get("weight_packed")
         if weight is None and "bitmask" in parts:
             weight = members.get("compressed")
         if weight is None and "weight" in members:
-            own = members["weight"]
-            is_bare = own.dtype in _BYTES and settings(module).quantizes
-            weight = own if is_bare or not _OF_WEIGHT.keys().isdisjoint(parts) else None
+            is_bare = members["weight"].dtype in _BYTES and settings(module).quantizes
+            if is_bare or not _OF_WEIGHT.keys().isdisjoint(parts):
+                weight = members["weight"]
         if weight is not None:
             parts["weight"] = weight
         if parts:
@@ -474,14 +467,14 @@ LAYOUT = LayoutTable[CompressedScheme](
         lambda parts: (
             "weight_packed" in parts
             or {"compressed", "bitmask"} <= parts.keys()
-            or _keeps_shape(parts)
+            or (parts.keys() >= _SCALED and parts["weight"].dtype in {None, *_BYTES})
         )
     ),
     packed="weight",
     dtypes=frozenset({"I32", "U8", *_BYTES, *FLOATS, "F64"}),
     dtype="INT4",
     unseen_dtype=_dtype,
-    companions={**_OF_WEIGHT, **_OF_SPARSE, **_OF_MARLIN, **_OF_ACTIVATIONS},
+    companions={**_OF_SPARSE, **_OF_MARLIN, **_COMMON},
     needed=_needed,
     settings=_settings,
     by_shapes=_by_shapes,

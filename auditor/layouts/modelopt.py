@@ -51,25 +51,25 @@ from auditor.layouts.packing import (
 from auditor.messages import described
 
 _SIZES = range(1, 1 << 24)  # possible group sizes
-_KINDS = {  # an algorithm -> the format of its weights
-    "FP8": "FP8",
-    "FP8_PER_CHANNEL_PER_TOKEN": "FP8",
-    "FP8_PB_WO": "FP8",
-    "NVFP4": "NVFP4",
-    "NVFP4_AWQ": "NVFP4",
-    "NVFP4_SVD": "NVFP4",
-    "W4A16_NVFP4": "NVFP4",
-    "W4A8_NVFP4_FP8": "NVFP4",
-    "MXFP4": "MXFP4",
-    "W4A8_MXFP4_FP8": "MXFP4",
-    "MXFP8": "MXFP8",
-    "W4A16_AWQ": "INT4",
-    "W4A8_AWQ": "INT4",
-    "W8A16": "INT8",
-    "W8A8_SQ_PER_CHANNEL": "INT8",
+_ALGORITHMS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    # An algorithm -> the format of its weights, and the tensors beside a weight_scale; activations
+    # have no input_scale if they are dynamic.
+    "FP8": ("FP8", ("input_scale",)),
+    "FP8_PER_CHANNEL_PER_TOKEN": ("FP8", ()),
+    "FP8_PB_WO": ("FP8", ()),
+    "NVFP4": ("NVFP4", ("weight_scale_2", "input_scale")),
+    "NVFP4_AWQ": ("NVFP4", ("weight_scale_2", "input_scale")),
+    "NVFP4_SVD": ("NVFP4", ("weight_scale_2", "input_scale")),
+    "W4A16_NVFP4": ("NVFP4", ("weight_scale_2",)),
+    "W4A8_NVFP4_FP8": ("NVFP4", ("weight_scale_2",)),
+    "MXFP4": ("MXFP4", ()),
+    "W4A8_MXFP4_FP8": ("MXFP4", ()),
+    "MXFP8": ("MXFP8", ()),
+    "W4A16_AWQ": ("INT4", ()),
+    "W4A8_AWQ": ("INT4", ("weight_scale_2",)),
+    "W8A16": ("INT8", ()),
+    "W8A8_SQ_PER_CHANNEL": ("INT8", ()),
 }
-_STATIC = frozenset({"FP8", "NVFP4", "NVFP4_AWQ", "NVFP4_SVD"})  # with activation scales
-_TWICE = frozenset({"NVFP4", "NVFP4_AWQ", "NVFP4_SVD", "W4A16_NVFP4", "W4A8_NVFP4_FP8", "W4A8_AWQ"})
 
 
 class ModuleSettings(NamedTuple):
@@ -135,24 +135,19 @@ def _layers(
 def _module_settings(declared: Declared, ledger: PackingLedger) -> ModuleSettings:
     settings = declared.settings
     algorithm = settings.get("quant_algo")
-    if not isinstance(algorithm, str) or algorithm.upper() not in _KINDS:
+    if not isinstance(algorithm, str) or algorithm.upper() not in _ALGORITHMS:
         if algorithm is not None:
-            ledger.fault(
-                f"quant_algo of {declared.where} is {described(algorithm)}, which is not known here"
-            )
+            observed = f"quant_algo of {declared.where} is {described(algorithm)}"
+            ledger.fault(f"{observed}, which is not known here")
         return _NOTHING
     algorithm = algorithm.upper()
-    needs = ["weight_scale"]
-    if algorithm in _TWICE:
-        needs.append("weight_scale_2")
-    if algorithm in _STATIC and settings.get("activation_scheme") != "dynamic":
-        needs.append("input_scale")
-    group = (
-        integer_setting(declared, "group_size", _SIZES, ledger)
-        if settings.get("group_size")
-        else None
-    )
-    return ModuleSettings(algorithm, _KINDS[algorithm], group, tuple(needs), declared.where)
+    kind, beside = _ALGORITHMS[algorithm]
+    if settings.get("activation_scheme") == "dynamic":
+        beside = tuple(part for part in beside if part != "input_scale")
+    group = None
+    if settings.get("group_size"):
+        group = integer_setting(declared, "group_size", _SIZES, ledger)
+    return ModuleSettings(algorithm, kind, group, ("weight_scale", *beside), declared.where)
 
 
 def _inner_group(settings: Mapping[str, Any]) -> int | None:
