@@ -118,3 +118,12 @@ def test_experts_are_pieces_of_one_packed_tensor(bits, group):
     table, implied = below(SWITCH, mlx((5, 8, 256), bits, group)), stacked(5, 8, 256)
     unpacked = opened(LAYOUT, table, says("mlx", group_size=group, bits=bits), implied)
     assert (pieces(unpacked), unpacked.faults) == (implied, ())
+
+
+def test_scales_beside_a_plain_weight_are_the_architecture_s_own_if_it_has_that_name():
+    module = W.removesuffix(".weight")
+    table = {W: ("BF16", (8, 64)), f"{module}.scales": ("F32", (8,))}
+    implied = {name: shape for name, (_, shape) in table.items()}
+    assert opened(LAYOUT, table, SAID, implied).faults == ()
+    [reason] = faults(opened(LAYOUT, table, SAID, {W: (8, 64)}))
+    assert reason.startswith("weight is BF16 (8, 64), expected U32")

@@ -113,6 +113,14 @@ def test_an_output_layer_is_plain_if_the_config_of_compressed_tensors_says_so(se
     ] * is_fault
 
 
+@pytest.mark.parametrize("file", ["bitnet", "bitsandbytes", "eetq", "fp8", "awq", "aqlm"])
+def test_an_output_layer_outside_a_list_is_packed_unless_loading_leaves_it_plain(file):
+    table = changed(file, {}) | {"lm_head.weight": ("BF16", (96, 512))}
+    found = faults(unpacked_of(file, table, SOUND[file][1] | LISTS[file]("model.layers.1.mlp")))
+    is_fault = file != "awq"
+    assert [name for one in found.values() for name in one] == ["lm_head.weight"] * is_fault
+
+
 @pytest.mark.parametrize(("router", "is_fault"), [("gate", True), ("shared_expert_gate", False)])
 def test_a_packed_router_is_a_fault_because_no_class_has_a_linear_there(router, is_fault):
     mlp = "model.layers.0.mlp"
