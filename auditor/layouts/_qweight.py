@@ -32,7 +32,7 @@ _BITS_OF_FORM = {MARLIN: _MARLIN_BITS, GEMV: (4,), GEMV_FAST: (4,)}  # that the 
 
 
 class QweightSettings(NamedTuple):
-    """What the config states of a module; None if it does not state it."""
+    """The settings that a config states for a module; None for one that it does not state."""
 
     form: str | None = None
     bits: int | None = None

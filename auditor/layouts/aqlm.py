@@ -109,7 +109,6 @@ def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
 
 LAYOUT = LayoutTable[_Sizes](
     name="aqlm",
-    methods=("aqlm",),
     recognises=any_module(lambda parts: "codes" in parts and "codebooks" in parts),
     packed="codes",
     dtypes=frozenset({"I8", "I16", "I32"}),

@@ -73,14 +73,14 @@ def _settings(declared: Declared | None, ledger: PackingLedger) -> QweightSettin
     )
 
 
-def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     """Yield packed modules, and companions without a packed tensor, under the table's names."""
     for module, members in stored.modules.items():
         parts = {one: members[one] for one in ("qweight", "scales", "qzeros") if one in members}
         if "qzeros" not in parts and "scaled_zeros" in members:
             parts["qzeros"] = members["scaled_zeros"]
         scales = parts.get("scales")
-        if parts.keys() == {"scales"} and scales and len(scales.shape or ()) == 1:
+        if parts.keys() == {"scales"} and scales and len(scales.shape or (0,)) == 1:
             parts = {_DIVISORS: scales}
         if parts:
             yield Bundle(module, tensor_name(module), parts)
@@ -109,7 +109,6 @@ def _stated(parts: Members, packing: Packing) -> StatedSettings | None:
 
 LAYOUT = LayoutTable[QweightSettings](
     name="awq",
-    methods=("awq",),
     recognises=any_qweight(_FORMS, g_idx=False),
     packed="qweight",
     dtypes=WORDS,

@@ -56,7 +56,9 @@ def _settings(declared: Declared | None, _ledger: PackingLedger) -> _Settings:
     return _Settings(str(values.get("linear_class", "bitlinear")), has_norms)
 
 
-def _bundles(stored: Stored, settings: Callable[[str], _Settings], *_: object) -> Iterator[Bundle]:
+def _bundles(
+    stored: Stored, settings: Callable[[str], _Settings], *_context: object
+) -> Iterator[Bundle]:
     for module, members in stored.modules.items():
         weight = members.get("weight")
         if "weight_scale" not in members and (weight is None or weight.dtype != "U8"):
@@ -109,7 +111,6 @@ def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
 
 LAYOUT = LayoutTable[_Settings](
     name="bitnet",
-    methods=("bitnet",),
     recognises=any_module(_is_bitnet),
     packed="weight",
     dtypes=frozenset({"U8"}),

@@ -91,7 +91,9 @@ def _recognises(stored: Stored) -> bool:
     )
 
 
-def _bundles(stored: Stored, settings: Callable[[str], _Settings], *_: object) -> Iterator[Bundle]:
+def _bundles(
+    stored: Stored, settings: Callable[[str], _Settings], *_context: object
+) -> Iterator[Bundle]:
     """Yield weights with companions, and weights of packed dtypes if a config declares packing."""
     names: dict[str, None] = {}
     is_declared = settings("").where != ""

@@ -105,7 +105,7 @@ _HEAD = "lm_head"
 
 
 def _bundles(
-    stored: Stored, settings: Callable[[str], CompressedScheme], *_: object
+    stored: Stored, settings: Callable[[str], CompressedScheme], *_context: object
 ) -> Iterator[Bundle]:
     """Yield each weight, whatever name its format uses, with the companions of that format."""
     for module, members in stored.modules.items():
@@ -378,17 +378,14 @@ def _tensors(  # noqa: PLR0913, PLR0917 - one interpretation of a weight
         if form == _SPARSE:
             return tensors | {"row_offsets": WrittenTensor(shape[:1], ("I64", "I32"))}
         return tensors | {"weight": WrittenTensor((*rows, inputs // 2), FLOATS)}
-    scale_dtypes, kind = FLOATS, "I8" if form == "int-quantized" else "F8_E4M3"
-    if form == _PACKED:
-        kind = "I32"
+    kind = {_PACKED: "I32", "int-quantized": "I8"}.get(form, "F8_E4M3")
     if form == _PACKED:
         tensors["weight"] = _words(tuple(rows), inputs, (), bits)
     elif form in _FLOATS and form != "mxfp8-quantized":
         tensors["weight"] = WrittenTensor((*rows, inputs * bits // 8), ("U8",))
     else:
         tensors["weight"] = WrittenTensor(shape, (kind,))
-    if form in _FLOATS:
-        scale_dtypes = (_FLOATS[form][2],)
+    scale_dtypes = (_FLOATS[form][2],) if form in _FLOATS else FLOATS
     tensors["weight_scale"] = scales(shape, grain or CHANNEL, scale_dtypes)
     return tensors | _zero_points(parts, tensors["weight_scale"].shape, bits, kind)
 
@@ -462,7 +459,6 @@ def _title(declared: Declared | None, packings: Collection[Packing]) -> str:
 
 LAYOUT = LayoutTable[CompressedScheme](
     name="compressed-tensors",
-    methods=("compressed-tensors",),
     recognises=any_module(
         lambda parts: (
             "weight_packed" in parts

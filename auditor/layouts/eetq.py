@@ -30,7 +30,6 @@ def _by_shapes(parts: Members, settings: None, _expected: Shape | None) -> list[
 
 LAYOUT = LayoutTable[None](
     name="eetq",
-    methods=("eetq",),
     recognises=any_module(
         lambda parts: (
             "weight_scales" in parts and "weight" in parts and parts["weight"].dtype in {None, "I8"}

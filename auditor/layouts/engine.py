@@ -74,12 +74,12 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
     """The declaration of one quantization method, which the engine interprets."""
 
     name: str  # the name in messages
-    methods: tuple[str, ...]  # the values of quant_method that declare this layout
     recognises: Callable[[Stored], bool]  # recognises the layout by marks that no other layout has
     packed: str  # the tensor with the packed numbers: "qweight"
     dtypes: frozenset[str]  # the dtypes that it may have
     dtype: str  # the dtype of a packed number, if only an index names the packed tensor
     companions: Mapping[str, str]  # companion of the packed tensor -> its description
+    methods: tuple[str, ...] = ()  # the values of quant_method that declare it; if empty, its name
     # Companions without which a bundle cannot be unpacked.
     needed: Callable[[Members, Settings, Packing | None], Iterable[str]]
     # Reads the config once and reports impossible settings; the result returns a module's settings.
@@ -119,7 +119,7 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
         """The layout that interprets this table."""
         return Layout(
             name=self.name,
-            methods=self.methods,
+            methods=self.methods or (self.name,),
             recognises=self.recognises,
             unpack=lambda stored, declared, implied: _Engine(self, declared, implied).unpack(
                 stored

@@ -117,7 +117,7 @@ def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
 # --- bundles --------------------------------------------------------------------------------------
 
 
-def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     """Yield weights with their scales, weights without scales, and scales without a weight."""
     for module, members in stored.modules.items():
         alone = {key for key in members if _is_of_activations(key)}
@@ -234,11 +234,11 @@ def _packing(  # noqa: PLR0913, PLR0917 - one interpretation of a weight
     dtype: str,
     doubts: tuple[str, ...] = (),
 ) -> Packing:
-    stored, dtypes = WrittenTensor(shape, (dtype,)), _SCALE_DTYPES
+    stored, count = WrittenTensor(shape, (dtype,)), 1
     if dtype == "FP4":
         halved = (*shape[:-1], shape[-1] // 2) if shape else ()
-        stored, dtypes = WrittenTensor(halved, ("I8", "F4"), others=(shape,)), _EXPONENTS
-    scale, count = scales(shape, grain or TENSOR, dtypes), 1
+        stored = WrittenTensor(halved, ("I8", "F4"), others=(shape,))
+    scale = scales(shape, grain or TENSOR, _EXPONENTS if dtype == "FP4" else _SCALE_DTYPES)
     if len(shape) == AXES:
         count = shape[0]
         if settings.has_rows:  # of experts (E, in, out)

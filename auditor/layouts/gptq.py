@@ -93,7 +93,7 @@ def _is_tiled(members: Members) -> bool:
     return "B" in members and "s" in members and members["B"].dtype in {None, "I32"}
 
 
-def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     for module, members in stored.modules.items():
         if "qweight" in members:
             yield Bundle(module, tensor_name(module), members)

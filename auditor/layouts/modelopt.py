@@ -204,7 +204,7 @@ def _is_bitnet(parts: Members) -> bool:
     return parts["weight"].dtype == "U8" and shape is not None and len(shape) < _MATRIX
 
 
-def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     """Yield the weights with their scales, and the scales whose weight is not stored."""
     for module, members in stored.modules.items():
         stems = {""}
@@ -296,7 +296,10 @@ def _packing(  # noqa: PLR0913 - one interpretation of a weight
     dtype, axis, scale_dtypes = _FORMS[kind]
     axis = -2 if is_transposed else axis
     weight = tuple(side // 2 if at - len(shape) == axis else side for at, side in enumerate(shape))
-    turn = _turned if is_transposed else tuple
+
+    def turn(axes: Shape) -> Shape:
+        return (*axes[:-2], *axes[:-3:-1]) if is_transposed else axes
+
     stored = parts["weight_scale"].shape if "weight_scale" in parts else None
     rows = turn(shape)
     grain = _grain(kind, settings, rows, None if stored is None else turn(stored))
@@ -323,10 +326,6 @@ def _packing(  # noqa: PLR0913 - one interpretation of a weight
     return Packing(
         shape=shape, dtype=_inside(kind), tensors=tensors, words=words, form=kind, doubts=doubts
     )
-
-
-def _turned(shape: Shape) -> Shape:
-    return (*shape[:-2], *shape[:-3:-1])
 
 
 def _grain(kind: str, settings: ModuleSettings, shape: Shape, stored: Shape | None) -> Grain:
@@ -372,7 +371,6 @@ def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
 
 LAYOUT = LayoutTable[ModuleSettings](
     name="modelopt",
-    methods=("modelopt",),
     recognises=_recognises,
     packed="weight",
     dtypes=_PACKED,

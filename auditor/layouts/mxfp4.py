@@ -21,7 +21,7 @@ _BYTES = 16  # numbers in a block
 _NUMBERS = 32
 
 
-def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     for module, members in stored.modules.items():
         for key, tensor in members.items():
             if tensor.dtype not in {None, "U8"} or not key.endswith((_BLOCKS, _SCALES)):
@@ -57,7 +57,6 @@ def _experts(_parts: Members, _settings: None, shape: Shape) -> Packing | None:
 
 LAYOUT = LayoutTable[None](
     name="mxfp4",
-    methods=("mxfp4",),
     recognises=lambda stored: any(len(bundle.parts) > 1 for bundle in _bundles(stored)),
     packed="blocks",
     dtypes=frozenset({"U8"}),

@@ -62,7 +62,7 @@ def _recognises(stored: Stored) -> bool:
     )
 
 
-def _bundles(stored: Stored, *_: object) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     """Yield `X.weight` with its inner tensors; a `_data` tensor is a plain parameter."""
     for module, members in stored.modules.items():
         parts_by_parameter: dict[tuple[str, bool], dict[str, StoredTensor]] = defaultdict(dict)
@@ -183,7 +183,6 @@ def _trimmed(shape: Shape, expected: Shape | None) -> Shape:
 
 LAYOUT = LayoutTable[None](
     name="torchao",
-    methods=("torchao",),
     recognises=_recognises,
     packed="qdata",
     dtypes=frozenset(_ANY),

@@ -146,6 +146,7 @@ POSSIBLE = [  # as above, without a fault
     ("awq", {**marlin(*SHAPE, names=("qweight", "scales")), "qzeros": None}, {"version": "marlin"}),
     ("awq", {**gemv_fast(*SHAPE, zeros="scaled_zeros"), "qzeros": None}, {"version": "llm-awq"}),
     ("awq", {}, {"version": "exllama"}),
+    ("awq", {"act.scales": ("F16", (512,))}, {}),  # divisors of an activation
     ("bitnet", {"bias": ("BF16", (256,))}, {}),
     ("bitsandbytes", {}, {"llm_int8_skip_modules": [None, 3, ["model"]]}),
     ("compressed_tensors", {}, groups(scheme(**WEIGHTS), ignore=[r"re:(q)\1.*"])),
