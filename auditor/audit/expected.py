@@ -24,6 +24,7 @@ from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.extras import LIBRARIES, install
 from auditor.findings import DisputedTensor, FormulaDisputed
 from auditor.messages import meant, quoted
+from auditor.names import modules_above
 from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.tensors import natural_key
 
@@ -83,6 +84,12 @@ def measured_cache(config: Config, target: str) -> KVCache | None:
     """Return the KV cache that the class fills in transformers; None if it is not known."""
     oracle = _oracle() if generates(target) else None
     return oracle.cache(config, target) if oracle else None
+
+
+def oracle_of_type(model_type: str) -> "Oracle | None":
+    """Return the oracle of transformers if it is installed and has the model type."""
+    oracle = None if "/" in model_type else _oracle()
+    return oracle if oracle and oracle.siblings(model_type) else None
 
 
 def classes_of_type(model_type: str) -> tuple[str, ...]:
@@ -417,9 +424,7 @@ def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation
     )
     modules = dict(expectation.modules)
     for tensor in separate_tensors:
-        parts = tensor.name.split(".")[:-1]
-        for length in range(len(parts) + 1):
-            prefix = ".".join(parts[:length])
+        for prefix in modules_above(tensor.name):
             if prefix in modules:
                 modules[prefix] = _plus(modules[prefix], tensor.elements)
     total = _plus(ModuleFormula(expectation.parameters, expectation.formula), elements)
