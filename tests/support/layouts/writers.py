@@ -116,7 +116,8 @@ def with_eetq(folder: Path) -> None:
 
 def with_mxfp4(folder: Path) -> None:
     sizes = {"vocab_size": 40, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 2}
-    sizes |= {"num_local_experts": 4, "num_attention_heads": 4, "head_dim": 8, "dtype": "bfloat16"}
+    sizes |= {"num_local_experts": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes |= {"head_dim": 8, "dtype": "bfloat16"}
 
     def pack(name: str, shape: Shape) -> Parts | None:
         last = name.rpartition(".")[2]
