@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
+from auditor.checkpoint.change import Change
+from auditor.checkpoint.json_edits import ABSENT, Edit
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.companions.companion_files import GENERATION
-from auditor.diagnosis.case import Undoing
-from auditor.diagnosis.json_edits import ABSENT, Edit, edited_json
 from auditor.findings import EosDisagrees
 from auditor.fixing.new_files import json_values
-from auditor.report import Report, Unaudited
+from auditor.report import Diagnosis, Report, Unaudited
 
 _KEY = "eos_token_id"
 
@@ -23,18 +21,7 @@ def generation_file(snapshot: Snapshot) -> TextFile | None:
     )
 
 
-def with_generation(snapshot: Snapshot, file: TextFile | None) -> Snapshot:
-    """Return the checkpoint with `file` as its generation config; unchanged if `file` is None."""
-    if file is None or file == generation_file(snapshot):
-        return snapshot
-    companions = (
-        one._replace(content=file.content) if one.name == file.name else one
-        for one in snapshot.companions or ()
-    )
-    return replace(snapshot, companions=tuple(companions))
-
-
-def end_token_undoings(snapshot: Snapshot, outcome: Report | Unaudited) -> Iterator[Undoing]:
+def end_token_causes(snapshot: Snapshot, outcome: Report | Unaudited) -> Iterator[Diagnosis]:
     """Yield a change that makes generation stop at every end token that other files name.
 
     Yield no change if there is no generation config, or if an end token is not known to be special.
@@ -44,10 +31,10 @@ def end_token_undoings(snapshot: Snapshot, outcome: Report | Unaudited) -> Itera
         if file is None or not isinstance(finding, EosDisagrees) or not finding.ids:
             continue
         edit = Edit((_KEY,), json_values(file).get(_KEY, ABSENT), list(finding.ids))
-        content = edited_json(file.content, (edit,))
-        yield Undoing(
+        yield Diagnosis(
             cause=finding.kind,
-            snapshot=with_generation(snapshot, replace(file, content=content)),
+            severity=finding.severity,
             summary=finding.reason,
             fix=finding.fix,
+            change=Change(generation=(edit,)),
         )

@@ -1,8 +1,8 @@
 """The plan of a fix: the files that change, before and after, and the outcome after it.
 
-A plan is made in memory. Each round takes steps and audits the checkpoint as it would be written.
-An undoing is the change that removes a cause found by the diagnosis; a step is the part of it that
-can be written. A plan is carried out completely or not at all. It has three conditions: the files
+A plan is made in memory. Each round takes steps and audits the checkpoint as it would be written. A
+step is the part of a cause's change that can be written. A plan is carried out completely or not at
+all. It has three conditions: the files
 determine each value, the user allows each change that needs permission, and afterwards no tensor is
 missing, unexpected or of another shape.
 """
@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from auditor.audit.implied import case_of
 from auditor.audit.model import examine_model, examine_undiagnosed
 from auditor.audit.options import Options
+from auditor.checkpoint.change import UNCHANGED, Change, composed
+from auditor.checkpoint.json_edits import Edit, json_edits
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import ManifestEntry
 from auditor.containers.safetensors import LENGTH_BYTES, Header
-from auditor.diagnosis.case import UNCHANGED, Case, Undoing, alarm_keys, composed
-from auditor.diagnosis.json_edits import Edit, json_edits
+from auditor.diagnosis.case import Case, alarm_keys
 from auditor.diagnosis.permissions import (
     Allow,
     Need,
@@ -41,11 +42,11 @@ from auditor.findings import (
     WrongTotal,
     is_of_repository,
 )
-from auditor.fixing.end_tokens import end_token_undoings, generation_file
+from auditor.fixing.end_tokens import end_token_causes, generation_file
 from auditor.fixing.new_files import json_values, rebuilt_index
-from auditor.fixing.steps import FixStep, Unfixable, step_of, taken
+from auditor.fixing.steps import Unfixable, with_change, written_part
 from auditor.messages import listed, named
-from auditor.report import Report, Unaudited
+from auditor.report import Diagnosis, Report, Unaudited
 
 _ROUNDS = 3  # a diagnosis names at most three causes; the remaining findings may have others
 
@@ -64,7 +65,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
 class Mended(Struct, frozen=True, kw_only=True):
     """A cause of findings that the plan removes."""
 
-    undoing: Undoing
+    diagnosis: Diagnosis
     keys: frozenset[str]  # the last segments of the config keys that it changes
     needs: tuple[Need, ...] = ()  # the options that allow it
 
@@ -90,13 +91,20 @@ class Plan(Struct, frozen=True, kw_only=True):
     changes: tuple[FileChange, ...]  # sorted by file
 
 
+class _Step(NamedTuple):
+    """A cause, and the part of its change that is written."""
+
+    cause: Diagnosis
+    change: Change
+
+
 class _Reached(Struct, frozen=True, kw_only=True):
     """The checkpoint after all steps, before the conditions of a plan are checked."""
 
     state: Snapshot
     outcome: Report | Unaudited
     renames: Mapping[str, str]
-    steps: tuple[FixStep, ...]
+    steps: tuple[_Step, ...]
     left: tuple[Left, ...]  # causes without a step
 
 
@@ -112,8 +120,8 @@ def plan_fix(
     `entry` is the model's entry in a manifest; `allowed` are the changes that the user allows.
     """
     audits = _Audits(options, entry)
-    before, undoings = audits.diagnosed(snapshot)
-    reached = _reached(snapshot, before, undoings, audits)
+    before, causes = audits.diagnosed(snapshot)
+    reached = _reached(snapshot, before, causes, audits)
     nothing = Plan(
         before=before, after=before, planned=snapshot, causes=(), left=reached.left, changes=()
     )
@@ -121,20 +129,20 @@ def plan_fix(
         return nothing
     try:
         _require_tensors(snapshot)
-        causes = tuple(_mended(snapshot, reached, audits))
-        _require_sound(reached.outcome, {key for one in causes for key in one.keys})
+        mended = tuple(_mended(snapshot, reached, audits))
+        _require_sound(reached.outcome, {key for one in mended for key in one.keys})
     except Unwritten as why:
-        left = tuple(_left(step.undoing, str(why)) for step in reached.steps)
+        left = tuple(_left(step.cause, str(why)) for step in reached.steps)
         return replace(nothing, left=(*left, *reached.left))
-    if {need.allow for cause in causes for need in cause.needs}.difference(allowed):
-        left = tuple(_left(one.undoing, _TOGETHER, one.needs) for one in causes)
+    if {need.allow for one in mended for need in one.needs}.difference(allowed):
+        left = tuple(_left(one.diagnosis, _TOGETHER, one.needs) for one in mended)
         return replace(nothing, left=(*left, *reached.left))
     changes = _changes(snapshot, reached.state, reached.renames)
     return Plan(
         before=before,
         after=reached.outcome,
         planned=reached.state,
-        causes=causes,
+        causes=mended,
         left=reached.left,
         changes=tuple(sorted(changes, key=lambda one: one.file)),
     )
@@ -143,10 +151,8 @@ def plan_fix(
 _TOGETHER = "it is not done before all of the changes are allowed"
 
 
-def _left(undoing: Undoing, why: str, needs: tuple[Need, ...] = ()) -> Left:
-    return Left(
-        cause=undoing.cause, summary=undoing.summary, why=why, instead=undoing.fix, needs=needs
-    )
+def _left(cause: Diagnosis, why: str, needs: tuple[Need, ...] = ()) -> Left:
+    return Left(cause=cause.cause, summary=cause.summary, why=why, instead=cause.fix, needs=needs)
 
 
 # --- taking all steps in memory ------------------------------------------------------------------
@@ -158,12 +164,11 @@ class _Audits(NamedTuple):
     options: Options
     entry: ManifestEntry | None
 
-    def diagnosed(self, state: Snapshot) -> tuple[Report | Unaudited, list[Undoing]]:
-        """Return the outcome, and the undoings, each of which removes one cause of findings."""
-        undoings = list[Undoing]()
-        outcome = examine_model(state, self.options, self.entry, keep=undoings.append)
-        last = undoings[-1].snapshot if undoings else state
-        return outcome, [*undoings, *end_token_undoings(last, outcome)]
+    def diagnosed(self, state: Snapshot) -> tuple[Report | Unaudited, list[Diagnosis]]:
+        """Return the outcome, and the causes with a change that removes their findings."""
+        outcome = examine_model(state, self.options, self.entry)
+        causes = (one for one in outcome.diagnosis if one.change is not None)
+        return outcome, [*causes, *end_token_causes(state, outcome)]
 
     def undiagnosed(self, state: Snapshot) -> Report | Unaudited:
         return examine_undiagnosed(state, self.options, self.entry)
@@ -173,43 +178,44 @@ class _Audits(NamedTuple):
 
 
 def _reached(
-    state: Snapshot, now: Report | Unaudited, undoings: list[Undoing], audits: _Audits
+    state: Snapshot, now: Report | Unaudited, causes: list[Diagnosis], audits: _Audits
 ) -> _Reached:
     """Take all steps that can be written, in rounds: causes may appear when others are removed."""
-    renames, steps, left = UNCHANGED, list[FixStep](), list[Left]()
+    renames, steps, left = UNCHANGED, list[_Step](), list[Left]()
     for _ in range(_ROUNDS):
-        more, left, after = _steps(state, undoings)
+        more, left, after = _steps(state, causes)
         together = UNCHANGED
         for step in more:
-            together = composed(together, step.renames)
+            together = composed(together, step.change.renames)
         after, then = _with_index(after, audits)
         if not _better(now, then, together):
-            left = [*(_left(step.undoing, _NO_BETTER) for step in more), *left]
+            left = [*(_left(step.cause, _NO_BETTER) for step in more), *left]
             break
         state, now, renames = after, then, composed(renames, together)
         steps += more
         if not _alarms(now):
             left = []
             break
-        now, undoings = audits.diagnosed(state)
+        now, causes = audits.diagnosed(state)
     return _Reached(state=state, outcome=now, renames=renames, steps=tuple(steps), left=tuple(left))
 
 
 _NO_BETTER = "an audit would find as much afterwards, or something else"
 
 
-def _steps(state: Snapshot, undoings: list[Undoing]) -> tuple[list[FixStep], list[Left], Snapshot]:
+def _steps(state: Snapshot, causes: list[Diagnosis]) -> tuple[list[_Step], list[Left], Snapshot]:
     """Return the steps that can be written, the causes without a step, and the new checkpoint."""
-    steps, left = list[FixStep](), list[Left]()
+    steps, left = list[_Step](), list[Left]()
     base, reached = state, state
-    for undoing in undoings:
+    for cause in causes:
+        change = cause.change or Change()
         try:
-            step = step_of(base, undoing)
-            reached = taken(reached, step)
-            steps.append(step)
+            part = written_part(base, cause, change)
+            reached = with_change(reached, part)
+            steps.append(_Step(cause, part))
         except (Unfixable, Unwritten) as why:
-            left.append(_left(undoing, str(why)))
-        base = undoing.snapshot
+            left.append(_left(cause, str(why)))
+        base = change.applied_to(base)
     return steps, left, reached
 
 
@@ -263,12 +269,10 @@ def _mended(snapshot: Snapshot, reached: _Reached, audits: _Audits) -> Iterator[
     needed = partial(needs_of_edits, determined=sizes, config=config)
     list(needed(edits))  # of all steps together, because an edit may be safe only alone
     for step in reached.steps:
-        if step.packing:
-            raise Unwritten("no stored shape determines the settings of packed weights")
         yield Mended(
-            undoing=step.undoing,
-            keys=frozenset(edit.path[-1] for edit in step.config),
-            needs=(*needs_of_renames(step.renames), *needed(step.config)),
+            diagnosis=step.cause,
+            keys=frozenset(edit.path[-1] for edit in step.change.edits),
+            needs=(*needs_of_renames(step.change.renames), *needed(step.change.edits)),
         )
 
 
@@ -322,16 +326,16 @@ def _changes(before: Snapshot, after: Snapshot, renames: Mapping[str, str]) -> I
             )
     texts = (
         (before.config, after.config),
-        (before.packing, after.packing),
         (before.index, after.index),
         (generation_file(before), generation_file(after)),
     )
     for old, new in texts:
         if new is not None and old != new:
-            yield _of_text(old, new)
+            yield text_change(old, new)
 
 
-def _of_text(old: TextFile | None, new: TextFile) -> FileChange:
+def text_change(old: TextFile | None, new: TextFile) -> FileChange:
+    """Return the change of a JSON file; `old` is None for a new file."""
     return FileChange(
         file=new.name,
         before=None if old is None else old.content,

@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec.structs import replace
 from support.builders import safetensors_bytes
+from support.changes import with_names, with_values
 from support.faults.families import MORE
 from support.faults.fault import Fault
 
-from auditor.analytic.config_keys import value_at
-from auditor.checkpoint.changes import with_names, with_values
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
+from auditor.diagnosis.solving.config_keys import value_at
 from auditor.downloader import local_folder
 
 SMALL = {

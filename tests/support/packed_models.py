@@ -5,8 +5,8 @@ from math import prod
 from typing import Any
 
 from msgspec.structs import replace
+from support.changes import with_values
 
-from auditor.checkpoint.changes import with_values
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.tensors import DTYPE_BITS, Span, StoredTensor
 

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from auditor.analytic.adapters.own_names import is_own, module_of
-from auditor.analytic.config_keys import Key
 from auditor.diagnosis.case import Case
 from auditor.diagnosis.solving.candidates import KeyChange
+from auditor.diagnosis.solving.config_keys import Key
 
 Changes = tuple[KeyChange, ...]
 
@@ -38,7 +38,7 @@ def _changes(case: Case) -> Iterator[Changes]:
     yield from _ranks(case, change)
     own = [name for name in case.shapes if is_own(name)]
     modules = [module_of(name) for name in own]
-    if any(name.endswith(_MAGNITUDE) for name in (*case.missing, *case.unexpected)):
+    if any(name.endswith(_MAGNITUDE) for name in (*case.missing.names, *case.unexpected.names)):
         yield (change("use_dora", any(name.endswith(_MAGNITUDE) for name in own)),)
     targets = change("target_modules", sorted({module.rpartition(".")[2] for module in modules}))
     yield (targets,)

@@ -5,16 +5,15 @@ To do: Save the weights again, with the parameters of all ranks gathered.
 
 from collections.abc import Iterator
 
-from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.weight_files import with_missing
+from auditor.diagnosis.case import Case, Proposal
 from auditor.errors import CheckpointError
 from auditor.messages import listed
 
 CAUSE = "empty-file"
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield an undoing that adds the missing tensors, if some weight file contains no tensor."""
+def proposals(case: Case) -> Iterator[Proposal]:
+    """Yield a proposal that adds the missing tensors, if some weight file contains no tensor."""
     empty = [
         head.name
         for head in case.snapshot.headers
@@ -22,9 +21,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     ]
     if empty and case.missing:
         has = "has no tensor" if len(empty) == 1 else "have no tensors"
-        yield Undoing(
+        yield Proposal(
             cause=CAUSE,
-            snapshot=with_missing(case),
+            change=case.adding_missing(),
             summary=f"{listed(empty)} {has}: the parameters were not gathered when it was saved, "
             "as under ZeRO-3",
             fix="save the weights again with gathered parameters: "

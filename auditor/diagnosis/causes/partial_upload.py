@@ -5,16 +5,13 @@ To do: Upload the absent files; without an index, upload the index too.
 
 from collections.abc import Collection, Iterator, Sequence
 
-from msgspec.structs import replace
-
-from auditor.checkpoint.changes import as_indexed, of_files
+from auditor.checkpoint.change import Change
 from auditor.checkpoint.filenames import GGUF_ENDING
 from auditor.checkpoint.selecting import index_name
 from auditor.checkpoint.shard_names import Split, gaps, split_of
 from auditor.checkpoint.snapshot import Snapshot, read_index
 from auditor.containers.index import Index, indexed_files
-from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.weight_files import with_missing
+from auditor.diagnosis.case import Case, Proposal
 from auditor.findings import BadConfig, BadIndex, CopyDiffers, Finding, Missing
 from auditor.messages import listed, named
 from auditor.reconciler.contents import no_file_of
@@ -22,13 +19,13 @@ from auditor.reconciler.contents import no_file_of
 CAUSE = "partial-upload"
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     """Yield the checkpoint with its absent shards, whose tensors the index or findings name."""
     snapshot, index = case.snapshot, read_index(case.snapshot)
     for finding in case.alarms:
         if isinstance(finding, CopyDiffers) and (split := split_of(finding.file)):
             files = {file.name for file in snapshot.files}
-            yield from _of_numbers(case, split, files, (finding,), " of a copy of the weights")
+            yield from _of_numbers(split, files, (finding,), " of a copy of the weights")
     if any(head.name.lower().endswith(GGUF_ENDING) for head in snapshot.headers):
         yield from _of_gguf(case)
     elif index is not None and snapshot.unopened:
@@ -37,25 +34,24 @@ def undoings(case: Case) -> Iterator[Undoing]:
         yield from _by_numbers(case, index)
 
 
-def _of_gguf(case: Case) -> Iterator[Undoing]:
+def _of_gguf(case: Case) -> Iterator[Proposal]:
     files = {head.name: None for head in case.snapshot.headers}
     for split in dict.fromkeys(filter(None, map(split_of, files))):
         # Only the first file has the metadata of the model.
         kinds = BadIndex | Missing | (BadIndex if split.named(1) in files else BadConfig)
         proven = tuple(finding for finding in case.alarms if isinstance(finding, kinds))
-        yield from _of_numbers(case, split, files, proven)
+        yield from _of_numbers(split, files, proven)
 
 
 def _of_numbers(
-    case: Case, split: Split, files: Collection[str], proven: tuple[Finding, ...], copy: str = ""
-) -> Iterator[Undoing]:
+    split: Split, files: Collection[str], proven: tuple[Finding, ...], copy: str = ""
+) -> Iterator[Proposal]:
     """Yield the cause of some findings, if numbered files are absent."""
     if absent := split.absent(files):
         count = split.total - len(absent)
         instead = ", or delete the other files of that copy" if copy else ""
-        yield Undoing(
+        yield Proposal(
             cause=CAUSE,
-            snapshot=case.snapshot,
             proven=proven,
             summary=_there(count, f"{count:,} of the {split.total:,} files{copy}", absent),
             fix=f"upload {listed(absent)}{instead}",
@@ -71,20 +67,19 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
-    """Return the undoing that adds the absent shards with the tensors that the index lists."""
+def _by_index(snapshot: Snapshot, index: Index) -> Proposal:
+    """Return the proposal that adds the absent shards with the tensors that the index lists."""
     absent, shards = snapshot.unopened, set(indexed_files(index).values())
-    heads = tuple(head for head in snapshot.headers if head.name in shards)
+    others = [head.name for head in snapshot.headers if head.name not in shards]
     what = f"{len(absent):,} of the {len(shards):,} files that {index.file} names "
     what, instead = f"{what}{_are(len(absent))} not there", ""
     if len(absent) == len(shards):
         what = no_file_of(index)
         if snapshot.headers:
-            others = listed([head.name for head in snapshot.headers])
-            instead = f", or delete {index.file} to load {others}"
-    return Undoing(
+            instead = f", or delete {index.file} to load {listed(others)}"
+    return Proposal(
         cause=CAUSE,
-        snapshot=as_indexed(replace(snapshot, headers=heads), frozenset(absent)),
+        change=Change(files=dict.fromkeys(others), listed=frozenset(absent)),
         summary=f"{what}: {listed(absent)}",
         # A folder or a cache may be an incomplete copy of a complete repository.
         fix=f"{'download or ' if snapshot.partial else ''}upload {listed(absent)}{instead}",
@@ -92,7 +87,7 @@ def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
     )
 
 
-def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
+def _by_numbers(case: Case, index: Index | None) -> Iterator[Proposal]:
     """Yield the snapshot with all numbered files and a complete index.
 
     The missing tensors are placed in the absent files. This also covers an incomplete export, whose
@@ -114,7 +109,7 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
         return
     if len(files) == 1 and not lacking:
         return
-    heads, count = case.snapshot.headers, len(files)
+    count = len(files)
     if not lacking:
         what = f"the {count:,} files are there, and their index is not"
     elif not absent:
@@ -125,9 +120,9 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
         other = f"{named(index.file)} does not name {it}" if index else "neither is their index"
         what = f"{_there(count, what, absent)}, and {other}"
     upload = [*(absent if lacking else ()), index.file if index else index_name(files[0])]
-    yield Undoing(
+    yield Proposal(
         cause=CAUSE,
-        snapshot=with_missing(case, *absent[:1]) if lacking else of_files(case.snapshot, heads),
+        change=case.adding_missing(*absent[:1]) if lacking else Change(is_reindexed=True),
         summary=what,
         fix=f"upload {'the absent files, and ' if lacking and not absent else ''}{listed(upload)}",
         evidence=(f"the files are numbered up to {split.total:,}",) if split else (),

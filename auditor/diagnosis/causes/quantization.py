@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from auditor.analytic.outline import shapes_in
-from auditor.checkpoint.changes import with_values
-from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.case import Case, Proposal
 from auditor.layouts.packing import Stored
 from auditor.layouts.stored_settings import settings_of_files
 from auditor.tensors import StoredTensor
@@ -24,19 +23,19 @@ _SHOWN = {"bits", "group_size", "weight_block_size", "format", "bnb_4bit_quant_t
 SYMPTOMS = frozenset({"unexpected", "mismatched", "bad-quantization"})
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     if SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
     declared = case.config.get(KEY)
     if declared is None:
         yield from (_undeclared(case, settings) for settings in settings_held(case))
         return
-    if any(map(is_packed, case.stored)) or any(one.dtype in _INTEGERS for one in case.strange):
+    if any(map(is_packed, case.stored)) or any(one.dtype in _INTEGERS for one in case.unmatched):
         return
     method = declared.get("quant_method") if isinstance(declared, Mapping) else None
-    yield Undoing(
+    yield Proposal(
         cause="quantization-not-applied",
-        snapshot=with_values(case.snapshot, {KEY: None}),
+        change=case.setting({KEY: None}),
         fields=((KEY, method, None),),
         summary=f"the config declares packed weights{f' of {method}' if method else ''}, the files "
         "hold plain ones",
@@ -54,16 +53,16 @@ def settings_held(case: Case) -> Iterator[dict[str, Any]]:
     """Return the quantization settings that fit the stored packed tensors."""
     expected = case.own_tree
     implied = shapes_in(expected.tree, expected.prefix) if expected else lambda _: None
-    return settings_of_files(Stored(case.stored), implied)
+    return settings_of_files(Stored(case.stored.tensors), implied)
 
 
-def _undeclared(case: Case, settings: dict[str, Any]) -> Undoing:
+def _undeclared(case: Case, settings: dict[str, Any]) -> Proposal:
     method = settings.get("quant_method", "MLX")
     key = KEY if "quant_method" in settings else "quantization"
     text = ", ".join(f"{name} {value}" for name, value in settings.items() if name in _SHOWN)
-    return Undoing(
+    return Proposal(
         cause="quantization-undeclared",
-        snapshot=with_values(case.snapshot, {key: settings}),
+        change=case.setting({key: settings}),
         fields=((key, None, settings),),
         summary=f"the weights are packed by {method}{f' ({text})' if text else ''}, and the config "
         f"has no {key}",

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from auditor.analytic.config_keys import value_at
-from auditor.checkpoint.changes import with_values
-from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.causes.quantization import KEY, SYMPTOMS, is_packed, settings_held
+from auditor.diagnosis.solving.config_keys import value_at
 from auditor.layouts.declared import SUFFIX_OF, list_of_unpacked, spelt_as
 from auditor.layouts.stored_settings import differing
 from auditor.messages import shown
@@ -25,8 +24,8 @@ _MOST_SHOWN = 4  # items of a list in a sentence
 _HEAD = "lm_head.weight"
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield undoings that correct one setting, then all settings, then lists of modules."""
+def proposals(case: Case) -> Iterator[Proposal]:
+    """Yield proposals that correct one setting, then all settings, then lists of modules."""
     if SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
     places = (one for one in _PLACES if isinstance(value_at(case.config, one), Mapping))
@@ -41,9 +40,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
         changes = differing(declared, settings) if same else {}
         alone = len(changes) > 1 and method != "bitsandbytes"  # its flags exclude each other
         for key, value in changes.items() if alone else ():
-            yield _undoing(case, place, declared, {key: value})
+            yield _proposal(case, place, declared, {key: value})
         if changes:
-            yield _undoing(case, place, declared, changes)
+            yield _proposal(case, place, declared, changes)
     yield from _lists(case, place, declared, method)
     for settings in held:
         if settings.get("quant_method") not in {None, method}:
@@ -52,8 +51,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 def _lists(
     case: Case, place: str, declared: Mapping[str, Any], method: str | None
-) -> Iterator[Undoing]:
-    """Yield undoings that add modules to the list of unpacked modules, or remove modules."""
+) -> Iterator[Proposal]:
+    """Yield proposals that add modules to the list of unpacked modules, or remove modules."""
     key = list_of_unpacked(declared, method or "")
     value = declared.get(key)
     if not key or not isinstance(value, list | None):
@@ -75,20 +74,20 @@ def _lists(
         ([one for one in listed if one != item] for item in alone),
         ([],) if listed and value is not None else (),
     )
-    yield from (_undoing(case, place, declared, {key: new}) for new in lists)
+    yield from (_proposal(case, place, declared, {key: new}) for new in lists)
 
 
-def _undoing(
+def _proposal(
     case: Case, place: str, declared: Mapping[str, Any], changes: Mapping[str, Any]
-) -> Undoing:
+) -> Proposal:
     twins = [one for one in _PLACES if one != place and value_at(case.config, one) == declared]
     paths = {f"{at}.{key}": value for key, value in changes.items() for at in (place, *twins)}
     fields = [(f"{place}.{key}", value_at(declared, key), value) for key, value in changes.items()]
     observed, wanted = zip(*(_texts(*field) for field in fields), strict=True)
     places = "".join(f" (and in {twin})" for twin in twins)
-    return Undoing(
+    return Proposal(
         cause=CAUSE,
-        snapshot=with_values(case.snapshot, paths),
+        change=case.setting(paths),
         fields=tuple(fields),
         summary="; ".join(observed),
         fix=f"{' and '.join(wanted)}{places} in config.json, or upload weights that were packed so",
@@ -111,11 +110,11 @@ def _texts(path: str, was: Any, value: Any) -> tuple[str, str]:
 
 def _other_method(
     case: Case, place: str, declared: Mapping[str, Any], settings: dict[str, Any]
-) -> Undoing:
+) -> Proposal:
     was, held = declared.get("quant_method"), settings["quant_method"]
-    return Undoing(
+    return Proposal(
         cause=CAUSE,
-        snapshot=with_values(case.snapshot, {place: settings}),
+        change=case.setting({place: settings}),
         fields=((f"{place}.quant_method", was, held),),
         summary=f"{place}.quant_method is {was}, the files hold weights packed by {held}",
         fix=f"replace {place} in config.json by that of the {held} model, or upload the weights "

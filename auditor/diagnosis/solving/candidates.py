@@ -7,13 +7,26 @@ from itertools import islice
 from math import log
 from typing import Any, NamedTuple
 
-from auditor.analytic.config_keys import Key, indexed, key_at, stated_keys, value_at, with_item
-from auditor.analytic.dim_solutions import solutions
 from auditor.analytic.dims import dim
 from auditor.analytic.expectation import Symbol
-from auditor.analytic.layer_lists import layer_lists
-from auditor.analytic.size_keys import GROUPS, USUAL_HEADS, WIDEST, is_heads, width_of_heads
-from auditor.reconciler.by_kind.trials import TreeComparison
+from auditor.diagnosis.solving.config_keys import (
+    Key,
+    indexed,
+    key_at,
+    stated_keys,
+    value_at,
+    with_item,
+)
+from auditor.diagnosis.solving.layer_lists import layer_lists
+from auditor.diagnosis.solving.size_equations import solutions
+from auditor.diagnosis.solving.size_keys import (
+    GROUPS,
+    USUAL_HEADS,
+    WIDEST,
+    is_heads,
+    width_of_heads,
+)
+from auditor.diagnosis.solving.trials import TreeComparison
 
 _MOST_SOLUTIONS = 24  # solutions of one equation for one key; a number of heads may be any divisor
 _STEPS = (1, -1, 2, -2, 3, -3)

@@ -9,14 +9,25 @@ each layer.
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
 from auditor.analytic.config_classes import library, words_of_any_class
-from auditor.analytic.config_keys import (
+from auditor.analytic.outline import ClassTree
+from auditor.diagnosis.solving.candidates import (
+    KeyChange,
+    flags,
+    in_proportion,
+    likely,
+    other_numbers,
+    plain_values,
+    plausibility,
+    solved,
+)
+from auditor.diagnosis.solving.config_keys import (
     NULL,
     Key,
     beside,
@@ -28,31 +39,17 @@ from auditor.analytic.config_keys import (
     stated_keys,
     value_at,
 )
-from auditor.analytic.dim_systems import determined_sizes
-from auditor.analytic.layer_lists import empty_lists, layer_lists, resized
-from auditor.analytic.outline import ClassTree
-from auditor.analytic.size_keys import (
+from auditor.diagnosis.solving.layer_lists import empty_lists, fitted, layer_lists, resized
+from auditor.diagnosis.solving.size_equations import determined_sizes
+from auditor.diagnosis.solving.size_keys import (
     HEAD_DIM,
     USUAL_HEADS,
     WIDTHS,
     heads_of_the_same_width,
     is_heads,
 )
-from auditor.diagnosis.solving.candidates import (
-    KeyChange,
-    flags,
-    in_proportion,
-    likely,
-    other_numbers,
-    plain_values,
-    plausibility,
-    solved,
-)
-from auditor.diagnosis.solving.layer_items import fitted
+from auditor.diagnosis.solving.trials import TreeComparison, Trees, Trials
 from auditor.errors import CheckpointError
-from auditor.reconciler.by_kind.trials import TreeComparison, Trials
-
-Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # config values -> tree of blocks
 
 # Limits of one search: processor time, and trees; a BERT's tree takes a millisecond.
 MOST_SECONDS = 0.8

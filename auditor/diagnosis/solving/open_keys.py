@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
 from auditor.analytic.config_classes import other_activations
-from auditor.analytic.config_keys import (
+from auditor.analytic.dims import dim
+from auditor.analytic.outline import ClassTree, sizes_of
+from auditor.bounded.json_text import is_identical
+from auditor.diagnosis.solving import candidates
+from auditor.diagnosis.solving.candidates import KeyChange, flags
+from auditor.diagnosis.solving.config_keys import (
     NULL,
     Key,
     beside,
@@ -26,12 +31,10 @@ from auditor.analytic.config_keys import (
     parent_of,
     value_at,
 )
-from auditor.analytic.dim_solutions import size_with
-from auditor.analytic.dim_systems import determined_sizes
-from auditor.analytic.dims import dim
-from auditor.analytic.layer_lists import LayerList, layer_lists
-from auditor.analytic.outline import ClassTree, sizes_of
-from auditor.analytic.size_keys import (
+from auditor.diagnosis.solving.joint import other_words
+from auditor.diagnosis.solving.layer_lists import LayerList, layer_lists
+from auditor.diagnosis.solving.size_equations import determined_sizes, size_with
+from auditor.diagnosis.solving.size_keys import (
     DEPTH,
     HEAD_DIM,
     HEAD_SIZES,
@@ -40,12 +43,8 @@ from auditor.analytic.size_keys import (
     is_width,
     width_of_heads,
 )
-from auditor.bounded.json_text import is_identical
-from auditor.diagnosis.solving import candidates
-from auditor.diagnosis.solving.candidates import KeyChange, flags
-from auditor.diagnosis.solving.joint import Trees, other_words
+from auditor.diagnosis.solving.trials import TreeComparison, Trees, Trials
 from auditor.errors import CheckpointError
-from auditor.reconciler.by_kind.trials import TreeComparison, Trials
 
 _SIZES = ("size", "dim", "rank", "inner")  # ends of keys that are widths
 _MOST_CHANGES = 48  # further changes that are tried after a flag is changed

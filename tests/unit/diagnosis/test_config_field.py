@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.changes import with_shapes, with_values
 from support.checkpoints import TINY, expect, stored, stored_by
 from support.examples import examples
 from support.faults.families import MORE
@@ -14,7 +15,6 @@ from support.small_snapshots import snapshot_of
 from auditor.analytic import Config, Role, catalogue
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.changes import with_shapes, with_values
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.causes import config_field
 from auditor.diagnosis.solving import joint

@@ -1,6 +1,7 @@
 """Checkpoints whose names are those in memory: a state dict that was saved as it was."""
 
 import pytest
+from support.changes import with_names
 from support.checkpoints import expect, stored
 from support.small_snapshots import snapshot_of
 
@@ -8,7 +9,6 @@ from auditor.analytic import Role
 from auditor.analytic.name_forms import NameForms
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.changes import with_names
 from auditor.name_kinds import kinds_of
 
 CLASS = "ViTForImageClassification"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.diagnosis.json_edits import ABSENT, Edit
+from auditor.checkpoint.json_edits import ABSENT, Edit
 from auditor.diagnosis.permissions import Allow, Unwritten, needs_of_edits, needs_of_renames
 
 DETERMINED = {

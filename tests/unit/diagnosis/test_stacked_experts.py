@@ -1,6 +1,7 @@
 """State dicts saved as they were, with all experts of a layer in one tensor."""
 
 import pytest
+from support.changes import with_names, with_values
 from support.checkpoints import LLAMA, expect, stored
 from support.small_snapshots import snapshot_of
 
@@ -8,7 +9,6 @@ from auditor.analytic.conversions import class_memory
 from auditor.analytic.name_forms import NameForms, StackedParts, forms_of
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.changes import with_names, with_values
 from auditor.name_kinds import kinds_of
 
 MIXTRAL = ("MixtralForCausalLM", {**LLAMA, "model_type": "mixtral", "num_local_experts": 6})

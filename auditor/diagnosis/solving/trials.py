@@ -4,8 +4,8 @@ One tensor represents all whose names differ only in their numbers (a kind of na
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.outline import (
@@ -17,10 +17,12 @@ from auditor.analytic.outline import (
     leaves,
     spellings,
 )
+from auditor.diagnosis.solving.held_tensors import HeldTensors
 from auditor.layouts.packing import Shape
 from auditor.name_kinds import name_pattern
 from auditor.names import number_in_list, number_of
-from auditor.reconciler.by_kind.held_tensors import HeldTensors
+
+Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # config values -> tree of blocks
 
 
 class Equation(NamedTuple):

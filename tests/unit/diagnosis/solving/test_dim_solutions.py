@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.analytic.dim_solutions import size_with, solutions
 from auditor.analytic.dims import dim
 from auditor.analytic.expectation import Symbol
+from auditor.diagnosis.solving.size_equations import size_with, solutions
 
 
 def symbol(letter, value):

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic.dims import dim
-from auditor.analytic.generated.probing import probed_formulas, tree_of_shapes
 from auditor.analytic.outline import follow
+from auditor.diagnosis.solving.probing import probed_formulas, tree_of_shapes
 
 WORD = st.sampled_from(["a", "b", "0", "1", "2"])
 SHAPE = st.lists(st.integers(1, 40), max_size=3).map(tuple)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.analytic.config_keys import NULL, config_with, set_values
+from auditor.diagnosis.solving.config_keys import NULL, config_with, set_values
 
 LABELS = {"id2label": {"0": "a", "1": "b"}, "num_labels": 3}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from auditor.diagnosis.json_edits import ABSENT, Edit, edited_json, json_edits, renamed_keys
+from auditor.checkpoint.json_edits import ABSENT, Edit, edited_json, json_edits, renamed_keys
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 values = st.recursive(

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from auditor.analytic import catalogue
 from auditor.analytic.config import read_config
-from auditor.analytic.dim_systems import determined_sizes
 from auditor.analytic.outline import ClassTree, leaves
+from auditor.diagnosis.solving.held_tensors import HeldTensors
+from auditor.diagnosis.solving.size_equations import determined_sizes
 from auditor.errors import CheckpointError
-from auditor.reconciler.by_kind.held_tensors import HeldTensors
 
 _MODELS = {
     "LlamaForCausalLM": ("llama", ("num_attention_heads", "num_key_value_heads", "head_dim")),
