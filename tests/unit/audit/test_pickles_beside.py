@@ -5,7 +5,9 @@ import gzip
 import json
 import lzma
 import random
+import tempfile
 import zlib
+from pathlib import Path
 
 import pytest
 from support.builders import safetensors_bytes
@@ -51,15 +53,13 @@ def test_a_pickle_in_a_folder_is_followed(tmp_path):
     assert outcome.residual == 0
 
 
-@pytest.mark.parametrize(
-    "compress",
-    [gzip.compress, bz2.compress, lzma.compress, zlib.compress],
-    ids=lambda one: one.__module__,
-)
-@pytest.mark.parametrize("content", [CALL, HARMLESS], ids=["a call", "harmless"])
-def test_a_compressed_pickle_is_followed(compress, content, tmp_path):
-    outcome = audit(folder(tmp_path, **{"head.joblib": compress(content)}))
-    assert unsafe_files(outcome) == (["head.joblib"] if content == CALL else [])
+def test_a_compressed_pickle_is_followed(subtests, tmp_path):
+    for content in [CALL, HARMLESS]:
+        for compress in [gzip.compress, bz2.compress, lzma.compress, zlib.compress]:
+            with subtests.test(compress=compress, content=content):
+                place = Path(tempfile.mkdtemp(dir=tmp_path))
+                outcome = audit(folder(place, **{"head.joblib": compress(content)}))
+                assert unsafe_files(outcome) == (["head.joblib"] if content == CALL else [])
 
 
 def test_a_pickle_on_the_hub_is_not_read_and_named_as_not_checked(at_hub):
@@ -89,14 +89,16 @@ def test_pickles_beyond_the_bound_are_named_as_not_checked(tmp_path, monkeypatch
     assert "'b.pkl'" in line
 
 
-@pytest.mark.parametrize("content", [CALL, HARMLESS])
-def test_a_snapshot_gives_the_findings_of_its_folder(content, tmp_path):
-    snapshot = fetch(folder(tmp_path, **{"a.pkl": content, "variant.bin": content}))
-    assert [head.name for head in snapshot.pickles] == ["a.pkl", "variant.bin"]
-    again = load(dump(snapshot), "x")
-    outcomes = [examine(one, Options(requested="x")) for one in (snapshot, again)]
-    assert outcomes[0].findings == outcomes[1].findings
-    assert outcomes[0].unchecked == outcomes[1].unchecked
+def test_a_snapshot_gives_the_findings_of_its_folder(subtests, tmp_path):
+    for content in [CALL, HARMLESS]:
+        with subtests.test(content=content):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            snapshot = fetch(folder(place, **{"a.pkl": content, "variant.bin": content}))
+            assert [head.name for head in snapshot.pickles] == ["a.pkl", "variant.bin"]
+            again = load(dump(snapshot), "x")
+            outcomes = [examine(one, Options(requested="x")) for one in (snapshot, again)]
+            assert outcomes[0].findings == outcomes[1].findings
+            assert outcomes[0].unchecked == outcomes[1].unchecked
 
 
 def test_a_weight_file_that_was_followed_is_not_called_unopened(tmp_path):
