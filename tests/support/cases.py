@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from support.builders import safetensors_bytes
-from support.sharding import INDEX, bytes_of, on_disk, shard_names
+from support.sharding import INDEX, bytes_of, on_disk, shard_names, write
 from support.torch_files import torch_bytes
 
 from auditor import Report, Unaudited, audit, fix
-from auditor.analytic import Role, catalogue, read_config
+from auditor.analytic import Role, read_config
+from auditor.analytic.conversions import class_memory
+from auditor.audit.expected import expectation_of
+from auditor.audit.model import examine_undiagnosed
+from auditor.audit.options import Options
 from auditor.cli.console import FailOn, exit_code
+from auditor.downloader.fetching import fetch
 from auditor.findings import FINDING_KINDS, Severity
 
 PLACE = Path(__file__).parent.parent / "cases"
@@ -26,7 +30,8 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
 _KEYS = {"name", "model", "config", "tensors", "weights", "files", "audit", "expect", "also"}
-_TENSOR_KEYS = {"of", "config", "drop", "keep", "rename", "shape", "dtype", "add"}
+_TENSOR_KEYS = {"of", "config", "form", "drop", "keep", "rename", "shape", "dtype", "add"}
+_WEIGHT_KEYS = {"count", "names", "index", "total", "twice", "lost", "copies"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
 _ALARMS = frozenset(kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO)
 _OF_REPORT = {
@@ -37,10 +42,14 @@ _OF_REPORT = {
     "causes",
     "closes",
     "fields",
+    "undetermined",
     "alternatives",
+    "fits",
     "mentions",
+    "omits",
+    "left",
 }
-_OF_FIX = {"renames", "values", "allow", "after", "nothing"}
+_OF_FIX = {"renames", "values", "generation", "allow", "after", "nothing"}
 
 Table = dict[str, tuple[str, tuple[int, ...]]]  # name: (dtype, shape)
 
@@ -95,13 +104,13 @@ def tensors_of(case: Case) -> Table:
     """Return the tensors that the files store."""
     keys = checked(case.keys.get("tensors", {}), _TENSOR_KEYS, case.name)
     config = _changed(case, keys.get("config", {}))
-    target = keys.get("of", config["architectures"][0])
-    expected = catalogue.expect(read_config(CONFIG, json.dumps(config).encode()), target)
-    table: Table = {
-        tensor.name: ("F32", tensor.shape)
-        for tensor in expected.tensors
-        if tensor.role is Role.PARAMETER and _is_kept(tensor.name, keys)
-    }
+    target = keys.get("of") or config.get("_class_name") or config["architectures"][0]
+    expected = expectation_of(read_config(CONFIG, json.dumps(config).encode()), target).expectation
+    roles = {Role.PARAMETER, Role.BUFFER} if "_class_name" in config else {Role.PARAMETER}
+    shapes = {one.name: one.shape for one in expected.tensors if one.role in roles}
+    if keys.get("form") == "memory":
+        shapes = class_memory(expected).shapes
+    table: Table = {name: ("F32", one) for name, one in shapes.items() if _is_kept(name, keys)}
     for pattern, shape in keys.get("shape", {}).items():
         names = [name for name in table if re.search(pattern, name)]
         table |= {name: (table[name][0], tuple(shape)) for name in names}
@@ -128,32 +137,43 @@ def build(case: Case, folder: Path) -> Path:
     weights = case.keys.get("weights", WEIGHTS)
     if weights is not None:
         table = tensors_of(case)
-        shards = {weights: table} if isinstance(weights, str) else _sharded(table, weights, folder)
-        for name, part in shards.items():
-            write = torch_bytes if name.endswith(".bin") else safetensors_bytes
-            (folder / name).write_bytes(write(part))
+        files = {weights: table} if isinstance(weights, str) else _sharded(case, table, folder)
+        for name, part in files.items():
+            if name.endswith(".bin"):
+                (folder / name).write_bytes(torch_bytes(part))
+            else:
+                write(folder / name, part)
     for name, content in case.keys.get("files", {}).items():
+        if content is None:
+            continue
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content if isinstance(content, str) else json.dumps(content))
     return folder
 
 
-def _sharded(table: Table, shards: Mapping[str, Any], folder: Path) -> dict[str, Table]:
-    """Split a table into `count` shards and write their index; leave out the `lost` ones."""
-    names = shard_names(shards["count"])
+def _sharded(case: Case, table: Table, folder: Path) -> dict[str, Table]:
+    """Split a table into files and write their index; leave out the lost ones."""
+    keys = checked(case.keys["weights"], _WEIGHT_KEYS, case.name)
+    names = keys.get("names") or shard_names(keys["count"])
     ordered = sorted(table)
     length = -(-len(ordered) // len(names))
     parts = {
         name: {one: table[one] for one in ordered[at * length : (at + 1) * length]}
         for at, name in enumerate(names)
     }
-    if shards.get("index", True):
+    if keys.get("index", True):
         weight_map = {one: name for name, part in parts.items() for one in part}
-        index = {"metadata": {"total_size": bytes_of(table)}, "weight_map": weight_map}
-        (folder / INDEX).write_text(json.dumps(index))
-    lost = {names[number - 1] for number in shards.get("lost", ())}
-    return {name: part for name, part in parts.items() if name not in lost}
+        total = bytes_of(table) + keys.get("total", 0)
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+        is_torch = names[0].endswith(".bin")
+        name = "pytorch_model.bin.index.json" if is_torch else INDEX
+        (folder / name).write_text(json.dumps(index))
+    first, *others = parts.values()
+    first.update((one, table[one]) for other in others for one in [*other][: keys.get("twice", 0)])
+    lost = {names[number - 1] for number in keys.get("lost", ())}
+    kept = {name: part for name, part in parts.items() if name not in lost}
+    return {**kept, **dict.fromkeys(keys.get("copies", ()), table)}
 
 
 def audited(case: Case, folder: Path) -> Report | Unaudited:
@@ -167,15 +187,22 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
     Alarms that the expectation does not name are added if it names one, or if it expects none.
     """
     expected = checked(case.keys["expect"], _OF_REPORT | {"fix"} | _KINDS, case.name)
-    found = {key: _answer(key, outcome) for key in expected if key in _OF_REPORT - {"mentions"}}
+    words = {"mentions", "omits", "fits", "left"}
+    found = {key: _answer(key, outcome) for key in expected if key in _OF_REPORT - words}
     counts = dict.fromkeys((key for key in expected if key in _KINDS), 0)
     names_alarms = bool(_ALARMS & expected.keys()) or expected.get("exit") == 0
     for finding in outcome.findings:
         if finding.kind in counts or (names_alarms and finding.kind in _ALARMS):
             counts[finding.kind] = counts.get(finding.kind, 0) + max(len(finding.names), 1)
-    if "mentions" in expected:
-        said = " ".join(f"{one.summary} {one.fix}" for one in outcome.diagnosis)
-        found["mentions"] = [word for word in expected["mentions"] if word in said]
+    said = " ".join(f"{one.summary} {one.fix}" for one in outcome.diagnosis)
+    for key, is_said in (("mentions", True), ("omits", False)):
+        if key in expected:
+            found[key] = [word for word in expected[key] if (word in said) is is_said]
+    if "fits" in expected:
+        known = _answer("alternatives", outcome)
+        found["fits"] = [values for values in expected["fits"] if values in known]
+    if "left" in expected:
+        found["left"] = _left(folder, outcome)
     if "fix" in expected:
         found["fix"] = _fixed(expected["fix"], folder)
     if isinstance(outcome, Report) and outcome.residual:
@@ -184,19 +211,28 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
 
 
 def _answer(key: str, outcome: Report | Unaudited) -> Any:
-    if key == "exit":
-        return exit_code(outcome, FailOn.WARNING)
-    if key == "causes":
-        return [one.cause for one in outcome.diagnosis]
-    if key == "closes":
-        explained = {at for one in outcome.diagnosis for at in one.findings}
-        return sum(len(outcome.findings[at].names) for at in explained)
-    if key == "fields":
-        return {key: after for one in outcome.diagnosis for key, _, after in one.fields}
-    if key == "alternatives":
-        return [dict(one) for cause in outcome.diagnosis for one in cause.alternatives]
+    causes = outcome.diagnosis
+    explained = {at for one in causes for at in one.findings}
+    of_causes: dict[str, Any] = {
+        "causes": [one.cause for one in causes],
+        "closes": sum(len(outcome.findings[at].names) for at in explained),
+        "fields": {key: after for one in causes for key, _, after in one.fields},
+        "undetermined": sorted(key for one in causes for key, _ in one.undetermined),
+        "alternatives": [dict(values) for one in causes for values in one.alternatives],
+        "exit": exit_code(outcome, FailOn.WARNING),
+    }
+    if key in of_causes:
+        return of_causes[key]
     value = getattr(outcome, key)
     return value.value if key == "reason" and value else value
+
+
+def _left(folder: Path, outcome: Report | Unaudited) -> int:
+    """Return the number of errors and warnings after the changes of all causes, in memory."""
+    snapshot = fetch(str(folder))
+    for cause in outcome.diagnosis:
+        snapshot = cause.change.applied_to(snapshot) if cause.change else snapshot
+    return len(examine_undiagnosed(snapshot, Options(requested="changed")).alarms)
 
 
 def _fixed(expected: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -204,11 +240,12 @@ def _fixed(expected: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     fixed = folder.with_name(f"{folder.name}.fixed")
     fix(folder, apply=True, allow=expected.get("allow", ()))
     if not fixed.exists():
-        return {"nothing": True}
+        return {"nothing": True, **({"allow": expected["allow"]} if "allow" in expected else {})}
     before, after = _values(folder / CONFIG), _values(fixed / CONFIG)
     found = {
         "renames": len(on_disk(fixed).keys() - on_disk(folder).keys()),
         "values": {key: after[key] for key in after if after[key] != before.get(key)},
+        "generation": _values(fixed / "generation_config.json"),
         "allow": expected.get("allow"),
         "after": exit_code(audit(str(fixed)), FailOn.WARNING),
     }
