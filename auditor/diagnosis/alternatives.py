@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from auditor.analytic.adapters import FILE
 from auditor.diagnosis.case import Case, Proposal
-from auditor.diagnosis.causes import _of_adapters, config_field, other_architecture
+from auditor.diagnosis.causes import config_field, other_architecture
 from auditor.diagnosis.solving.candidates import KeyChange, plausibility
 from auditor.diagnosis.solving.config_keys import NULL, changed, stated_keys
 from auditor.diagnosis.solving.open_keys import MOST_TREES, other_solutions
@@ -64,7 +64,7 @@ def _with_determined_values(
     lost = [path for path in keys if path in lost and path not in several]
     if not (several or lost):
         return proposal
-    is_adapter = _of_adapters.is_adapter(case)
+    is_adapter = case.is_adapter
     whose, file = ("adapter", FILE) if is_adapter else ("model", "config.json")
     fields = tuple(one for one in proposal.fields if one[0] not in {*several, *lost})
     summary = [config_field.sentence(KeyChange(keys[path], held)) for path, _, held in fields]
@@ -120,7 +120,7 @@ def _fitting(
 ) -> list[dict[str, Any]]:
     """Return all solutions with the values of the same keys, the likeliest first after `values`."""
     further: tuple[Values, ...] = ()
-    if not _of_adapters.is_adapter(case):
+    if not case.is_adapter:
         trees, trials = config_field.trees_of(case), config_field.trials_of(case)
         most = config_field.most_trees(case, MOST_TREES)
         further = tuple(

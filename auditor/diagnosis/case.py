@@ -232,6 +232,11 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         """The config's values; an empty dict if it is absent or cannot be read."""
         return config_of(self.snapshot)
 
+    @property
+    def is_adapter(self) -> bool:
+        """Whether the config is that of an adapter of PEFT."""
+        return "peft_type" in self.config
+
     @cached_property
     def own_tree(self) -> ClassTree | None:
         """The tree of the audited class; None without a form, or if the config is invalid."""

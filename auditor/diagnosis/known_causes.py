@@ -16,21 +16,19 @@ from auditor.diagnosis.causes import (
     config_field,
     custom_code,
     dtype_doubled,
-    empty_file,
     foreign_names,
     fused_names,
     half_resized,
     head_not_saved,
     layers_renumbered,
+    lost_files,
     lost_part,
     moved_names,
     other_architecture,
     other_class,
     other_size,
     parallel_rank,
-    partial_upload,
     quantization,
-    quantization_settings,
     several_saves,
     transposed,
     uneven_layers,
@@ -47,24 +45,24 @@ OF_FILES: tuple[Cause, ...] = (
     several_saves.two_saves,
     several_saves.stored_twice,
     several_saves.stale_index,
-    partial_upload.proposals,
+    lost_files.partial_upload,
 )
 
 # Causes in GGUF files, whose names and metadata no cause changes.
 OF_GGUF: tuple[Cause, ...] = (
     broken_files.pointers,
     broken_files.truncated,
-    partial_upload.proposals,
+    lost_files.partial_upload,
 )
 
 # Causes of files with next to nothing of the model, for which no names or values are tried.
-OF_REMNANTS: tuple[Cause, ...] = (*OF_FILES, empty_file.proposals, unsharded_save.proposals)
+OF_REMNANTS: tuple[Cause, ...] = (*OF_FILES, lost_files.empty_file, unsharded_save.proposals)
 
 # The causes with the smallest changes come first: files, names, shapes, a field, a class. If two
 # causes explain the same findings, the earlier cause is reported.
 CAUSES: tuple[Cause, ...] = (
     *OF_FILES,
-    empty_file.proposals,
+    lost_files.empty_file,
     dtype_doubled.proposals,
     unmerged_adapter.proposals,
     adapter_base.proposals,
@@ -81,8 +79,8 @@ CAUSES: tuple[Cause, ...] = (
     half_resized.proposals,
     config_field.proposals,
     moved_names.of_other_modules,
-    quantization_settings.proposals,
-    quantization.proposals,
+    quantization.other_settings,
+    quantization.declared_or_not,
     uneven_layers.proposals,
     lost_part.proposals,
     other_class.proposals,
@@ -100,8 +98,8 @@ RIVALS: tuple[frozenset[Cause], ...] = (
             other_size.proposals,
             half_resized.proposals,
             config_field.proposals,
-            quantization_settings.proposals,
-            quantization.proposals,
+            quantization.other_settings,
+            quantization.declared_or_not,
         }
     ),
     frozenset({parallel_rank.proposals, lost_part.proposals, head_not_saved.of_classifier}),

@@ -42,9 +42,14 @@ from auditor.findings import (
     WrongTotal,
     is_of_repository,
 )
-from auditor.fixing.end_tokens import end_token_causes, generation_file
 from auditor.fixing.new_files import json_values, rebuilt_index
-from auditor.fixing.steps import Unfixable, with_change, written_part
+from auditor.fixing.steps import (
+    Unfixable,
+    end_token_causes,
+    generation_file,
+    with_change,
+    written_part,
+)
 from auditor.messages import listed, named
 from auditor.report import Diagnosis, Report, Unaudited
 

@@ -5,16 +5,19 @@ The code here does not depend on the cause: every change of names and values is 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
 from auditor.checkpoint.change import Change
-from auditor.checkpoint.snapshot import Snapshot, WeightHeader
+from auditor.checkpoint.json_edits import ABSENT, Edit
+from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
+from auditor.companions.companion_files import GENERATION
 from auditor.diagnosis.permissions import is_untying, layer_list_edits
 from auditor.errors import CheckpointError
+from auditor.findings import EosDisagrees
 from auditor.fixing.new_files import index_with_names, json_values, renamed_header
-from auditor.report import Diagnosis
+from auditor.report import Diagnosis, Report, Unaudited
 
 _WEIGHTS = "it needs other weights than are stored"
 # The files of Meta and llama.cpp have the rows of q and k in another order than transformers
@@ -84,3 +87,35 @@ def _contains(head: WeightHeader, renames: Mapping[str, str]) -> bool:
     if isinstance(table, CheckpointError):
         return False
     return any(tensor.name in renames for tensor in table.tensors)
+
+
+# --- end tokens ----------------------------------------------------------------------------------
+
+_END = "eos_token_id"
+
+
+def generation_file(snapshot: Snapshot) -> TextFile | None:
+    """Return a checkpoint's generation config; None if it was not read."""
+    files = (file for file in snapshot.companions or () if file.name == GENERATION)
+    return next(
+        (TextFile(name=file.name, content=file.content) for file in files if file.content), None
+    )
+
+
+def end_token_causes(snapshot: Snapshot, outcome: Report | Unaudited) -> Iterator[Diagnosis]:
+    """Yield a change that makes generation stop at every end token that other files name.
+
+    Yield no change if there is no generation config, or if an end token is not known to be special.
+    """
+    file = generation_file(snapshot)
+    for finding in outcome.findings:
+        if file is None or not isinstance(finding, EosDisagrees) or not finding.ids:
+            continue
+        edit = Edit((_END,), json_values(file).get(_END, ABSENT), list(finding.ids))
+        yield Diagnosis(
+            cause=finding.kind,
+            severity=finding.severity,
+            summary=finding.reason,
+            fix=finding.fix,
+            change=Change(generation=(edit,)),
+        )

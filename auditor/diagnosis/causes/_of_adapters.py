@@ -21,10 +21,6 @@ _LAYER = re.compile(r"\.(\d+)\.")
 _MAGNITUDE = ".lora_magnitude_vector"
 
 
-def is_adapter(case: Case) -> bool:
-    return "peft_type" in case.config
-
-
 def changes_of_adapter(case: Case) -> Iterator[Changes]:
     """Yield changes of adapter_config.json that change the expected tensors, likeliest first."""
     for changes in _changes(case):

@@ -26,7 +26,6 @@ from auditor.checkpoint.change import Change, renamed
 from auditor.checkpoint.json_edits import json_edits
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Proposal
-from auditor.diagnosis.causes._of_adapters import is_adapter
 from auditor.diagnosis.causes.head_not_saved import CAUSE as HEAD_NOT_SAVED
 from auditor.diagnosis.causes.other_class import CAUSE as OTHER_CLASS
 from auditor.diagnosis.solving.config_keys import changed, value_at
@@ -49,7 +48,7 @@ _MOST = 12  # the most classes that are tried
 def proposals(case: Case) -> Iterator[Proposal]:
     """Yield proposals with another base on which the adapter may have been trained."""
     base = case.snapshot.base
-    if not is_adapter(case) or base is None or base.config is None:
+    if not case.is_adapter or base is None or base.config is None:
         return
     of_base = replace(case.snapshot, config=base.config, base=None)
     values = parse_object(base.config.content, base.config.name)

@@ -163,7 +163,7 @@ def _solutions(case: Case) -> tuple[JointSolution, ...]:
 
 def _searched(case: Case) -> Iterator[JointSolution]:
     """Yield the search's solutions, except solutions that tie a head which is stored."""
-    if _of_adapters.is_adapter(case) or case.is_of_other_names or no_symptom(case):
+    if case.is_adapter or case.is_of_other_names or no_symptom(case):
         return
     trials, trees = trials_of(case), trees_of(case)
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
@@ -250,7 +250,7 @@ def no_symptom(case: Case) -> bool:
 
 def of_adapter(case: Case) -> Iterator[Proposal]:
     """Yield proposals that set keys of adapter_config.json so that they fit the adapter's file."""
-    if _of_adapters.is_adapter(case):
+    if case.is_adapter:
         for changes in _of_adapters.changes_of_adapter(case):
             yield proposal_of(case, changes)
 
@@ -303,7 +303,7 @@ def proposal_of(case: Case, changes: tuple[KeyChange, ...]) -> Proposal:
     declared = " and ".join(
         f"{change.key.path.rpartition('.')[2]} {shown(change.key.value)}" for change in changes
     )
-    adapter = _of_adapters.is_adapter(case)
+    adapter = case.is_adapter
     whose, file = ("an adapter", FILE) if adapter else ("a model", "config.json")
     upload = f", or upload weights of {whose} with {declared}"
     return Proposal(
@@ -334,7 +334,7 @@ def is_choice(case: Case, declared: Any, held: Any) -> bool:
     """Whether a value chooses modules, such as a flag, a word or null, and does not count them."""
     if _is_misspelt(KeyChange(Key("", declared, default=False), held)):
         return False
-    items = held if isinstance(held, list) and not _of_adapters.is_adapter(case) else [held]
+    items = held if isinstance(held, list) and not case.is_adapter else [held]
     return not any(type(item) in {int, float} and item for item in items)
 
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from auditor.checkpoint.change import Change
 from auditor.diagnosis.alignment import Choice, Kinds, NameEdit, Rule, choices, renames_by_rule
 from auditor.diagnosis.case import Case, Proposal, once
-from auditor.diagnosis.causes import _of_adapters
 from auditor.findings import QuantizationData, StoredBuffer, Unexpected, Unused
 from auditor.messages import quoted
 from auditor.name_kinds import NameKind, chosen_of, kinds_of
@@ -193,7 +192,7 @@ def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple
         " and ".join(dict.fromkeys(map(_saved_from, rule))),
         "save the model that is inside",
     )
-    if inside and _of_adapters.is_adapter(case):
+    if inside and case.is_adapter:
         why = "as a PeftModel has them in memory: PEFT takes the file for an adapter called "
         why += f"{quoted(prefix.removesuffix('.'))} at most, and transformers for none"
         remedy = "save by PeftModel.save_pretrained"

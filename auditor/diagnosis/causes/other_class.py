@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from auditor.analytic.outline import follow
 from auditor.checkpoint.change import with_config
 from auditor.diagnosis.case import Case, Proposal
-from auditor.diagnosis.causes._of_adapters import is_adapter
 from auditor.diagnosis.solving.config_keys import typed_parts, value_at
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
@@ -29,7 +28,7 @@ def proposals(case: Case) -> Iterator[Proposal]:
     report = case.report
     yield from _language_model_alone(case)
     yield from _part_alone(case)
-    if is_adapter(case) or case.target is not None or None in {report.model_type, report.target}:
+    if case.is_adapter or case.target is not None or None in {report.model_type, report.target}:
         return
     unused = (finding for finding in case.alarms if isinstance(finding, UnusedHead))
     head_users = [name for finding in unused for name in finding.used_by]

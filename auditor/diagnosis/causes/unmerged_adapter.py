@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from auditor.analytic.adapters.own_names import BASE, ORIGINAL, SAVED, is_own, name_in_model
 from auditor.checkpoint.change import renamed
 from auditor.diagnosis.case import Case, Proposal
-from auditor.diagnosis.causes._of_adapters import is_adapter
 
 CAUSE = "unmerged-adapter"
 
 
 def proposals(case: Case) -> Iterator[Proposal]:
     """Yield the model without the adapter, with layers named as in the base model."""
-    if is_adapter(case):
+    if case.is_adapter:
         return
     own = [one.name for one in case.unmatched if is_own(one.name)]
     wrapped = [one.name for one in case.unmatched if BASE in one.name or ORIGINAL in one.name]

@@ -1,6 +1,10 @@
 """partial-upload: some shards are missing, as the index or the numbers of other shards show.
 
 To do: Upload the absent files; without an index, upload the index too.
+
+empty-file: a weight file contains no tensor, like the file of one rank of ZeRO-3.
+
+To do: Save the weights again, with the parameters of all ranks gathered.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -12,6 +16,7 @@ from auditor.checkpoint.shard_names import Split, gaps, split_of
 from auditor.checkpoint.snapshot import Snapshot, read_index
 from auditor.containers.index import Index, indexed_files
 from auditor.diagnosis.case import Case, Proposal
+from auditor.errors import CheckpointError
 from auditor.findings import BadConfig, BadIndex, CopyDiffers, Finding, Missing
 from auditor.messages import listed, named
 from auditor.reconciler.contents import no_file_of
@@ -19,7 +24,7 @@ from auditor.reconciler.contents import no_file_of
 CAUSE = "partial-upload"
 
 
-def proposals(case: Case) -> Iterator[Proposal]:
+def partial_upload(case: Case) -> Iterator[Proposal]:
     """Yield the checkpoint with its absent shards, whose tensors the index or findings name."""
     snapshot, index = case.snapshot, read_index(case.snapshot)
     for finding in case.alarms:
@@ -127,3 +132,23 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Proposal]:
         fix=f"upload {'the absent files, and ' if lacking and not absent else ''}{listed(upload)}",
         evidence=(f"the files are numbered up to {split.total:,}",) if split else (),
     )
+
+
+def empty_file(case: Case) -> Iterator[Proposal]:
+    """Yield a proposal that adds the missing tensors, if some weight file contains no tensor."""
+    empty = [
+        head.name
+        for head in case.snapshot.headers
+        if not isinstance(head.parsed, CheckpointError) and not head.parsed.tensors
+    ]
+    if empty and case.missing:
+        has = "has no tensor" if len(empty) == 1 else "have no tensors"
+        yield Proposal(
+            cause="empty-file",
+            change=case.adding_missing(),
+            summary=f"{listed(empty)} {has}: the parameters were not gathered when it was saved, "
+            "as under ZeRO-3",
+            fix="save the weights again with gathered parameters: "
+            "stage3_gather_16bit_weights_on_model_save of DeepSpeed, or accelerator.get_state_dict",
+            evidence=(f"the header of {empty[0]} lists no tensor",),
+        )
