@@ -48,6 +48,7 @@ _OF_REPORT = {
     "mentions",
     "omits",
     "left",
+    "notes",
 }
 _OF_FIX = {"renames", "values", "generation", "allow", "after", "nothing"}
 
@@ -187,7 +188,7 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
     Alarms that the expectation does not name are added if it names one, or if it expects none.
     """
     expected = checked(case.keys["expect"], _OF_REPORT | {"fix"} | _KINDS, case.name)
-    words = {"mentions", "omits", "fits", "left"}
+    words = {"mentions", "omits", "fits", "left", "notes"}
     found = {key: _answer(key, outcome) for key in expected if key in _OF_REPORT - words}
     counts = dict.fromkeys((key for key in expected if key in _KINDS), 0)
     names_alarms = bool(_ALARMS & expected.keys()) or expected.get("exit") == 0
@@ -198,6 +199,8 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
     for key, is_said in (("mentions", True), ("omits", False)):
         if key in expected:
             found[key] = [word for word in expected[key] if (word in said) is is_said]
+    if "notes" in expected:
+        found["notes"] = [one for one in expected["notes"] if one in " ".join(outcome.notes)]
     if "fits" in expected:
         known = _answer("alternatives", outcome)
         found["fits"] = [values for values in expected["fits"] if values in known]

@@ -75,9 +75,8 @@ def test_true_is_not_one_and_nan_is_nan():
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
+def test_a_text_that_cannot_be_edited_raises():
+    for content, why in [
         (b"[]", "not a JSON object"),
         (b'{"a": 1}', "a is not an object"),
         (b'\xef\xbb\xbf{"a": {}}', "BOM"),
@@ -85,9 +84,6 @@ def test_true_is_not_one_and_nan_is_nan():
         (b'{"a": \xff}', "decode"),
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested"),
         (b'{"a": [' + b"1," * 2_000_000 + b"1]}", "JSON values"),
-    ],
-    ids=range(7),
-)
-def test_a_text_that_cannot_be_edited_raises(content, why):
-    with pytest.raises((TypeError, ValueError), match=why):
-        edited_json(content, (Edit(("a", "b"), ABSENT, 1),))
+    ]:
+        with pytest.raises((TypeError, ValueError), match=why):
+            edited_json(content, (Edit(("a", "b"), ABSENT, 1),))
