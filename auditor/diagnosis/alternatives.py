@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from auditor.analytic.adapters import FILE
 from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.causes import config_field, other_architecture
+from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.candidates import KeyChange, plausibility
 from auditor.diagnosis.solving.config_keys import NULL, changed, stated_keys
-from auditor.diagnosis.solving.open_keys import MOST_TREES, other_solutions
+from auditor.diagnosis.solving.open_keys import other_solutions
 from auditor.messages import shown
 
 _SHOWN = 6  # alternatives that a summary lists
@@ -122,7 +123,7 @@ def _fitting(
     further: tuple[Values, ...] = ()
     if not case.is_adapter:
         trees, trials = config_field.trees_of(case), config_field.trials_of(case)
-        most = config_field.most_trees(case, MOST_TREES)
+        most = config_field.most_trees(case, limits.OTHER_TREES)
         further = tuple(
             one for one in other_solutions(case.config, values, trees, trials, most) if fits(one)
         )

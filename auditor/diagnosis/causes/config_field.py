@@ -22,6 +22,7 @@ from auditor.checkpoint.change import with_config
 from auditor.diagnosis.case import Case, Proposal, once
 from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.causes.other_class import holds_another_head
+from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.config_keys import (
     NULL,
@@ -32,7 +33,6 @@ from auditor.diagnosis.solving.config_keys import (
     stated_keys,
 )
 from auditor.diagnosis.solving.joint import (
-    MOST_TREES,
     NOTHING,
     JointSolution,
     solve,
@@ -50,9 +50,7 @@ CAUSE = "config-field"
 _MOST_AUDITED = 3  # solutions that leave no difference
 _FEWEST = 3  # differing keys of a config of another size; fewer are a slip in the config
 _RANKS = (2, 4, 8, 16)  # numbers of ranks in tensor parallelism
-_MOST_ORACLE = 24  # configs that the oracle builds for one search, 50 ms or more each
 _SURE = 10  # an oracle's solution explains all but one in so many differing tensors
-_MOST_TENSORS = 100_000  # tensors of all these configs
 _TIE, VOCABULARY = "tie_word_embeddings", "vocab_size"
 _SYMPTOMS = frozenset(
     {"missing", "unexpected", "mismatched", "bad-config", "bad-quantization", "duplicate"}
@@ -167,7 +165,7 @@ def _searched(case: Case) -> Iterator[JointSolution]:
         return
     trials, trees = trials_of(case), trees_of(case)
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
-    most = most_trees(case, MOST_TREES)
+    most = most_trees(case, limits.TREES)
     solutions = solve(case.config, trees, trials, faults=faults, most_trees=most)
     for solution in solutions:
         if by_oracle(case) and _SURE * solution.remains.differ > _of(case, {}).remains.differ:
@@ -185,7 +183,9 @@ def _searched(case: Case) -> Iterator[JointSolution]:
 
 def most_trees(case: Case, most: int) -> int:
     """Return the limit of trees for a search; an oracle's take longer."""
-    return max(1, min(_MOST_ORACLE, _MOST_TENSORS // case.size)) if by_oracle(case) else most
+    if not by_oracle(case):
+        return most
+    return max(1, min(limits.ORACLE_TREES, limits.ORACLE_TENSORS // case.size))
 
 
 def _of(case: Case, values: Mapping[str, Any]) -> JointSolution:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from auditor.analytic.blocks import symbols
 from auditor.analytic.config_classes import library, words_of_any_class
 from auditor.analytic.outline import ClassTree
+from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.candidates import (
     KeyChange,
     flags,
@@ -51,21 +52,6 @@ from auditor.diagnosis.solving.size_keys import (
 from auditor.diagnosis.solving.trials import TreeComparison, Trees, Trials
 from auditor.errors import CheckpointError
 
-# Limits of one search: processor time, and trees; a BERT's tree takes a millisecond.
-MOST_SECONDS = 0.8
-MOST_TREES = 600
-_STRANGE = 0.5  # share of unexpected tensors above which the files hardly store this class
-_FEWER_SECONDS = 0.25  # processor time for a class above that share
-_ALL_STRANGE = 0.95  # share of unexpected tensors above which no values are tried
-
-_MOST_ROUNDS = 16  # steps of plain lengths and of single changes, counted together
-_MOST_CANDIDATES = 120  # single changes of one kind that a round tries
-_FEW = 2  # if a solution has at most this many keys, a single key is searched as well
-_MOST_STARTS = 4  # repairs of an invalid config from which the search continues
-_MOST_CHOSEN = 16  # the most flags and words that are tried, each followed by plain lengths
-_MOST_SOLVED = 12  # the most single keys that are solved after one flag or word
-_MOST_PLAIN = 3  # the most times that plain lengths are applied after one flag or word
-_MOST_NAMES = 20_000  # stored names up to which layers are compared one by one
 _PROBES = (1, 2, 8, 64)
 _WORD = "?"  # a word that no key has as its value
 _WORDS = re.compile(r"[A-Za-z_][\w.]*\w")  # words of a sentence that may be paths of keys
@@ -86,8 +72,8 @@ def solve(  # noqa: PLR0913 - what is compared, and two limits
     trials: Trials,
     *,
     faults: str = "",
-    most_trees: int = MOST_TREES,
-    seconds: float = MOST_SECONDS,
+    most_trees: int = limits.TREES,
+    seconds: float = limits.SECONDS,
 ) -> tuple[JointSolution, ...]:
     """Return the values that leave the fewest differences, and alternatives that leave as few.
 
@@ -140,14 +126,14 @@ class _Search:
         if not start.remains.differ:
             return self._repaired(faults) or (start,)
         strange = start.remains.strange / max(1, len(self._trials.holdings.shapes))
-        is_strange = strange > _STRANGE
+        is_strange = strange > limits.OTHER_CLASS
         if is_strange:
-            self._until = min(self._until, time.thread_time() + _FEWER_SECONDS)
-        best = start if strange > _ALL_STRANGE else self._reduced(self._descended(start))
+            self._until = min(self._until, time.thread_time() + limits.OTHER_CLASS_SECONDS)
+        best = start if strange > limits.NO_CLASS else self._reduced(self._descended(start))
         if is_strange and best.remains.differ:
             return ()
         has_list = any(isinstance(value, list) for value in best.values.values())
-        few = 1 if has_list else _FEW
+        few = 1 if has_list else limits.FEW
         by_length = plain_values(self._config, start.remains).keys() & best.values.keys()
         is_few = len(best.values) <= few or not by_length or self._drops_layers(best)
         if is_few and not best.remains.differ:
@@ -189,7 +175,7 @@ class _Search:
     def _descended(self, now: JointSolution) -> JointSolution:
         """Apply plain lengths and single changes in turn while they reduce the differences."""
         best, tried, votes = now, {repr(now.values)}, dict[str, int]()
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(limits.ROUNDS):
             if not best.remains.differ:
                 break
             after = self._plain(now, votes)
@@ -254,7 +240,7 @@ class _Search:
             better = [one for one in candidates(now) if one.remains.differ < now.remains.differ]
             is_whole = any(not one.remains.differ for one in better)
             found = better if is_whole else found or better
-            if is_whole or (found and len(now.remains.names) > _FEW):
+            if is_whole or (found and len(now.remains.names) > limits.FEW):
                 break
         return min(found, key=order, default=None)
 
@@ -285,7 +271,7 @@ class _Search:
     # --- single changes ---------------------------------------------------------------------------
 
     def _products(
-        self, now: JointSolution, most: int = _MOST_CANDIDATES
+        self, now: JointSolution, most: int = limits.CANDIDATES
     ) -> Iterator[JointSolution]:
         """Yield solutions in which one key of a size formula is set to fit the stored length."""
         changes = solved(changed(self._config, now.values), now.remains)
@@ -332,7 +318,7 @@ class _Search:
 
     def _lists_fitted(self, now: JointSolution) -> Iterator[JointSolution | None]:
         """Yield solutions with a list whose items fit the tensors that each layer stores."""
-        if len(self._trials.holdings.shapes) > _MOST_NAMES:
+        if len(self._trials.holdings.shapes) > limits.NAMES:
             return
         config = changed(self._config, now.values)
         for one in (*layer_lists(config), *empty_lists(config)):
@@ -350,11 +336,11 @@ class _Search:
 
     def _by_choice(self, now: JointSolution) -> Iterator[JointSolution]:
         """Yield solutions with a flag or word changed, then also with a key or plain lengths."""
-        for change in islice(self._choices(now), _MOST_CHOSEN):
+        for change in islice(self._choices(now), limits.CHOICES):
             after, votes = self._changed(now, change), dict[str, int]()
             if after:
-                yield from self._products(after, _MOST_SOLVED)
-            for _ in range(_MOST_PLAIN):
+                yield from self._products(after, limits.SOLVED)
+            for _ in range(limits.PLAIN_STEPS):
                 if after is not None:
                     yield after
                     after = self._plain(after, votes)
@@ -375,7 +361,7 @@ class _Search:
             if stated and key.path in self._shown(stated):
                 yield from self._products(stated)
                 if plain := self._plain(stated, {}):
-                    for one in (plain, *self._products(plain, _MOST_SOLVED)):
+                    for one in (plain, *self._products(plain, limits.SOLVED)):
                         yield one if one.remains.differ else self._reduced(one)
 
     def _shown(self, now: JointSolution) -> frozenset[str]:
@@ -397,7 +383,7 @@ class _Search:
             (KeyChange(key, 0) for key in numbers),
         )
         others = (change for change in candidates if change.value != change.key.value)
-        some = islice(others, 3 * _MOST_CANDIDATES)
+        some = islice(others, 3 * limits.CANDIDATES)
         once = {(change.key.path, str(change.value)): change for change in some}
         for change in once.values():
             after = self._changed(now, change)
@@ -454,7 +440,7 @@ class _Search:
         found = list(filter(None, (self._changed(nothing, change) for change in changes)))
         found.sort(key=self._order)
         if found and found[0].remains.differ:
-            found = [self._reduced(self._descended(one)) for one in found[:_MOST_STARTS]]
+            found = [self._reduced(self._descended(one)) for one in found[: limits.STARTS]]
         least = min((one.remains.differ for one in found), default=0)
         return self._by_plausibility(one for one in found if one.remains.differ == least)
 

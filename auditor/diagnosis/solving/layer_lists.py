@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from auditor.analytic.dims import dim
 from auditor.analytic.outline import ClassTree, follow, leaves, spellings
+from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.config_keys import (
     Key,
     beside,
@@ -30,8 +31,6 @@ from auditor.name_kinds import MOST_DIGITS
 
 _NUMBERS = re.compile(r"(layers|idxs|indices|indexes|layer_ids)$")  # ends of keys of layer numbers
 _OF_STAGES = ("stage_names", "out_features", "out_indices")  # keys that depend on the layers
-_MOST_LAYERS = 2**12
-_MOST_WORDS = 6  # items to choose from
 _SURE = 8  # from this depth on, a list of equal length is hardly a coincidence
 
 
@@ -59,7 +58,7 @@ def layer_lists(config: Mapping[str, Any]) -> Iterator[LayerList]:
 
 
 def _is_depth(key: Key) -> bool:
-    is_number = type(key.value) is int and 1 < key.value < _MOST_LAYERS
+    is_number = type(key.value) is int and 1 < key.value < limits.LAYERS
     return is_number and DEPTH.search(key.path) is not None
 
 
@@ -91,7 +90,7 @@ def has_numbers(name: str, items: list[Any], depth: int) -> bool:
 
 def of_depth(items: list[Any], declared: int, depth: int) -> list[Any] | None:
     """Return a list for `declared` layers, adapted to `depth` layers; None if it is impossible."""
-    if not 0 < depth < _MOST_LAYERS:
+    if not 0 < depth < limits.LAYERS:
         return None
     if len(items) == declared:
         return _of_length(items, depth)
@@ -190,7 +189,7 @@ def fitted(
         choices = {json.dumps(item): item for item in (*items, *words)}
         by_choice = {text: [item] * depth for text, item in choices.items()}
         declared = [json.dumps(item) for item in items]
-    if not 1 < len(choices) <= _MOST_WORDS:
+    if not 1 < len(choices) <= limits.ITEMS:
         return None
     found = {text: trees({one.path: values}) for text, values in by_choice.items()}
     built = {text: tree for text, tree in found.items() if tree is not None}

@@ -15,6 +15,7 @@ from auditor.analytic.dims import Dim, dim, product_of_dims
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.generated.tree import tree_of_sizes
 from auditor.analytic.outline import ClassTree
+from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.config_keys import changed, every_key, indexed, number_at, with_item
 from auditor.diagnosis.solving.layer_lists import resized
 from auditor.diagnosis.solving.size_keys import DEPTH
@@ -24,11 +25,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 Implied = Callable[[Mapping[str, Any]], Shapes | None]  # values of keys -> the shapes they imply
 _Place = tuple[str, int | None]  # a name and an axis; the name of a list of modules and None
 
-_MOST_PROBED, _MOST_BUILT = 32, 48  # keys that are changed; models, 20 ms or more for each
-_MOST_TENSORS = 100_000  # of all these models; a mixture of experts has 3,000 in four layers
-_LAYERS = 4  # depth of the models in which keys are changed
+_LAYERS = limits.PROBED_LAYERS
 _LATER = re.compile(rf"(?<![^.])(\d\d+|[{_LAYERS}-9])(?![^.])")  # numbers from _LAYERS on
-_STAGES = 8  # the longest list of numbers whose items are changed
 _MODULES = None  # in place of an axis: the number of modules of a list
 
 
@@ -76,8 +74,9 @@ def probed_formulas(config: Mapping[str, Any], implied: Implied) -> Mapping[_Pla
     lengths = dict(_lengths(shapes))
     values = {**numbers, **{path: value for path, value in depths.items() if fewer}}
     slopes: dict[_Place, dict[str, Fraction]] = {}
-    left = min(_MOST_BUILT, _MOST_TENSORS // max(1, len(shapes)))
-    for path in sorted(numbers, key=lambda path: number_at(config, path) is None)[:_MOST_PROBED]:
+    left = min(limits.PROBED_MODELS, limits.ORACLE_TENSORS // max(1, len(shapes)))
+    ordered = sorted(numbers, key=lambda path: number_at(config, path) is None)
+    for path in ordered[: limits.PROBED_KEYS]:
         for probe in _probes(path, values[path])[:left]:
             left -= 1
             change = _change(declared, path, probe)
@@ -103,7 +102,8 @@ def probed_formulas(config: Mapping[str, Any], implied: Implied) -> Mapping[_Pla
 def _numbers(config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """Yield (path, value) of each number above 1 in the config and in its short lists."""
     for key in every_key(config):
-        items = key.value if isinstance(key.value, list) and len(key.value) <= _STAGES else ()
+        is_short = isinstance(key.value, list) and len(key.value) <= limits.PROBED_ITEMS
+        items = key.value if is_short else ()
         values = {f"{key.path}[{at}]": item for at, item in enumerate(items)} or {
             key.path: key.value
         }

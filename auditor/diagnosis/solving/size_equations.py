@@ -17,9 +17,7 @@ from typing import Any
 
 from auditor.analytic.dims import Count, Dim, Rounded
 from auditor.analytic.expectation import Symbol
-
-MOST = 2**31  # upper bound of a key's value
-_ENUMERATED = 1024  # values tried one by one if a formula is neither linear nor increasing
+from auditor.diagnosis.solving import limits
 
 Values = Mapping[Symbol, int]
 _SizeAt = Callable[[int], Fraction | int | None]  # the size of a Dim at a value of one symbol
@@ -67,18 +65,18 @@ def solutions(
         if start is None or step is None or start == step:
             return
         straight = Fraction(wanted - start) / (step - start)
-        if straight.denominator == 1 and 0 <= straight < MOST:
+        if straight.denominator == 1 and 0 <= straight < limits.LARGEST:
             yield straight.numerator
         return
     if rises:
         yield from _bisected(at, wanted)
         return
-    for value in range(1, _ENUMERATED):
+    for value in range(1, limits.ENUMERATED):
         if at(value) == wanted:
             yield value
     # A quotient such as K*D/H may need a divisor beyond the enumerated values.
     dividend = at(1)
-    if dividend is not None and wanted and dividend >= _ENUMERATED * wanted:
+    if dividend is not None and wanted and dividend >= limits.ENUMERATED * wanted:
         exact = Fraction(dividend) / wanted
         if exact.denominator == 1 and at(exact.numerator) == wanted:
             yield exact.numerator
@@ -132,7 +130,7 @@ def _bisected(at: _SizeAt, wanted: int) -> Iterator[int]:
 
 
 def _first_at_least(at: _SizeAt, wanted: int) -> int:
-    low, high = 0, MOST
+    low, high = 0, limits.LARGEST
     while low < high:
         middle = (low + high) // 2
         if (at(middle) or 0) < wanted:
@@ -146,7 +144,6 @@ def _first_at_least(at: _SizeAt, wanted: int) -> int:
 
 _Monomial = tuple[Any, ...]  # a product of keys in a Dim
 _Equation = tuple[dict[_Monomial, Fraction], Fraction]  # coefficient by product, value of the sum
-_MOST = 8  # the most unknown products of one length
 
 
 def determined_sizes(
@@ -193,7 +190,7 @@ def _monomials(
     """
     solved: list[tuple[_Monomial, _Equation]] = []
     equations = (_equation(size, length, known) for size, length in lengths)
-    short = (one for one in equations if len(one[0]) < _MOST)
+    short = (one for one in equations if len(one[0]) < limits.PRODUCTS)
     for given in sorted(short, key=lambda one: len(one[0])):
         row = given
         for pivot, equation in solved:

@@ -24,7 +24,6 @@ HEAD_SIZES = frozenset({HEAD_DIM, "d_kv", "kv_channels"})
 WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
 # Widths of heads in published models, most frequent first.
 USUAL_HEADS = (64, 128, 32, 80, 96, 256, 16, 8)
-WIDEST = 512  # of a head in published models
 
 
 def is_heads(path: str) -> bool:
