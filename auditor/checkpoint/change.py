@@ -32,7 +32,7 @@ UNCHANGED: Mapping[str, str] = MappingProxyType({})
 class Change(Struct, frozen=True, kw_only=True):
     """Other names, values and weight files; the fields from `tensors` on need other weights."""
 
-    renames: Mapping[str, str] = UNCHANGED  # stored tensor name -> new name
+    renames: Mapping[str, str] = field(default_factory=dict)  # stored tensor name -> new name
     edits: tuple[Edit, ...] = ()  # of the config
     generation: tuple[Edit, ...] = ()  # of generation_config.json
     is_reindexed: bool = False  # whether the index is made anew from the headers

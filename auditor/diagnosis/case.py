@@ -343,6 +343,12 @@ def once(make: Callable[[Case], _Kind]) -> Callable[[Case], _Kind]:
     return kept
 
 
+def differing_axes(pair: MatchedPair) -> Mapping[int, tuple[int, int]]:
+    """Return {axis: (stored length, expected length)} for the axes whose lengths differ."""
+    lengths = enumerate(zip(pair.stored.shape or (), pair.expected.shape, strict=False))
+    return {axis: (one, other) for axis, (one, other) in lengths if one != other}
+
+
 AlarmKey = tuple[str, str]  # the kind of a finding, and one of the names that it lists
 
 

@@ -16,7 +16,7 @@ from auditor.checkpoint.json_edits import ABSENT, Edit
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
 from auditor.findings import Severity
-from auditor.fixing.plan import Left, Mended, Plan, text_change
+from auditor.fixing.plan import Plan, PlannedCause, text_change
 from auditor.report import Diagnosis, EngineVerdict, Report, Unaudited
 
 CAUSE = "engine-keys"
@@ -34,23 +34,23 @@ def with_engine_keys(
     needed = {key: value for one in verdicts for key, value in one.additions.items()}
     config = plan.planned.config
     if config is None or not needed:
-        return replace(plan, left=(*plan.left, *_left(verdicts)))
+        return replace(plan, left=(*plan.left, *_refusals(verdicts)))
     change = Change(edits=tuple(Edit((key,), ABSENT, value) for key, value in needed.items()))
     planned = change.with_texts(plan.planned)
     after = examine_undiagnosed(planned, options, entry)
     if not _reads_the_same(plan.after, after):
         why = "transformers would read another model"
         keys = ", ".join(needed)
-        left = Left(cause=CAUSE, summary=f"{keys} would help", why=why, instead=_INSTEAD)
-        return replace(plan, left=(*plan.left, left, *_left(verdicts)))
+        left = _left(CAUSE, f"{keys} would help", why)
+        return replace(plan, left=(*plan.left, left, *_refusals(verdicts)))
     then = with_engines(after, planned, options).engines
+    readers = (one for one in verdicts if one.additions)
     diagnosis = Diagnosis(
         cause=CAUSE,
         severity=Severity.WARNING,
         summary="; ".join(
             f"{one.engine} {one.version} reads {', '.join(one.additions)} in config.json"
-            for one in verdicts
-            if one.additions
+            for one in readers
         ),
         fix="add the keys, which transformers does not read there",
         change=change,
@@ -60,21 +60,23 @@ def with_engine_keys(
     return replace(
         plan,
         planned=planned,
-        causes=(*plan.causes, Mended(diagnosis=diagnosis, keys=frozenset(needed))),
+        causes=(*plan.causes, PlannedCause(diagnosis=diagnosis, change=change)),
         changes=tuple(sorted((*others, of_config), key=lambda one: one.file)),
-        left=(*plan.left, *_left(then)),
+        left=(*plan.left, *_refusals(then)),
     )
 
 
-def _left(verdicts: Sequence[EngineVerdict]) -> Iterator[Left]:
-    for verdict in verdicts:
-        if verdict.loads is False and not verdict.additions:
-            yield Left(
-                cause="engine-refuses",
-                summary=f"{verdict.engine} {verdict.version}: {'; '.join(verdict.reasons)}",
-                why="no key of the config changes that, and names stay as transformers reads them",
-                instead=_INSTEAD,
-            )
+def _left(cause: str, summary: str, why: str) -> PlannedCause:
+    diagnosis = Diagnosis(cause=cause, severity=Severity.WARNING, summary=summary, fix=_INSTEAD)
+    return PlannedCause(diagnosis=diagnosis, why=why)
+
+
+def _refusals(verdicts: Sequence[EngineVerdict]) -> Iterator[PlannedCause]:
+    why = "no key of the config changes that, and names stay as transformers reads them"
+    for one in verdicts:
+        if one.loads is False and not one.additions:
+            summary = f"{one.engine} {one.version}: {'; '.join(one.reasons)}"
+            yield _left("engine-refuses", summary, why)
 
 
 def _reads_the_same(before: Report | Unaudited, after: Report | Unaudited) -> bool:

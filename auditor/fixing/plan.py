@@ -37,7 +37,6 @@ from auditor.findings import (
     ConfigContradiction,
     Duplicate,
     Finding,
-    Severity,
     WrongDtype,
     WrongTotal,
     is_of_repository,
@@ -67,22 +66,13 @@ class FileChange(Struct, frozen=True, kw_only=True):
     edits: tuple[Edit, ...] = ()  # the edits of a JSON file
 
 
-class Mended(Struct, frozen=True, kw_only=True):
-    """A cause of findings that the plan removes."""
+class PlannedCause(Struct, frozen=True, kw_only=True):
+    """A cause of findings that the plan removes, or why it does not."""
 
     diagnosis: Diagnosis
-    keys: frozenset[str]  # the last segments of the config keys that it changes
-    needs: tuple[Need, ...] = ()  # the options that allow it
-
-
-class Left(Struct, frozen=True, kw_only=True):
-    """A cause of findings that the plan does not remove."""
-
-    cause: str
-    summary: str
-    why: str
-    instead: str
-    needs: tuple[Need, ...] = ()  # options with which the plan would remove it
+    change: Change = Change()  # what is written
+    needs: tuple[Need, ...] = ()  # options without which it is not removed
+    why: str = ""  # the reason if it is not removed
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -91,16 +81,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     before: Report | Unaudited
     after: Report | Unaudited  # of the checkpoint as it will be written
     planned: Snapshot  # likewise
-    causes: tuple[Mended, ...]
-    left: tuple[Left, ...]
+    causes: tuple[PlannedCause, ...]
+    left: tuple[PlannedCause, ...]
     changes: tuple[FileChange, ...]  # sorted by file
-
-
-class _Step(NamedTuple):
-    """A cause, and the part of its change that is written."""
-
-    cause: Diagnosis
-    change: Change
 
 
 class _Reached(Struct, frozen=True, kw_only=True):
@@ -109,8 +92,8 @@ class _Reached(Struct, frozen=True, kw_only=True):
     state: Snapshot
     outcome: Report | Unaudited
     renames: Mapping[str, str]
-    steps: tuple[_Step, ...]
-    left: tuple[Left, ...]  # causes without a step
+    steps: tuple[PlannedCause, ...]
+    left: tuple[PlannedCause, ...]  # causes without a step
 
 
 def plan_fix(
@@ -134,30 +117,29 @@ def plan_fix(
         return nothing
     try:
         _require_tensors(snapshot)
-        mended = tuple(_mended(snapshot, reached, audits))
-        _require_sound(reached.outcome, {key for one in mended for key in one.keys})
+        steps = tuple(_with_needs(snapshot, reached, audits))
+        _require_sound(
+            reached.outcome, {one.path[-1] for step in steps for one in step.change.edits}
+        )
     except Unwritten as why:
-        left = tuple(_left(step.cause, str(why)) for step in reached.steps)
+        left = (replace(step, why=str(why)) for step in reached.steps)
         return replace(nothing, left=(*left, *reached.left))
-    if {need.allow for one in mended for need in one.needs}.difference(allowed):
-        left = tuple(_left(one.diagnosis, _TOGETHER, one.needs) for one in mended)
+    if {need.allow for step in steps for need in step.needs}.difference(allowed):
+        left = (replace(step, why=_TOGETHER) for step in steps)
         return replace(nothing, left=(*left, *reached.left))
     changes = _changes(snapshot, reached.state, reached.renames)
     return Plan(
         before=before,
         after=reached.outcome,
         planned=reached.state,
-        causes=mended,
+        causes=steps,
         left=reached.left,
         changes=tuple(sorted(changes, key=lambda one: one.file)),
     )
 
 
 _TOGETHER = "it is not done before all of the changes are allowed"
-
-
-def _left(cause: Diagnosis, why: str, needs: tuple[Need, ...] = ()) -> Left:
-    return Left(cause=cause.cause, summary=cause.summary, why=why, instead=cause.fix, needs=needs)
+_NO_BETTER = "an audit would find as much afterwards, or something else"
 
 
 # --- taking all steps in memory ------------------------------------------------------------------
@@ -186,7 +168,7 @@ def _reached(
     state: Snapshot, now: Report | Unaudited, causes: list[Diagnosis], audits: _Audits
 ) -> _Reached:
     """Take all steps that can be written, in rounds: causes may appear when others are removed."""
-    renames, steps, left = UNCHANGED, list[_Step](), list[Left]()
+    renames, steps, left = UNCHANGED, list[PlannedCause](), list[PlannedCause]()
     for _ in range(_ROUNDS):
         more, left, after = _steps(state, causes)
         together = UNCHANGED
@@ -194,32 +176,31 @@ def _reached(
             together = composed(together, step.change.renames)
         after, then = _with_index(after, audits)
         if not _better(now, then, together):
-            left = [*(_left(step.cause, _NO_BETTER) for step in more), *left]
+            left = [*(replace(step, why=_NO_BETTER) for step in more), *left]
             break
         state, now, renames = after, then, composed(renames, together)
         steps += more
-        if not _alarms(now):
+        if not now.alarms:
             left = []
             break
         now, causes = audits.diagnosed(state)
     return _Reached(state=state, outcome=now, renames=renames, steps=tuple(steps), left=tuple(left))
 
 
-_NO_BETTER = "an audit would find as much afterwards, or something else"
-
-
-def _steps(state: Snapshot, causes: list[Diagnosis]) -> tuple[list[_Step], list[Left], Snapshot]:
+def _steps(
+    state: Snapshot, causes: list[Diagnosis]
+) -> tuple[list[PlannedCause], list[PlannedCause], Snapshot]:
     """Return the steps that can be written, the causes without a step, and the new checkpoint."""
-    steps, left = list[_Step](), list[Left]()
+    steps, left = list[PlannedCause](), list[PlannedCause]()
     base, reached = state, state
     for cause in causes:
         change = cause.change or Change()
         try:
             part = written_part(base, cause, change)
             reached = with_change(reached, part)
-            steps.append(_Step(cause, part))
+            steps.append(PlannedCause(diagnosis=cause, change=part))
         except (Unfixable, Unwritten) as why:
-            left.append(_left(cause, str(why)))
+            left.append(PlannedCause(diagnosis=cause, why=str(why)))
         base = change.applied_to(base)
     return steps, left, reached
 
@@ -227,7 +208,7 @@ def _steps(state: Snapshot, causes: list[Diagnosis]) -> tuple[list[_Step], list[
 def _with_index(state: Snapshot, audits: _Audits) -> tuple[Snapshot, Report | Unaudited]:
     """Rebuild the index from the headers if that removes alarms; return checkpoint and outcome."""
     report = audits.undiagnosed(state)
-    if not any(isinstance(one, BadIndex | WrongTotal) for one in _alarms(report)):
+    if not any(isinstance(one, BadIndex | WrongTotal) for one in report.alarms):
         return state, report
     index = rebuilt_index(state, report.observed)
     if index is None or index == state.index:
@@ -245,13 +226,11 @@ def _better(now: Report | Unaudited, then: Report | Unaudited, renames: Mapping[
     """
     if isinstance(then, Unaudited) and isinstance(now, Report):
         return False
-    before = {key for one in _counting(now) for key in alarm_keys(one, renames)}
-    after = {key for one in _counting(then) for key in alarm_keys(one)}
+    before, after = (
+        {key for one in outcome.alarms if not _is_tied_copy(one) for key in alarm_keys(one, new)}
+        for outcome, new in ((now, renames), (then, UNCHANGED))
+    )
     return after < before
-
-
-def _counting(outcome: Report | Unaudited) -> list[Finding]:
-    return [one for one in _alarms(outcome) if not _is_tied_copy(one)]
 
 
 def _is_tied_copy(finding: Finding) -> bool:
@@ -259,26 +238,19 @@ def _is_tied_copy(finding: Finding) -> bool:
     return isinstance(finding, Duplicate) and not set(finding.names) & set(finding.of)
 
 
-def _alarms(outcome: Report | Unaudited) -> list[Finding]:
-    return [one for one in outcome.findings if one.severity is not Severity.INFO]
-
-
 # --- whether steps may be taken ------------------------------------------------------------------
 
 
-def _mended(snapshot: Snapshot, reached: _Reached, audits: _Audits) -> Iterator[Mended]:
-    """Yield each cause with the options it needs; raise Unwritten if a value must not change."""
+def _with_needs(snapshot: Snapshot, reached: _Reached, audits: _Audits) -> Iterator[PlannedCause]:
+    """Yield each step with the options it needs; raise Unwritten if a value must not change."""
     config = json_values(snapshot.config)
     edits = tuple(json_edits(config, json_values(reached.state.config)))
     sizes = sizes_unless_edited(audits.case(reached.state), edits, config)
     needed = partial(needs_of_edits, determined=sizes, config=config)
     list(needed(edits))  # of all steps together, because an edit may be safe only alone
     for step in reached.steps:
-        yield Mended(
-            diagnosis=step.cause,
-            keys=frozenset(edit.path[-1] for edit in step.change.edits),
-            needs=(*needs_of_renames(step.change.renames), *needed(step.change.edits)),
-        )
+        needs = (*needs_of_renames(step.change.renames), *needed(step.change.edits))
+        yield replace(step, needs=needs)
 
 
 def _require_tensors(snapshot: Snapshot) -> None:
@@ -296,7 +268,7 @@ def _require_sound(after: Report | Unaudited, keys: Collection[str]) -> None:
     """
     if isinstance(after, Unaudited):
         raise Unwritten("the checkpoint could not be audited afterwards")
-    alarms = [one for one in _alarms(after) if not _may_stay(one, keys)]
+    alarms = [one for one in after.alarms if not _may_stay(one, keys)]
     if alarms:
         kinds = listed(list(dict.fromkeys(one.kind for one in alarms)))
         raise Unwritten(f"it would not be the whole model afterwards: {kinds} would be left")

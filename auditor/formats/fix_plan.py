@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from auditor.diagnosis.permissions import Need
-from auditor.fixing.plan import FileChange, Left, Plan
+from auditor.fixing.plan import FileChange, Plan, PlannedCause
 from auditor.formats.text import counted, plain_line
 from auditor.messages import described, named, quoted
 from auditor.report import ABSENT, Edit, Unaudited
@@ -60,15 +60,15 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from _verdict(plan)
 
 
-def _left(left: Left) -> Iterator[str]:
+def _left(left: PlannedCause) -> Iterator[str]:
     kind = "needs your word" if left.needs else "cannot be fixed here"
-    yield f"{kind}: {left.cause}: {left.summary}"
+    yield f"{kind}: {left.diagnosis.cause}: {left.diagnosis.summary}"
     if left.needs:
         yield from _needs(left.needs, "allow it with")
         return
-    if left.why not in left.instead:
+    if left.why not in left.diagnosis.fix:
         yield f"  why: {left.why}"
-    yield f"  to do: {left.instead}"
+    yield f"  to do: {left.diagnosis.fix}"
 
 
 def _needs(needs: tuple[Need, ...], option: str) -> Iterator[str]:
@@ -170,10 +170,10 @@ def plan_as_json(plan: Plan, written: Path | None) -> dict[str, Any]:
         ],
         "left": [
             {
-                "cause": cause.cause,
-                "summary": cause.summary,
+                "cause": cause.diagnosis.cause,
+                "summary": cause.diagnosis.summary,
                 "why": cause.why,
-                "fix": cause.instead,
+                "fix": cause.diagnosis.fix,
                 **_needs_as_json(cause.needs),
             }
             for cause in plan.left

@@ -25,7 +25,7 @@ from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.change import Change, renamed
 from auditor.checkpoint.json_edits import json_edits
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.case import Case, Proposal
+from auditor.diagnosis.case import Case, Proposal, differing_axes
 from auditor.diagnosis.causes.head_not_saved import CAUSE as HEAD_NOT_SAVED
 from auditor.diagnosis.causes.other_class import CAUSE as OTHER_CLASS
 from auditor.diagnosis.solving.config_keys import changed, value_at
@@ -71,7 +71,7 @@ def proposals(case: Case) -> Iterator[Proposal]:
 
 def _resized(case: Case, values: Mapping[str, Any]) -> Iterator[Proposal]:
     """Yield the base with the adapter's vocabulary size, if this size explains every mismatch."""
-    rows = {lengths for pair in case.mismatched for lengths in _different(pair).values()}
+    rows = {lengths for pair in case.mismatched for lengths in differing_axes(pair).values()}
     if len(rows) != 1 or 0 in next(iter(rows)):
         return
     ((stored, declared),) = rows
@@ -123,18 +123,12 @@ def _of_other_lengths(case: Case) -> Iterator[Proposal]:
 
 def _lengths(pair: MatchedPair) -> tuple[int, ...]:
     """Return the stored and the expected length, if they are the only difference, not the rank."""
-    different = _different(pair)
+    different = differing_axes(pair)
     has_same_axes = len(pair.stored.shape or ()) == len(pair.expected.shape)
     if not has_same_axes or len(different) != 1 or _rank_axis(pair.stored.name) in different:
         return ()
     [(stored, expected)] = different.values()
     return (stored, expected) if stored else ()
-
-
-def _different(pair: MatchedPair) -> Mapping[int, tuple[int, int]]:
-    """Return {axis: (stored length, expected length)} for the axes whose lengths differ."""
-    lengths = enumerate(zip(pair.stored.shape or (), pair.expected.shape, strict=False))
-    return {axis: (one, other) for axis, (one, other) in lengths if one != other}
 
 
 def _rank_axis(name: str) -> int | None:

@@ -59,6 +59,8 @@ def _rows_by_key(case: Case, names: Mapping[str, str]) -> dict[tuple[str, int], 
                 if symbol.key.endswith(_VOCABULARY) and sizes[0] == dim(symbol):
                     rows_by_key.setdefault((symbol.key, symbol.value), {})[name] = shape[0]
     for pair in case.mismatched:  # a tied head has no formula of its own
+        if expected is None or follow(expected.tree, pair.expected.name).shape is not None:
+            continue
         for (_, rows), found in rows_by_key.items():
             if pair.expected.shape[:1] == (rows,) and not outermost(pair.stored.name):
                 found.setdefault(pair.stored.name, (pair.stored.shape or (0,))[0])

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
-from auditor.diagnosis.case import Case, Proposal, Shapes
+from auditor.diagnosis.case import Case, Proposal, Shapes, differing_axes
 from auditor.diagnosis.causes import other_size
 from auditor.diagnosis.causes.lost_part import named_layers, partial_lists
 from auditor.findings import MatchedPair
@@ -64,10 +64,9 @@ def _divided(case: Case) -> Iterator[Proposal]:
 
 def _ratio(pair: MatchedPair) -> int | None:
     """Return the factor by which exactly one axis is too short; None if there is no such factor."""
-    stored, expected = pair.stored.shape or (), pair.expected.shape
-    if len(stored) != len(expected):
+    if len(pair.stored.shape or ()) != len(pair.expected.shape):
         return None
-    match [(part, full) for part, full in zip(stored, expected, strict=True) if part != full]:
+    match list(differing_axes(pair).values()):
         case [(part, full)] if part and not full % part and 1 < full // part <= _MOST_RANKS:
             return full // part
     return None

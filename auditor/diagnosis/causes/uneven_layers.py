@@ -9,8 +9,7 @@ layers alike.
 
 from collections.abc import Iterator
 
-from auditor.diagnosis.case import Case, Proposal
-from auditor.findings import MatchedPair
+from auditor.diagnosis.case import Case, Proposal, differing_axes
 from auditor.name_kinds import NameKind, runs
 
 CAUSE = "uneven-layers"
@@ -31,8 +30,8 @@ def proposals(case: Case) -> Iterator[Proposal]:
     found = [pair for pair in case.mismatched if pair.stored.name in names]
     if len(found) < _FEWEST:
         return
-    lengths = {one for pair in found for one in _lengths(pair)}
-    alike = [pair for pair in case.mismatched if lengths.issuperset(_lengths(pair))]
+    lengths = {one for pair in found for one in differing_axes(pair).values()}
+    alike = [pair for pair in case.mismatched if lengths.issuperset(differing_axes(pair).values())]
     largest = max(uneven, key=lambda kind: len(expected.keys() & set(kind.names)))
     name = largest.pattern.replace(".0.", ".N.", 1)
     yield Proposal(
@@ -44,12 +43,6 @@ def proposals(case: Case) -> Iterator[Proposal]:
         "library that pruned it, or prune all layers alike",
         evidence=tuple(pair.stored.name for pair in found[:_MOST_SHOWN]),
     )
-
-
-def _lengths(pair: MatchedPair) -> set[tuple[int, int]]:
-    """Return (stored length, expected length) of each axis that differs."""
-    both = zip(pair.stored.shape or (), pair.expected.shape, strict=False)
-    return {(one, other) for one, other in both if one != other}
 
 
 def _by_shape(case: Case, kind: NameKind) -> str:
