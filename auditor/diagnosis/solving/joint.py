@@ -236,7 +236,7 @@ class _Search:
             return one.remains.differ, lost, self._plausibility(one)
 
         found: list[JointSolution] = []
-        for candidates in (self._by_formula, self._by_choice, self._stated, self._by_trial):
+        for candidates in (self._by_formula, self._stated, self._by_trial):
             better = [one for one in candidates(now) if one.remains.differ < now.remains.differ]
             is_whole = any(not one.remains.differ for one in better)
             found = better if is_whole else found or better
@@ -333,17 +333,6 @@ class _Search:
             )
             if fit is not None and fit != items:
                 yield self._with({**now.values, one.path: fit})
-
-    def _by_choice(self, now: JointSolution) -> Iterator[JointSolution]:
-        """Yield solutions with a flag or word changed, then also with a key or plain lengths."""
-        for change in islice(self._choices(now), limits.CHOICES):
-            after, votes = self._changed(now, change), dict[str, int]()
-            if after:
-                yield from self._products(after, limits.SOLVED)
-            for _ in range(limits.PLAIN_STEPS):
-                if after is not None:
-                    yield after
-                    after = self._plain(after, votes)
 
     def _stated(self, now: JointSolution) -> Iterator[JointSolution]:
         """Yield solutions that set a key which the config omits or sets to null.
