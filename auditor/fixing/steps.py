@@ -1,4 +1,4 @@
-"""What a fix writes of the change that an explanation carries: names and values, never weights.
+"""The part of an explanation's change that a fix writes: names and values, never weights.
 
 The code here does not depend on the cause: every change of names and values is written, if
 `permissions` allows its edits.
