@@ -35,8 +35,8 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.findings.ignore import Ignore
 from auditor.messages import described, log_line, quoted
+from auditor.options import AuditRequest
 from auditor.report import Outcome, Report, Unaudited
-from auditor.request import AuditRequest
 
 if TYPE_CHECKING:
     from auditor.comparing import Comparison

@@ -17,9 +17,9 @@ from auditor.findings import Duplicate, Finding, Unexpected
 from auditor.findings.ignore import Ignore
 from auditor.machine import require_address_space
 from auditor.messages import listed
+from auditor.options import AuditRequest
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited
-from auditor.request import AuditRequest
 from auditor.tensors import StoredTensor
 from auditor.values.adding import without_headers_alone
 from auditor.values.base_files import BaseReader

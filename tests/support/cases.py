@@ -8,11 +8,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from support.sharding import INDEX, bytes_of, on_disk, shard_names, write
+from support.case_tags import Loader, put
+from support.sharding import INDEX, bytes_of, on_disk, pointer, shard_names, write
 from support.torch_files import torch_bytes
 
 from auditor import Report, Unaudited, audit, fix
@@ -29,9 +31,20 @@ PLACE = Path(__file__).parent.parent / "cases"
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
-_KEYS = {"name", "model", "config", "tensors", "weights", "files", "audit", "expect", "also"}
+_KEYS = {
+    "name",
+    "model",
+    "config",
+    "tensors",
+    "weights",
+    "beside",
+    "files",
+    "audit",
+    "expect",
+    "also",
+}
+_KEYS |= {"folder", "index", "path", "options"}  # of bad_input
 _TENSOR_KEYS = {"of", "config", "form", "drop", "keep", "rename", "shape", "dtype", "add"}
-_WEIGHT_KEYS = {"count", "names", "index", "total", "twice", "lost", "copies"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
 _ALARMS = frozenset(kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO)
 _OF_REPORT = {
@@ -47,9 +60,12 @@ _OF_REPORT = {
     "fits",
     "mentions",
     "omits",
+    "contains",
+    "lacks",
     "left",
-    "notes",
 }
+_WORDS = {"fits", "mentions", "omits", "contains", "lacks", "left"}
+_WEIGHT_KEYS = {"count", "names", "stem", "index", "totals", "twice", "lost", "pointers"}
 _OF_FIX = {"renames", "values", "generation", "allow", "after", "nothing"}
 
 Table = dict[str, tuple[str, tuple[int, ...]]]  # name: (dtype, shape)
@@ -71,13 +87,18 @@ def models() -> Mapping[str, Mapping[str, Any]]:
 
 def cases_of(path: Path) -> Iterator[Case]:
     """Yield the cases of a file: each document, then its variations under `also`."""
-    for document in yaml.safe_load_all(path.read_text()):
+    for document in yaml.load_all(path.read_text(), Loader):
         checked(document, _KEYS, document["name"])
         whole = {key: value for key, value in document.items() if key != "also"}
         yield Case(document["name"], whole)
         for number, change in enumerate(document.get("also", ()), 2):
             checked(change, _KEYS - {"also"}, document["name"])
             yield Case(change.get("name", f"{document['name']} ({number})"), {**whole, **change})
+
+
+def kinds_of() -> frozenset[str]:
+    """Return the kinds of findings, each of which may be a key of an expectation."""
+    return _KINDS
 
 
 def checked(found: Mapping[str, Any], known: set[str], where: str) -> Mapping[str, Any]:
@@ -107,7 +128,7 @@ def tensors_of(case: Case) -> Table:
     config = _changed(case, keys.get("config", {}))
     target = keys.get("of") or config.get("_class_name") or config["architectures"][0]
     expected = expectation_of(read_config(CONFIG, json.dumps(config).encode()), target).expectation
-    roles = {Role.PARAMETER, Role.BUFFER} if "_class_name" in config else {Role.PARAMETER}
+    roles = {Role.PARAMETER, Role.BUFFER}
     shapes = {one.name: one.shape for one in expected.tensors if one.role in roles}
     if keys.get("form") == "memory":
         shapes = class_memory(expected).shapes
@@ -129,34 +150,46 @@ def _is_kept(name: str, keys: Mapping[str, Any]) -> bool:
     return not is_dropped and bool(re.search(keys.get("keep", ""), name))
 
 
-def build(case: Case, folder: Path) -> Path:
+def build(case: Case, top: Path) -> Path:
     """Write the folder of a case."""
-    folder.mkdir()
+    folder = top / case.keys.get("folder", "")
+    folder.mkdir(parents=True)
     config = config_of(case)
     if config is not None:
         (folder / CONFIG).write_text(json.dumps({"dtype": "float32", **config}, indent=2))
     weights = case.keys.get("weights", WEIGHTS)
     if weights is not None:
         table = tensors_of(case)
-        files = {weights: table} if isinstance(weights, str) else _sharded(case, table, folder)
-        for name, part in files.items():
-            if name.endswith(".bin"):
-                (folder / name).write_bytes(torch_bytes(part))
-            else:
-                write(folder / name, part)
+        shards = {weights: table} if isinstance(weights, str) else _sharded(case, table, folder)
+        for name, part in shards.items():
+            _write(folder / name, part)
+        if isinstance(weights, Mapping):
+            for number in weights.get("pointers", ()):
+                pointer(folder / list(shards)[number - 1])
+    if changes := case.keys.get("index"):
+        index = json.loads((folder / INDEX).read_text())
+        for key, values in changes.items():
+            index[key] |= values
+        (folder / INDEX).write_text(json.dumps(index))
+    for name, tensors in case.keys.get("beside", {}).items():
+        _write(folder / name, tensors_of(Case(case.name, {**case.keys, "tensors": tensors})))
     for name, content in case.keys.get("files", {}).items():
-        if content is None:
-            continue
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return folder
+        put(top / name, content)
+    return top
+
+
+def _write(path: Path, table: Table) -> None:
+    if path.suffix in {".bin", ".pt"}:
+        path.write_bytes(torch_bytes(table))
+    else:
+        write(path, table)
 
 
 def _sharded(case: Case, table: Table, folder: Path) -> dict[str, Table]:
     """Split a table into files and write their index; leave out the lost ones."""
     keys = checked(case.keys["weights"], _WEIGHT_KEYS, case.name)
-    names = keys.get("names") or shard_names(keys["count"])
+    stem = keys.get("stem", "model")
+    names = keys.get("names") or shard_names(keys["count"], stem)
     ordered = sorted(table)
     length = -(-len(ordered) // len(names))
     parts = {
@@ -165,16 +198,27 @@ def _sharded(case: Case, table: Table, folder: Path) -> dict[str, Table]:
     }
     if keys.get("index", True):
         weight_map = {one: name for name, part in parts.items() for one in part}
-        total = bytes_of(table) + keys.get("total", 0)
-        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+        true = {
+            "total_size": bytes_of(table),
+            "total_parameters": sum(prod(shape) for _, shape in table.values()),
+        }
+        stated = {"total_size": "+0", **keys.get("totals", {})}
+        metadata = {key: _total(value, true[key]) for key, value in stated.items()}
+        index = {"metadata": metadata, "weight_map": weight_map}
         is_torch = names[0].endswith(".bin")
-        name = "pytorch_model.bin.index.json" if is_torch else INDEX
-        (folder / name).write_text(json.dumps(index))
+        file = "pytorch_model.bin.index.json" if is_torch else INDEX.replace("model", stem, 1)
+        (folder / file).write_text(json.dumps(index))
     first, *others = parts.values()
     first.update((one, table[one]) for other in others for one in [*other][: keys.get("twice", 0)])
     lost = {names[number - 1] for number in keys.get("lost", ())}
-    kept = {name: part for name, part in parts.items() if name not in lost}
-    return {**kept, **dict.fromkeys(keys.get("copies", ()), table)}
+    return {name: part for name, part in parts.items() if name not in lost}
+
+
+def _total(stated: Any, true: int) -> Any:
+    """Return a stated total; "+4" is four more than the true one, "*2" twice as much."""
+    if not isinstance(stated, str):
+        return stated
+    return int(true * float(stated[1:])) if stated[0] == "*" else true + int(stated)
 
 
 def audited(case: Case, folder: Path) -> Report | Unaudited:
@@ -188,8 +232,7 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
     Alarms that the expectation does not name are added if it names one, or if it expects none.
     """
     expected = checked(case.keys["expect"], _OF_REPORT | {"fix"} | _KINDS, case.name)
-    words = {"mentions", "omits", "fits", "left", "notes"}
-    found = {key: _answer(key, outcome) for key in expected if key in _OF_REPORT - words}
+    found = {key: _answer(key, outcome) for key in expected if key in _OF_REPORT - _WORDS}
     counts = dict.fromkeys((key for key in expected if key in _KINDS), 0)
     names_alarms = bool(_ALARMS & expected.keys()) or expected.get("exit") == 0
     for finding in outcome.findings:
@@ -199,13 +242,17 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
     for key, is_said in (("mentions", True), ("omits", False)):
         if key in expected:
             found[key] = [word for word in expected[key] if (word in said) is is_said]
-    if "notes" in expected:
-        found["notes"] = [one for one in expected["notes"] if one in " ".join(outcome.notes)]
     if "fits" in expected:
         known = _answer("alternatives", outcome)
         found["fits"] = [values for values in expected["fits"] if values in known]
     if "left" in expected:
         found["left"] = _left(folder, outcome)
+    for key in {"contains", "lacks"} & expected.keys():
+        texts = (*(one.reason for one in outcome.findings), *outcome.notes, *outcome.unchecked)
+        holds = [
+            word for word in expected[key] if (word in "\n".join(texts)) == (key == "contains")
+        ]
+        found[key] = holds
     if "fix" in expected:
         found["fix"] = _fixed(expected["fix"], folder)
     if isinstance(outcome, Report) and outcome.residual:
