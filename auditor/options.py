@@ -271,12 +271,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "processes": Option(
             "Processes that audit; more than one needs dask.", default="1", group=RARE, least=1
         ),
-        "at_once": Option(
-            "The most models under way in each process.",
-            default="measured, 160 at most",
-            group=RARE,
-            least=1,
-        ),
+        "at_once": Option("Models under way in each process.", default="64", group=RARE, least=1),
         "deadline": Option(
             "Seconds of network for each model.", default="120", group=RARE, least=1
         ),
@@ -287,7 +282,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             "Sweep even if a selection is empty or has lost models; replace a finished night.",
             group=RARE,
         ),
-        "plan": Option("Print an estimate of the cost; only the Hub's lists are read."),
+        "plan": Option("Print how many requests it takes; only the Hub's lists are read."),
         # report, accept
         "report store": Option("The store of `audit sweep`.", "[STORE]", default="sweep.sqlite"),
         "report night": Option("The night to report: a date.", default="the latest"),

@@ -25,8 +25,8 @@ def accept(  # noqa: PLR0913 - one parameter for each option
     `audit report --baseline` applies the decision.
     Exit codes: 0 written, 2 usage, or no such finding; 3 the file cannot be written.
     """
-    from auditor.sweep.reporting.accepting import accept as append  # noqa: PLC0415 - as above
     from auditor.sweep.reporting.baseline import BaselineEntry  # noqa: PLC0415 - as above
+    from auditor.sweep.reporting.baseline import accept as append  # noqa: PLC0415 - as above
 
     for option, text in {"--by": by, "--reason": reason, "--name": name, "MODEL": model}.items():
         if not text.strip():

@@ -248,8 +248,10 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - each model has a guard of its own
         say(f"too little memory: {TOO_LITTLE_MEMORY}" if is_lack_of_memory(error) else crash(error))
         code = UNAUDITED
-    if args[:1] == ["sweep"] and any(one.name == "audit" for one in threading.enumerate()):
-        # Threads of audit_threads.py still read. At a regular exit, Python ends before the HTTP
+    if args[:1] == ["sweep"] and any(
+        one.name.startswith("audit_") for one in threading.enumerate()
+    ):
+        # Threads of the sweep's pool still read. At a regular exit, Python ends before the HTTP
         # library's own thread, which then calls it and crashes.
         os._exit(code)
     gc.freeze()  # the interpreter's last collection takes 25 ms otherwise

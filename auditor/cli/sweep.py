@@ -3,7 +3,6 @@
 import gc
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +19,7 @@ from auditor.cli.console import (
     put,
     refusing_writes,
     say,
+    talk,
 )
 from auditor.cli.signals import Stopped
 from auditor.downloader import reading_variables
@@ -27,9 +27,9 @@ from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.options import FailOn
 from auditor.streams import lines_of
-from auditor.sweep.policy import Policy
 from auditor.sweep.settings import (
     Output,
+    Policy,
     SelectionTable,
     SweepSettings,
     ids_in,
@@ -64,7 +64,6 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     with reading_variables():
         # 0.1 s that other commands do not need
         from auditor.sweep import runner  # noqa: PLC0415
-        from auditor.sweep.workers.audit_threads import YOUNG  # noqa: PLC0415
 
     if not (source or selection):
         raise UsageError(
@@ -72,15 +71,13 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             "--author, --filter, --library, --search, --top"
         )
     gc.enable()  # main turns collection off for commands that end before cycles matter
-    gc.set_threshold(YOUNG)
     settings = _settings(source, selection, output, policy)
     tell = keep_quiet if quiet else say
     if plan:
-        from auditor.sweep import costs, planning  # noqa: PLC0415 - for this option alone
+        from auditor.sweep import planning  # noqa: PLC0415 - for this option alone
 
-        load = planning.expected_load(settings, token=token, progress=_progress(tell, quiet))
-        limits = settings.policy
-        put(costs.cost_estimate(load, limits.max_requests, companions=limits.companions))
+        load = planning.expected_load(settings, token=token, progress=_progress(quiet=quiet))
+        put(f"{load.in_words(settings.policy.max_requests)}\n")
         return CLEAN
     try:
         swept = runner.sweep(
@@ -88,7 +85,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             night=night,
             token=token,
             scheduler=scheduler,
-            progress=_progress(tell, quiet),
+            progress=_progress(quiet=quiet),
             force=force,
         )
     except Stopped:
@@ -159,8 +156,9 @@ def _settings(
     return replace(settings, policy=limits, output=replace(settings.output, **output))
 
 
-def _progress(say: Callable[[str], None], quiet: bool) -> "Progress":  # noqa: FBT001 - as given
-    from auditor.sweep import progress  # noqa: PLC0415 - as above
+def _progress(*, quiet: bool) -> "Progress":
+    from auditor.downloader.waits import Talk  # noqa: PLC0415 - as above
+    from auditor.sweep.progress import Progress  # noqa: PLC0415 - as above
 
-    bar = is_terminal(sys.stderr) and not quiet
-    return progress.Terminal() if bar else progress.Progress(say)
+    shows_line = is_terminal(sys.stderr) and not quiet
+    return Progress(Talk.of(talk(quiet=quiet)), is_terminal=shows_line)

@@ -43,6 +43,11 @@ class Side(Struct, frozen=True, kw_only=True):
     is_gguf: bool = False  # whether the config was derived from metadata, which lack most keys
     unchecked: tuple[str, ...] = ()  # what is not compared
 
+    @property
+    def model_type(self) -> str | None:
+        model_type = self.config.get("model_type")
+        return model_type if isinstance(model_type, str) else None
+
 
 def side_of(
     snapshot: Snapshot,

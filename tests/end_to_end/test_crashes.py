@@ -16,10 +16,10 @@ import auditor
 from auditor import Reason, Unaudited, UsageError
 from auditor.audit import outcome as audit_outcome
 from auditor.downloader import hub
-from auditor.sweep.policy import PASSING, Policy
+from auditor.sweep.one_model import Auditor
+from auditor.sweep.rate_limits import RateLimiter
+from auditor.sweep.settings import PASSING, Policy
 from auditor.sweep.store.ledger import Waiting
-from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.one_model import Auditor
 
 SECRET = "hf_" + "s" * 34
 # `audit` with a bug: whatever is named b ends in an exception with a text that must not be shown.
@@ -191,9 +191,9 @@ def test_of_a_pipeline_the_other_parts_are_audited(tmp_path):
 def test_a_worker_of_a_sweep_reports_too_little_memory(at_hub: Hub, monkeypatch):
     commit = at_hub.add("o/a", healthy(1))
     monkeypatch.setattr(hub, "fetch_listing", fail)
-    worker = Auditor(Policy(at_once=1), None, Budget())
+    worker = Auditor(Policy(at_once=1), None, RateLimiter())
     waiting = Waiting("o/a", commit, snapshot=None, listing=None)
-    done = worker.audit(waiting, worker.allowance())
+    done = worker.audit(waiting)
     assert done.recorded.summary.reason == "crashed"
     assert done.recorded.summary.reason in PASSING
 

@@ -18,7 +18,7 @@ from support.checkpoints import config_bytes, expect, stored_by
 from support.sweep_models import FAULTS, healthy
 
 from auditor.sweep import settings
-from auditor.sweep.policy import Policy
+from auditor.sweep.settings import Policy
 
 NIGHTLY = (DOCS / "nightly.md").read_text()
 SWEEPS = (DOCS / "sweeps.md").read_text()

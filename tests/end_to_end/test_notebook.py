@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rewrite_notebook import NOTEBOOK, executed
-from support.nightly_stores import THIRD, A, plain, written
 from support.outcomes.examples import EXAMPLES, HOSTILE, diagnosed, gated, hostile
 
 import auditor
@@ -52,14 +51,6 @@ def test_names_are_text(name):
     shown = hostile()._repr_html_()
     assert "<img src=x>" not in shown
     assert name.isprintable() or name not in shown
-
-
-def test_a_night_shows_what_is_new(tmp_path):
-    report, _ = written(tmp_path, {THIRD: [plain("o/<b>", A)]})
-    assert repr(report) == f"WrittenReports({THIRD}, 1 models)"
-    shown = report._repr_html_()
-    assert "1 with new findings" in shown
-    assert "<bdi>o/&lt;b&gt;</bdi>" in shown
 
 
 # --- frames -------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ import importlib, pkgutil, sys
 from support.other_platform import take_away
 take_away(sys.argv[1])
 import auditor
-others = ("auditor.sweep.workers.cluster", "auditor.integrations.training")
+others = ("auditor.sweep.cluster", "auditor.integrations.training")
 for found in pkgutil.walk_packages(auditor.__path__, "auditor."):
     if not found.name.startswith(others):
         importlib.import_module(found.name)

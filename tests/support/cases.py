@@ -31,18 +31,8 @@ PLACE = Path(__file__).parent.parent / "cases"
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
-_KEYS = {
-    "name",
-    "model",
-    "config",
-    "tensors",
-    "weights",
-    "beside",
-    "files",
-    "audit",
-    "expect",
-    "also",
-}
+_KEYS = {"name", "model", "config", "tensors", "weights", "beside", "files", "audit", "expect"}
+_KEYS |= {"also", "numbers", "bytes_as", "second", "diff", "claims", "claim"}
 _KEYS |= {"folder", "index", "path", "options"}  # of bad_input
 _TENSOR_KEYS = {"of", "config", "form", "drop", "keep", "rename", "shape", "dtype", "add"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
@@ -157,12 +147,27 @@ def build(case: Case, top: Path) -> Path:
     config = config_of(case)
     if config is not None:
         (folder / CONFIG).write_text(json.dumps({"dtype": "float32", **config}, indent=2))
+    _write_weights(case, folder)
+    for name, tensors in case.keys.get("beside", {}).items():
+        _write(folder / name, tensors_of(Case(case.name, {**case.keys, "tensors": tensors})))
+    for name, content in case.keys.get("files", {}).items():
+        put(top / name, content)
+    return top
+
+
+def _write_weights(case: Case, folder: Path) -> None:
+    """Write the weight files of a case, and their index."""
     weights = case.keys.get("weights", WEIGHTS)
     if weights is not None:
         table = tensors_of(case)
         shards = {weights: table} if isinstance(weights, str) else _sharded(case, table, folder)
         for name, part in shards.items():
             _write(folder / name, part)
+        if "numbers" in case.keys:
+            from support.numbers import fill  # noqa: PLC0415 - needs numpy
+
+            for name in shards:
+                fill(folder / name, case.keys["numbers"], case.keys.get("bytes_as"))
         if isinstance(weights, Mapping):
             for number in weights.get("pointers", ()):
                 pointer(folder / list(shards)[number - 1])
@@ -171,11 +176,6 @@ def build(case: Case, top: Path) -> Path:
         for key, values in changes.items():
             index[key] |= values
         (folder / INDEX).write_text(json.dumps(index))
-    for name, tensors in case.keys.get("beside", {}).items():
-        _write(folder / name, tensors_of(Case(case.name, {**case.keys, "tensors": tensors})))
-    for name, content in case.keys.get("files", {}).items():
-        put(top / name, content)
-    return top
 
 
 def _write(path: Path, table: Table) -> None:

@@ -17,9 +17,9 @@ from auditor.errors import Reason
 from auditor.findings import BadIndex, Missing, StoredBuffer, Unexpected, WrongTotal
 from auditor.options import OPTIONS, FailOn
 from auditor.report import Report, Unaudited
+from auditor.sweep.one_model import recorded
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import SelectedModel
-from auditor.sweep.workers.stored_outcome import recorded
 
 ERROR = Missing(tensors=(expected("a", 2),), reason="it is not stored")
 WARNING = Unexpected(tensors=(stored("b", 2),), reason="no class has it")
