@@ -16,8 +16,8 @@ from typing import Any
 from diagnose_sizes import shapes_of, stored, timed
 from support.small_snapshots import snapshot_of
 
+from auditor.analytic.config_keys import value_at
 from auditor.audit.options import Options
-from auditor.diagnosis.solving.config_keys import value_at
 
 DEPTH, MORE = 6, 2
 DEPTHS = ("num_hidden_layers", "n_layers", "num_layers", "n_layer")

@@ -23,11 +23,11 @@ from support.small_snapshots import FILE, snapshot_of
 
 from auditor import diagnosis
 from auditor.analytic import Config, Role
+from auditor.analytic.config_keys import NULL, changed, every_key, value_at
 from auditor.audit.expected import Implied, expectation_of
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.solving.config_keys import NULL, changed, every_key, value_at
 from auditor.diagnosis.solving.open_keys import other_activations
 from auditor.diagnosis.solving.size_keys import is_heads
 from auditor.report import Report, Unaudited

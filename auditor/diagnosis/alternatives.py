@@ -11,11 +11,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from auditor.analytic.adapters import FILE
+from auditor.analytic.config_keys import NULL, changed, stated_keys
 from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.causes import config_field, other_architecture
 from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.candidates import KeyChange, plausibility
-from auditor.diagnosis.solving.config_keys import NULL, changed, stated_keys
 from auditor.diagnosis.solving.open_keys import other_solutions
 from auditor.messages import shown
 

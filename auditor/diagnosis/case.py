@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct, field
 
 from auditor.analytic import ExpectedTensor
+from auditor.analytic.config_keys import changed
 from auditor.analytic.name_forms import NameForms
 from auditor.analytic.outline import ClassTree, leaves
 from auditor.bounded.json_text import parse_or_empty
@@ -19,7 +20,6 @@ from auditor.checkpoint.change import UNCHANGED, Change, Replacements, header_of
 from auditor.checkpoint.json_edits import Edit, json_edits
 from auditor.checkpoint.snapshot import Snapshot, read_index
 from auditor.containers.index import indexed_files
-from auditor.diagnosis.solving.config_keys import changed
 from auditor.diagnosis.solving.held_tensors import HeldTensors, held
 from auditor.errors import CheckpointError
 from auditor.findings import (

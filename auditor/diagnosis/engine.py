@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from auditor.analytic.config_keys import changed
 from auditor.analytic.name_forms import NameForms
 from auditor.analytic.outline import ClassTree
 from auditor.checkpoint.change import UNCHANGED, composed, with_config
@@ -22,7 +23,6 @@ from auditor.diagnosis.causes import config_field, custom_code
 from auditor.diagnosis.known_causes import CAUSES, OF_FILES, OF_GGUF, OF_REMNANTS, RIVALS, Cause
 from auditor.diagnosis.remedies import judged
 from auditor.diagnosis.repository import with_repository
-from auditor.diagnosis.solving.config_keys import changed
 from auditor.errors import CheckpointError
 from auditor.findings import (
     BadQuantization,

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from auditor.analytic.config_keys import key_at
 from auditor.checkpoint.json_edits import Edit, json_edits
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Proposal, config_of
@@ -20,7 +21,6 @@ from auditor.diagnosis.permissions import (
     layer_list_edits,
     needs_of_edits,
 )
-from auditor.diagnosis.solving.config_keys import key_at
 from auditor.diagnosis.solving.size_equations import determined_sizes
 from auditor.errors import CheckpointError
 from auditor.messages import listed

@@ -15,11 +15,11 @@ from support.examples import examples
 from support.small_snapshots import snapshot_of
 
 from auditor.analytic import Config, catalogue
+from auditor.analytic.config_keys import changed, every_key, name_of, parent_of
 from auditor.analytic.families import FILES
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.diagnosis.permissions import Allow
-from auditor.diagnosis.solving.config_keys import changed, every_key, name_of, parent_of
 from auditor.errors import CheckpointError, SourceError
 from auditor.fixing.plan import plan_fix
 

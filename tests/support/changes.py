@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from auditor.analytic.config_keys import set_values
 from auditor.checkpoint.change import Change, replacing, shaped, with_config
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.solving.config_keys import set_values
 from auditor.tensors import StoredTensor
 
 

@@ -14,8 +14,8 @@ from support.changes import with_names, with_values
 from support.faults.families import MORE
 from support.faults.fault import Fault
 
+from auditor.analytic.config_keys import value_at
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
-from auditor.diagnosis.solving.config_keys import value_at
 from auditor.downloader import local_folder
 
 SMALL = {

@@ -10,8 +10,8 @@ from support.fault_bench import GROUPED, SMALL, Fault, without_tensors
 from support.packed_models import METHODS, packed
 
 from auditor.analytic import Role, catalogue, read_config
+from auditor.analytic.config_keys import Key, every_key, value_at
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.solving.config_keys import Key, every_key, value_at
 from auditor.errors import CheckpointError, SourceError
 
 _VISION = {

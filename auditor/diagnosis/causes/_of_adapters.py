@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from auditor.analytic.adapters.own_names import is_own, module_of
+from auditor.analytic.config_keys import Key
 from auditor.diagnosis.case import Case
 from auditor.diagnosis.solving.candidates import KeyChange
-from auditor.diagnosis.solving.config_keys import Key
 
 Changes = tuple[KeyChange, ...]
 

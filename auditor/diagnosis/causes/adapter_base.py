@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from auditor.analytic.adapters.own_names import is_own, module_of
 from auditor.analytic.adapters.saved_modules import IN_BASE
 from auditor.analytic.adapters.settings import TRAINED_BY_TASK
+from auditor.analytic.config_keys import changed, value_at
 from auditor.analytic.name_forms import NameForms
 from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.change import Change, renamed
@@ -28,7 +29,6 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Proposal, differing_axes
 from auditor.diagnosis.causes.head_not_saved import CAUSE as HEAD_NOT_SAVED
 from auditor.diagnosis.causes.other_class import CAUSE as OTHER_CLASS
-from auditor.diagnosis.solving.config_keys import changed, value_at
 from auditor.findings import MatchedPair
 from auditor.messages import quoted
 from auditor.name_kinds import members

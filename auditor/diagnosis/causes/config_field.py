@@ -17,14 +17,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic.adapters import FILE
-from auditor.analytic.outline import ClassTree
-from auditor.checkpoint.change import with_config
-from auditor.diagnosis.case import Case, Proposal, once
-from auditor.diagnosis.causes import _of_adapters
-from auditor.diagnosis.causes.other_class import holds_another_head
-from auditor.diagnosis.solving import limits
-from auditor.diagnosis.solving.candidates import KeyChange
-from auditor.diagnosis.solving.config_keys import (
+from auditor.analytic.config_keys import (
     NULL,
     Key,
     changed,
@@ -32,6 +25,13 @@ from auditor.diagnosis.solving.config_keys import (
     name_of,
     stated_keys,
 )
+from auditor.analytic.outline import ClassTree
+from auditor.checkpoint.change import with_config
+from auditor.diagnosis.case import Case, Proposal, once
+from auditor.diagnosis.causes import _of_adapters
+from auditor.diagnosis.causes.other_class import holds_another_head
+from auditor.diagnosis.solving import limits
+from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.joint import (
     NOTHING,
     JointSolution,

@@ -8,10 +8,10 @@ To do: Resize both with `model.resize_token_embeddings(...)` and save the model 
 
 from collections.abc import Iterator, Mapping
 
+from auditor.analytic.config_keys import key_at
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.outline import follow
 from auditor.diagnosis.case import Case, Proposal
-from auditor.diagnosis.solving.config_keys import key_at
 from auditor.name_kinds import outermost
 
 CAUSE = "half-resized"

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from auditor.analytic.config_keys import value_at
 from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.causes.other_class import holds_another_head
-from auditor.diagnosis.solving.config_keys import value_at
 
 CAUSE = "head-not-saved"
 _KEY = "tie_word_embeddings"

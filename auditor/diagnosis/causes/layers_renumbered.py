@@ -6,10 +6,10 @@ To do: Number the layers from 0 without gaps, and set their number in the config
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from auditor.analytic.config_keys import keys_with
 from auditor.checkpoint.change import Change
 from auditor.checkpoint.json_edits import Edit
 from auditor.diagnosis.case import Case, Proposal
-from auditor.diagnosis.solving.config_keys import keys_with
 from auditor.diagnosis.solving.layer_lists import without_layers
 from auditor.name_kinds import list_before, numbers, place_in_list, runs
 

@@ -11,9 +11,9 @@ without it.
 import re
 from collections.abc import Iterator
 
+from auditor.analytic.config_keys import value_at
 from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.causes.other_class import other_classes
-from auditor.diagnosis.solving.config_keys import value_at
 from auditor.messages import quoted
 from auditor.name_kinds import absent_modules, numbered, numbers, outermost
 

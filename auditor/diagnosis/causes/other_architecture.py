@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
+from auditor.analytic.config_keys import Key, changed, typed_parts, value_at
 from auditor.analytic.diffusion.original_models import published_configs
 from auditor.analytic.likeness import Likeness, likenesses, names_of_class
 from auditor.analytic.outline import ClassTree
@@ -22,7 +23,6 @@ from auditor.diagnosis.alignment import shared_start
 from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.causes import config_field, other_class, other_size
 from auditor.diagnosis.solving.candidates import KeyChange
-from auditor.diagnosis.solving.config_keys import Key, changed, typed_parts, value_at
 from auditor.diagnosis.solving.joint import solve
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError

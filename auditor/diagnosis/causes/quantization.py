@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from auditor.analytic.config_keys import value_at
 from auditor.analytic.outline import shapes_in
 from auditor.diagnosis.case import Case, Proposal
-from auditor.diagnosis.solving.config_keys import value_at
 from auditor.layouts.declared import SUFFIX_OF, list_of_unpacked, spelt_as
 from auditor.layouts.packing import Stored
 from auditor.layouts.stored_settings import differing, settings_of_files

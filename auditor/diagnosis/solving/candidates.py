@@ -7,10 +7,7 @@ from itertools import islice
 from math import log
 from typing import Any, NamedTuple
 
-from auditor.analytic.dims import dim
-from auditor.analytic.expectation import Symbol
-from auditor.diagnosis.solving import limits
-from auditor.diagnosis.solving.config_keys import (
+from auditor.analytic.config_keys import (
     Key,
     indexed,
     key_at,
@@ -18,6 +15,9 @@ from auditor.diagnosis.solving.config_keys import (
     value_at,
     with_item,
 )
+from auditor.analytic.dims import dim
+from auditor.analytic.expectation import Symbol
+from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.layer_lists import layer_lists
 from auditor.diagnosis.solving.size_equations import solutions
 from auditor.diagnosis.solving.size_keys import (

@@ -16,6 +16,18 @@ from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
 from auditor.analytic.config_classes import library, words_of_any_class
+from auditor.analytic.config_keys import (
+    NULL,
+    Key,
+    beside,
+    changed,
+    every_key,
+    key_at,
+    name_of,
+    parent_of,
+    stated_keys,
+    value_at,
+)
 from auditor.analytic.outline import ClassTree
 from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.candidates import (
@@ -27,18 +39,6 @@ from auditor.diagnosis.solving.candidates import (
     plain_values,
     plausibility,
     solved,
-)
-from auditor.diagnosis.solving.config_keys import (
-    NULL,
-    Key,
-    beside,
-    changed,
-    every_key,
-    key_at,
-    name_of,
-    parent_of,
-    stated_keys,
-    value_at,
 )
 from auditor.diagnosis.solving.layer_lists import empty_lists, fitted, layer_lists, resized
 from auditor.diagnosis.solving.size_equations import determined_sizes

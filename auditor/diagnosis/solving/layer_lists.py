@@ -12,10 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from auditor.analytic.dims import dim
-from auditor.analytic.outline import ClassTree, follow, leaves, spellings
-from auditor.diagnosis.solving import limits
-from auditor.diagnosis.solving.config_keys import (
+from auditor.analytic.config_keys import (
     Key,
     beside,
     every_key,
@@ -24,6 +21,9 @@ from auditor.diagnosis.solving.config_keys import (
     path_of,
     value_at,
 )
+from auditor.analytic.dims import dim
+from auditor.analytic.outline import ClassTree, follow, leaves, spellings
+from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.held_tensors import HeldTensors
 from auditor.diagnosis.solving.size_keys import DEPTH
 from auditor.diagnosis.solving.trials import Trees

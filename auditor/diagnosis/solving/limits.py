@@ -47,6 +47,4 @@ ENUMERATED = 1024  # values tried one by one if a formula is neither linear nor 
 PRODUCTS = 8  # the most unknown products of one length; spare
 ITEMS = 6  # items to choose from for a list by layer; spare
 LAYERS = 2**12  # the most layers of a list
-KEYS = 400  # of one config; published configs have up to 150
-PARTS = 6  # nested configs of one model; published ones have up to four
 WIDEST_HEAD = 512  # of published models

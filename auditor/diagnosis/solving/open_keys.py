@@ -14,12 +14,7 @@ from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
 from auditor.analytic.config_classes import other_activations
-from auditor.analytic.dims import dim
-from auditor.analytic.outline import ClassTree, sizes_of
-from auditor.bounded.json_text import is_identical
-from auditor.diagnosis.solving import candidates, limits
-from auditor.diagnosis.solving.candidates import KeyChange, flags
-from auditor.diagnosis.solving.config_keys import (
+from auditor.analytic.config_keys import (
     NULL,
     Key,
     beside,
@@ -31,6 +26,11 @@ from auditor.diagnosis.solving.config_keys import (
     parent_of,
     value_at,
 )
+from auditor.analytic.dims import dim
+from auditor.analytic.outline import ClassTree, sizes_of
+from auditor.bounded.json_text import is_identical
+from auditor.diagnosis.solving import candidates, limits
+from auditor.diagnosis.solving.candidates import KeyChange, flags
 from auditor.diagnosis.solving.joint import other_words
 from auditor.diagnosis.solving.layer_lists import LayerList, layer_lists
 from auditor.diagnosis.solving.size_equations import determined_sizes, size_with

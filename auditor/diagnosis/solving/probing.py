@@ -11,12 +11,12 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
+from auditor.analytic.config_keys import changed, every_key, indexed, number_at, with_item
 from auditor.analytic.dims import Dim, dim, product_of_dims
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.generated.tree import tree_of_sizes
 from auditor.analytic.outline import ClassTree
 from auditor.diagnosis.solving import limits
-from auditor.diagnosis.solving.config_keys import changed, every_key, indexed, number_at, with_item
 from auditor.diagnosis.solving.layer_lists import resized
 from auditor.diagnosis.solving.size_keys import DEPTH
 from auditor.name_kinds import kinds_of, module_counts

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import gcd
 from typing import Any
 
-from auditor.diagnosis.solving.config_keys import (
+from auditor.analytic.config_keys import (
     beside,
     changed,
     every_key,

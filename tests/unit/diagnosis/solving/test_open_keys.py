@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from auditor.analytic import Config, catalogue
+from auditor.analytic.config_keys import changed
 from auditor.analytic.outline import ClassTree
-from auditor.diagnosis.solving.config_keys import changed
 from auditor.diagnosis.solving.held_tensors import HeldTensors
 from auditor.diagnosis.solving.open_keys import open_keys
 from auditor.diagnosis.solving.trials import Trials

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 from auditor.analytic import catalogue
 from auditor.analytic.config_classes import CompletedConfig, complete, of_model_type
 from auditor.analytic.generated.form import IGNORED
-from auditor.diagnosis.solving import limits
 
 _INDEXED = re.compile(r"(.*)\[(\d+)\]")
 _LABELS = "num_labels"
@@ -19,6 +18,8 @@ _LEFT_OUT = frozenset(
     {"id2label", "label2id", "pretrained_cfg", "quantization_config", "task_specific_params"}
 )
 _NOT_SHAPING = IGNORED | _LEFT_OUT
+_MOST_PARTS = 6  # nested configs of one model; published ones have up to four
+_MOST = 400  # keys of one config; published configs have up to 150
 
 
 class _Null:
@@ -74,7 +75,7 @@ def typed_parts(config: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[s
     """Yield (path, model type, part) of the first nested configs that state a model type."""
     parts = ((path, part) for path, part in config.items() if isinstance(part, Mapping))
     typed = ((path, part.get("model_type"), part) for path, part in parts)
-    yield from islice((one for one in typed if isinstance(one[1], str)), limits.PARTS)
+    yield from islice((one for one in typed if isinstance(one[1], str)), _MOST_PARTS)
 
 
 def completed(values: Mapping[str, Any]) -> CompletedConfig | None:
@@ -92,7 +93,7 @@ def every_key(values: Mapping[str, Any], *, shaping: bool = True) -> tuple[Key, 
     keys = dict[str, Key]()
     for key in _keys(values, completed(values), "", shaping=shaping):
         keys.setdefault(key.path, key)
-        if len(keys) >= limits.KEYS:
+        if len(keys) >= _MOST:
             break
     return tuple(keys.values())
 

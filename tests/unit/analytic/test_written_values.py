@@ -1,6 +1,6 @@
 """The values to write in a config so that a key has a value."""
 
-from auditor.diagnosis.solving.config_keys import NULL, config_with, set_values
+from auditor.analytic.config_keys import NULL, config_with, set_values
 
 LABELS = {"id2label": {"0": "a", "1": "b"}, "num_labels": 3}
 
