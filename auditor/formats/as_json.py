@@ -200,7 +200,7 @@ def recorded(finding: Finding, loading: _Loading) -> RecordedFinding:
 def outcome_from(document: Document) -> Report | Unaudited:
     """Return the outcome that a JSON object describes.
 
-    It has no list of tensors and no cache.
+    It has no list of tensors and no cache, and its causes have no changes.
     """
     expected, observed, values = document.expected, document.observed, document.values
     common = Outcome(
@@ -266,4 +266,6 @@ def _cause(stored: CauseObject) -> Diagnosis:
         undetermined=tuple(
             (key, value.declared) for key, value in fields if isinstance(value, UndeterminedObject)
         ),
+        change=None,
+        unwritten="",
     )

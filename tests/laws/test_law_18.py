@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from auditor.formats.stored_outcome import outcome_from
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -26,14 +25,14 @@ from auditor.analytic.diffusion import expect_diffusers
 from auditor.audit.options import Options
 from auditor.audit.pipeline import audit, diff
 from auditor.cli.remedy import fix_command
+from auditor.diagnosis.engine import UNCERTAIN
 from auditor.diagnosis.permissions import Allow
 from auditor.errors import FixError
 from auditor.findings import AllZero
 from auditor.fixing.of_folder import fix_folder, plan_for_folder
 from auditor.fixing.plan import plan_fix
-from auditor.fixing.steps import UNCERTAIN
 from auditor.formats import View, as_badge, fix_plan, verdict
-from auditor.formats.as_json import as_object
+from auditor.formats.as_json import document_of, outcome_from
 from auditor.formats.registry import FORMATS
 from auditor.options import AuditRequest
 
@@ -65,7 +64,7 @@ def texts(outcome, fix=None):
         for view in views:
             for file, content in files([outcome], view).items():
                 said[name, file, view.verbose] = content
-    stored_outcome = outcome_from(as_object(outcome))  # of a night's pages
+    stored_outcome = outcome_from(document_of(outcome))  # of a night's pages
     [said["night", "page", False]] = FORMATS["html"]([stored_outcome], View()).values()
     view = View(fix=fix, width=10_000)
     [said["terminal", "with the command", False]] = FORMATS["terminal"]([outcome], view).values()

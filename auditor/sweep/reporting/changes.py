@@ -63,7 +63,7 @@ _OF_CAUSE = ("severity", "count", "reason", "component", "fix")
 _COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
 
 
-class Change(StrEnum):
+class ChangeKind(StrEnum):
     """The kind of change in a row of changes.csv: of a finding or cause, or of the model."""
 
     NEW = "new"
@@ -82,7 +82,7 @@ class Change(StrEnum):
 class Matched(NamedTuple):
     """A finding of tonight, the matching finding of an earlier night, and the change."""
 
-    change: Change
+    change: ChangeKind
     tonight: ListedFinding | None
     before: ListedFinding | None
     accepted: str | None = None  # reason why tonight's finding is accepted; None: not accepted
@@ -129,18 +129,19 @@ def matched(
     for finding in before:
         earlier_by_identity[finding.identity].append(finding)
     unmatched = [earlier_by_identity[finding.identity] for finding in tonight]
-    matches = [Matched(Change.NEW, finding, None) for finding in tonight]
-    for change in (Change.STILL_OPEN, Change.CHANGED):
+    matches = [Matched(ChangeKind.NEW, finding, None) for finding in tonight]
+    for change in (ChangeKind.STILL_OPEN, ChangeKind.CHANGED):
         for at, finding in enumerate(tonight):
             if matches[at].before is None:
-                is_equal = change is Change.STILL_OPEN
+                is_equal = change is ChangeKind.STILL_OPEN
                 earlier = _take(unmatched[at], finding, is_equal=is_equal)
                 matches[at] = Matched(change, finding, earlier) if earlier else matches[at]
     unmatched_ids = {id(finding) for rest in earlier_by_identity.values() for finding in rest}
     for finding in before:
         if id(finding) in unmatched_ids:
             is_unseen = None in unseen or finding.component in unseen
-            matches.append(Matched(Change.UNSEEN if is_unseen else Change.FIXED, None, finding))
+            change = ChangeKind.UNSEEN if is_unseen else ChangeKind.FIXED
+            matches.append(Matched(change, None, finding))
     return tuple(matches)
 
 
@@ -186,7 +187,7 @@ def of_cause(match: Matched) -> Row:
 def _row(match: Matched, columns: Sequence[str], text_of: Callable[[ListedFinding], str]) -> Row:
     row = {**_EMPTY, **{name: getattr(match.finding, name) for name in columns}}
     row["change"] = match.change.value
-    if match.change is Change.CHANGED and match.before is not None:
+    if match.change is ChangeKind.CHANGED and match.before is not None:
         row |= {"before": text_of(match.before), "after": text_of(match.finding)}
     return row
 
@@ -199,7 +200,7 @@ def of_model(tonight: Document, before: Document, *, first: bool) -> Iterator[Ro
     """Yield rows for changes of the model itself; `first` is whether this is the first night."""
     if NO_OUTCOME in (tonight, before):
         if not first:
-            change = Change.SELECTED if before is NO_OUTCOME else Change.DESELECTED
+            change = ChangeKind.SELECTED if before is NO_OUTCOME else ChangeKind.DESELECTED
             yield {**_EMPTY, "change": change.value}
         return
     facts_before = _facts(before)
@@ -211,12 +212,12 @@ def of_model(tonight: Document, before: Document, *, first: bool) -> Iterator[Ro
             yield {**_EMPTY, **cells}
 
 
-def _facts(outcome: Document) -> Mapping[tuple[Change, str | None], Any]:
+def _facts(outcome: Document) -> Mapping[tuple[ChangeKind, str | None], Any]:
     """Return a model's commit, verdict and counts, keyed by (change, kind); None if unknown."""
     observed, expected = outcome.observed or ObservedObject(), outcome.expected or ExpectedObject()
     return {
-        (Change.COMMIT, None): outcome.commit,
-        (Change.VERDICT, None): outcome.reason or outcome.verdict,
-        **{(Change.COUNT, name): getattr(observed, name) for name in _COUNTS},
-        (Change.COUNT, "expected"): expected.parameters,
+        (ChangeKind.COMMIT, None): outcome.commit,
+        (ChangeKind.VERDICT, None): outcome.reason or outcome.verdict,
+        **{(ChangeKind.COUNT, name): getattr(observed, name) for name in _COUNTS},
+        (ChangeKind.COUNT, "expected"): expected.parameters,
     }

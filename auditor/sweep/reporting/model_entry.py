@@ -9,7 +9,7 @@ from auditor.formats.as_csv import Row
 from auditor.formats.document import Document, ListedFinding
 from auditor.sweep.reporting import changes
 from auditor.sweep.reporting.baseline import Baseline
-from auditor.sweep.reporting.changes import NO_OUTCOME, Change, Matched, matched
+from auditor.sweep.reporting.changes import NO_OUTCOME, ChangeKind, Matched, matched
 from auditor.sweep.store.reading import Compared, Result
 
 _AUDITED = ("clean", "findings")  # verdicts
@@ -52,7 +52,9 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def news(self) -> tuple[Matched, ...]:
         """Tonight's errors and warnings that are new or changed, and not accepted."""
-        return tuple(match for match in self.alarms if match.change in {Change.NEW, Change.CHANGED})
+        return tuple(
+            match for match in self.alarms if match.change in {ChangeKind.NEW, ChangeKind.CHANGED}
+        )
 
     def causes_of(self, finding: ListedFinding) -> tuple[ListedFinding, ...]:
         """Return tonight's causes that explain a finding, in the finding's component."""

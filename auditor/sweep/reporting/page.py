@@ -30,7 +30,7 @@ from auditor.formats.module_tree import (
 )
 from auditor.messages import printable
 from auditor.reconciler.rows import ModuleRow
-from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Matched
+from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, ChangeKind, Matched
 from auditor.sweep.reporting.files import JsonArray, ascii_json
 from auditor.sweep.reporting.heading import HUB, heading
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
@@ -44,7 +44,13 @@ _LONGEST_NAME = 200
 _LONGEST_TEXT = 400
 
 STATES = tuple(ModelState)
-CHANGES = (Change.NEW, Change.CHANGED, Change.STILL_OPEN, Change.FIXED, Change.UNSEEN)
+CHANGES = (
+    ChangeKind.NEW,
+    ChangeKind.CHANGED,
+    ChangeKind.STILL_OPEN,
+    ChangeKind.FIXED,
+    ChangeKind.UNSEEN,
+)
 
 
 class NightPage:
@@ -90,8 +96,8 @@ class NightPage:
             (outcome.observed or ObservedObject()).parameters,
             (outcome.expected or ExpectedObject()).parameters,
             *(severities.count(severity) for severity in SEVERITIES),
-            sum(match.change is Change.NEW for match in alarming),
-            sum(match.change is Change.FIXED for match in alarming),
+            sum(match.change is ChangeKind.NEW for match in alarming),
+            sum(match.change is ChangeKind.FIXED for match in alarming),
             [
                 [_short(move[name]) for name in ("change", "kind", "before", "after")]
                 for move in entry.moves

@@ -11,7 +11,7 @@ from auditor.formats.document import ListedFinding, ObservedObject
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.text import counted
 from auditor.sweep.reporting.baseline import Baseline
-from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Matched
+from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, ChangeKind, Matched
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 from auditor.sweep.store.reading import Alarms, Night
 
@@ -96,12 +96,12 @@ class NightSummary:
         """Add the model's findings to the counts by kind, and its causes to those by cause."""
         for name, matches in _by_kind(entry.matches):
             self.severities.setdefault(name, matches[0].finding.severity)
-            new = sum(match.change is Change.NEW for match in matches)
+            new = sum(match.change is ChangeKind.NEW for match in matches)
             accepted = sum(match.accepted is not None for match in matches)
             self.kinds[name].update(models=1, findings=len(matches), new=new, accepted=accepted)
         for name, matches in _by_kind(entry.causes):
             explained = sum(match.finding.count for match in matches)
-            new = int(any(match.change is Change.NEW for match in matches))
+            new = int(any(match.change is ChangeKind.NEW for match in matches))
             self.causes[name].update(models=1, findings=explained, new=new)
 
     @property
@@ -182,7 +182,7 @@ def _items(entry: ModelEntry) -> Iterator[Item]:
         groups[finding.component, cause is finding, cause.kind].append(match)
     for (component, _, kind), matches in groups.items():
         findings = [match.finding for match in matches]
-        is_new = any(match.change is Change.NEW for match in matches)
+        is_new = any(match.change is ChangeKind.NEW for match in matches)
         advice = _advice().get(kind, "")
         without_cause = replace(findings[0], reason=_description(findings), fix=advice)
         cause = next(iter(entry.causes_of(findings[0])), without_cause)
@@ -192,7 +192,7 @@ def _items(entry: ModelEntry) -> Iterator[Item]:
             **entry.push,
             "component": component,
             "severity": cause.severity,
-            "change": (Change.NEW if is_new else Change.CHANGED).value,
+            "change": (ChangeKind.NEW if is_new else ChangeKind.CHANGED).value,
             "what": kind,
             "said": cause.reason,
             "fix": cause.fix,
@@ -203,7 +203,7 @@ def _mended(entry: ModelEntry) -> Iterator[Item]:
     """Yield an item for each kind of error or warning that the model had, and has no longer."""
     groups: dict[tuple[str | None, str], list[ListedFinding]] = defaultdict(list)
     for match in entry.matches:
-        if match.change is Change.FIXED and match.finding.severity in ALARMING:
+        if match.change is ChangeKind.FIXED and match.finding.severity in ALARMING:
             groups[match.finding.component, match.finding.kind].append(match.finding)
     for (component, kind), findings in groups.items():
         yield {
@@ -212,7 +212,7 @@ def _mended(entry: ModelEntry) -> Iterator[Item]:
             **entry.push,
             "component": component,
             "severity": findings[0].severity,
-            "change": Change.FIXED.value,
+            "change": ChangeKind.FIXED.value,
             "what": kind,
             "said": _description(findings),
         }
