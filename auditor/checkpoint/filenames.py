@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import TextFile
 from auditor.containers.index import shard_fault
 from auditor.errors import Reason, SourceError, UsageError
@@ -164,7 +163,7 @@ def named_weights(config: TextFile | None, names: Collection[str]) -> FoundWeigh
     """
     if config is None or _NAMED.encode() not in config.content:
         return None
-    name = parse_or_empty(config.content, config.name).get(_NAMED)
+    name = config.values.get(_NAMED)
     if not isinstance(name, str) or not name.endswith(_SAFE) or shard_fault(name):
         return None
     path = f"{config.name[: config.name.rfind('/') + 1]}{name}"
@@ -177,7 +176,7 @@ def based_weights(config: TextFile, names: Collection[str]) -> FoundWeights | No
     """Return the file whose base name an AutoGPTQ config states or implies; None if absent."""
     if not any(key.encode() in config.content for key in (*_BASENAMES, _GROUP)):
         return None
-    for base in _base_names(parse_or_empty(config.content, config.name)):
+    for base in _base_names(config.values):
         for ending in _ENDINGS:
             if f"{base}{ending}{_INDEX}" in names:
                 return FoundWeights(index=f"{base}{ending}{_INDEX}")

@@ -8,10 +8,12 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from auditor.bounded.json_text import lfs_pointer_size
+from auditor.analytic.config import Config, config_in
+from auditor.bounded.json_text import JsonFile, lfs_pointer_size
 from auditor.checkpoint.skipped import SkippedEntry
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.index import Index, parse_index
+from auditor.containers.manifest import Manifest, parse_manifest
 from auditor.containers.safetensors import Header, parse_header
 from auditor.containers.weight_formats import (
     FilePart,
@@ -125,8 +127,8 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
             )
 
 
-class TextFile(Observation, frozen=True, kw_only=True, dict=True):
-    """A config or an index, byte for byte."""
+class TextFile(JsonFile, frozen=True, kw_only=True):
+    """A config, an index or a manifest, byte for byte; each of its readings is made once."""
 
     _aside = ("known",)
 
@@ -136,8 +138,18 @@ class TextFile(Observation, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def as_index(self) -> Index:
-        """Return the content as an index, parsed on first use; raise CheckpointError if broken."""
+        """The content as an index; raise CheckpointError if it cannot be read."""
         return self.known or parse_index(self.name, self.content)
+
+    @cached_property
+    def as_config(self) -> Config:
+        """The content as a config; raise CheckpointError if it is not a JSON object."""
+        return config_in(self)
+
+    @cached_property
+    def as_manifest(self) -> Manifest:
+        """The content as a manifest; raise CheckpointError if it cannot be read."""
+        return parse_manifest(self.name, self.content)
 
 
 class PublishedText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from auditor.bounded.json_text import converted, parse_object
+from auditor.bounded.json_text import JsonFile, converted
 from auditor.errors import CheckpointError
 from auditor.messages import named
 
@@ -69,11 +69,11 @@ class _Summary(Struct, kw_only=True):
     padding: int | None = None
 
 
-def vocabulary_of(content: bytes, file: str) -> Vocabulary:
-    """Decode the output of `summary_json`; raise CheckpointError for any other content."""
-    summary = converted(parse_object(content, file), _Summary)
+def vocabulary_of(file: JsonFile) -> Vocabulary:
+    """Return the vocabulary that `summary_json` wrote; raise CheckpointError for other content."""
+    summary = converted(file.object, _Summary)
     vocabulary = Vocabulary(**asdict(summary))
     tokens = (*vocabulary.added, *vocabulary.special, *filter(None, (vocabulary.highest,)))
     if any(len(str(token.id)) > MOST_DIGITS + 1 for token in tokens):
-        raise CheckpointError(f"{named(file)} has an id of more than {MOST_DIGITS} digits")
+        raise CheckpointError(f"{named(file.name)} has an id of more than {MOST_DIGITS} digits")
     return vocabulary

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.companions.companion_files import GENERATION, TOKENIZER_CONFIG, template_name
 from auditor.companions.tokenizer_config import templates
@@ -63,11 +62,11 @@ def side_of(
         names = ", ".join(sorted(item.file for item in stored.unread)[:3])
         raise SourceError(Reason.UNREADABLE, f"{model}: {names} cannot be read")
     is_gguf = config is not None
-    file, packing = snapshot.config, snapshot.packing
+    file = snapshot.config
     try:
         if config is None:
-            config = dict(parse_object(file.content, file.name)) if file else {}
-            declared = declaration(config, {packing.name: packing.content} if packing else {})
+            config = file.object if file else {}
+            declared = declaration(config, snapshot.packing)
         packer = unknown_quantization(declared) if declared else None
         if packer is not None:
             raise SourceError(Reason.UNKNOWN_LAYOUT, f"{model} is packed by {packer}")
@@ -141,7 +140,7 @@ def companion_settings(snapshot: Snapshot) -> Mapping[str, Any] | None:
             template_by_name[name or "default"] = file.content.decode(errors="replace")
         elif file.name in {GENERATION, TOKENIZER_CONFIG}:
             try:
-                values = parse_object(file.content, file.name)
+                values = file.object
             except CheckpointError:
                 continue  # an audit reports the fault
             if file.name == GENERATION:

@@ -15,7 +15,6 @@ from msgspec import Struct, field
 from auditor.analytic import ExpectedTensor
 from auditor.analytic.name_forms import NameForms
 from auditor.analytic.outline import ClassTree, leaves
-from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import CheckpointError
 from auditor.findings import (
@@ -273,15 +272,14 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     def config(self) -> Mapping[str, Any]:
         """The config's values; an empty dict if it is absent or cannot be read."""
         config = self.snapshot.config
-        return parse_or_empty(config.content, config.name) if config else {}
+        return config.values if config else {}
 
     @cached_property
     def unpacked(self) -> HeldTensors:
         """The stored tensors after unpacking; only the index's names if no header was read."""
         snapshot = self.snapshot
-        files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
         if self.stored or snapshot.index is None:
-            return held(self.stored, self.stored_kinds, self.config, files)
+            return held(self.stored, self.stored_kinds, self.config, snapshot.packing)
         try:
             return HeldTensors(dict.fromkeys(snapshot.index.as_index.weight_map))
         except CheckpointError:

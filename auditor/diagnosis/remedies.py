@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from auditor.analytic.config_keys import key_at
 from auditor.analytic.dim_systems import determined_sizes
-from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import other_architecture, other_size
@@ -58,7 +57,7 @@ def _judged(undoing: Undoing, refusal: Unwritten | None) -> Undoing:
 
 def _config(snapshot: Snapshot) -> Mapping[str, Any]:
     file = snapshot.config
-    return parse_or_empty(file.content, file.name) if file else {}
+    return file.values if file else {}
 
 
 def _edits(config: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[Edit, ...]:

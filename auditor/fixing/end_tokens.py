@@ -28,7 +28,7 @@ def with_generation(snapshot: Snapshot, file: TextFile | None) -> Snapshot:
     if file is None or file == generation_file(snapshot):
         return snapshot
     companions = (
-        one._replace(content=file.content) if one.name == file.name else one
+        replace(one, content=file.content) if one.name == file.name else one
         for one in snapshot.companions or ()
     )
     return replace(snapshot, companions=tuple(companions))

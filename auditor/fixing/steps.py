@@ -6,7 +6,6 @@ also weights. So the code here does not depend on the cause: every undoing witho
 a step, and `permissions` decides whether it may be written.
 """
 
-import json
 import re
 from collections.abc import Mapping
 
@@ -162,12 +161,9 @@ def _object(file: TextFile | None) -> Mapping[str, object]:
     if file is None:
         raise Unfixable("there is no config")
     try:
-        values = json.loads(file.content)
-    except ValueError:
-        raise Unfixable(f"{file.name} is not JSON") from None
-    if not isinstance(values, dict):
-        raise Unfixable(f"{file.name} is not a JSON object")
-    return values
+        return file.object
+    except CheckpointError:
+        raise Unfixable(f"{file.name} is not a JSON object") from None
 
 
 def _edited(file: TextFile | None, edits: tuple[Edit, ...]) -> TextFile | None:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from auditor.bounded.json_text import parse_or_empty
 from auditor.companions.companion_files import (
     SPECIAL,
     TOKENIZER_CONFIG,
@@ -49,8 +48,10 @@ def known_tokens(companions: Iterable[CompanionFile] | None) -> Tokens:
     """
     if companions is None:
         return Tokens(unchecked=("untrained rows: no tokenizer was read",))
-    files = {file.name: file.content for file in companions if file.content is not None}
-    settings = {name: parse_or_empty(files.get(name), name) for name in (TOKENIZER_CONFIG, SPECIAL)}
+    files = {file.name: file for file in companions if file.content is not None}
+    settings = {
+        name: files[name].values if name in files else {} for name in (TOKENIZER_CONFIG, SPECIAL)
+    }
     complete_below = 0
     tokens = list(added_tokens(settings[TOKENIZER_CONFIG]))
     unchecked: list[str] = []
@@ -75,10 +76,10 @@ def known_tokens(companions: Iterable[CompanionFile] | None) -> Tokens:
     )
 
 
-def _vocabularies(files: Mapping[str, bytes]) -> Iterator[tuple[str, Vocabulary]]:
-    for name, content in files.items():
+def _vocabularies(files: Mapping[str, CompanionFile]) -> Iterator[tuple[str, Vocabulary]]:
+    for name, file in files.items():
         if is_vocabulary(name):
             try:
-                yield name, vocabulary_of(content, name)
+                yield name, vocabulary_of(file)
             except CheckpointError:
                 continue

@@ -21,7 +21,6 @@ from auditor.analytic.adapters.saved_modules import IN_BASE
 from auditor.analytic.adapters.settings import TRAINED_BY_TASK
 from auditor.analytic.config_keys import value_at
 from auditor.analytic.name_forms import NameForms
-from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.changes import renamed, with_names, with_tensors, with_values
 from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.diagnosis.case import Case, Undoing
@@ -50,7 +49,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if not is_adapter(case) or base is None or base.config is None:
         return
     of_base = replace(case.snapshot, config=base.config, base=None)
-    values = parse_object(base.config.content, base.config.name)
+    values = base.config.object
     yield from _resized(case, base, of_base, values)
     yield from _of_other_lengths(case)
     yield from _of_other_modules(case, of_base)

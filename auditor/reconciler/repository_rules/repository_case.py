@@ -11,7 +11,6 @@ from msgspec import Struct, field
 
 from auditor.analytic import ExpectedTensor
 from auditor.analytic.config_classes import ConfigClass
-from auditor.bounded.json_text import parse_object
 from auditor.companions.companion_files import (
     ADDED,
     OFFSET_PIECES,
@@ -131,7 +130,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         if file is None or file.content is None:
             return None
         try:
-            return parse_object(file.content, name)
+            return file.object
         except CheckpointError as error:
             self.unread[name] = str(error)
             return None
@@ -146,7 +145,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
             if file.content is None or not is_vocabulary(name):
                 continue
             try:
-                vocabulary_by_file[name] = vocabulary_of(file.content, name)
+                vocabulary_by_file[name] = vocabulary_of(file)
             except CheckpointError as error:
                 self.unread[name] = str(error)
         return vocabulary_by_file

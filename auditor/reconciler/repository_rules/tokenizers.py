@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor
-from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.companions.companion_files import CompanionFile
 from auditor.names import file_name
@@ -24,13 +23,13 @@ def tokenizer_findings(
         names=frozenset(),
         is_complete=False,
         config_file=file.name if file else "config.json",
-        config=parse_or_empty(file.content, file.name) if file else {},
+        config=file.values if file else {},
         kind=None,
         is_custom=False,
         target=None,
         stored=contents(encoder).tensors,
         expected=tuple[ExpectedTensor],
-        companions={file_name(one.name): one._replace(name=file_name(one.name)) for one in files},
+        companions={file_name(one.name): replace(one, name=file_name(one.name)) for one in files},
     )
     findings = tuple(
         replace(

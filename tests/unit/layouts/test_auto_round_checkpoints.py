@@ -184,7 +184,7 @@ def test_what_auto_round_exports_is_the_checkpoint_that_went_in(tmp_path):
         values = json.loads((tmp_path / name / "config.json").read_text())
         assert values["quantization_config"]["packing_format"] == packing
         assert any(one.endswith(".g_idx") for one in on_disk(tmp_path / name)) == g_idx
-        said = declaration(values, {})
+        said = declaration(values, None)
         holds_the_plain_checkpoint(LAYOUT, tmp_path / name, tmp_path / "plain", said)
 
 

@@ -28,6 +28,7 @@ from support.layouts.packed import (
     tells_what_is_written,
 )
 
+from auditor.bounded.json_text import JsonFile
 from auditor.layouts import gptq
 from auditor.layouts.awq import LAYOUT
 from auditor.layouts.declared import declaration
@@ -281,7 +282,7 @@ def test_settings_of_another_type_or_size_are_a_fault_and_no_more(settings):
 
 def test_the_settings_of_quant_config_json_are_read_as_those_of_the_config():
     written = {"zero_point": True, "q_group_size": 128, "w_bit": 4, "version": "GEMM"}
-    declared = declaration({}, {"quant_config.json": json.dumps(written).encode()})
+    declared = declaration({}, JsonFile("quant_config.json", json.dumps(written).encode()))
     assert declared.method == "awq"
     assert opened(LAYOUT, GEMM, declared).layout == "awq gemm, 4 bits, groups of 128"
 

@@ -10,6 +10,7 @@ import pytest
 from support.checkpoints import stored
 
 from auditor import layouts
+from auditor.bounded.json_text import JsonFile
 from auditor.errors import CheckpointError
 from auditor.layouts import METHODS, unpack_tensors
 from auditor.layouts.declared import declaration
@@ -109,7 +110,7 @@ def as_file(**settings):
     ],
 )
 def test_a_config_names_its_layout_at_the_top_or_in_its_text_config(values, method, where):
-    declared = declaration(values, {})
+    declared = declaration(values, None)
     assert (declared.method, declared.where) == (method, where)
 
 
@@ -118,7 +119,7 @@ def test_a_config_names_its_layout_at_the_top_or_in_its_text_config(values, meth
     [{}, {"quantization_config": None}, {"text_config": {}}, {"text_config": "x"}],
 )
 def test_a_config_that_names_none_declares_none(values):
-    assert declaration(values, {}) is None
+    assert declaration(values, None) is None
 
 
 @pytest.mark.parametrize(
@@ -131,9 +132,9 @@ def test_a_config_that_names_none_declares_none(values):
     ],
 )
 def test_a_file_beside_the_config_names_the_layout_where_the_config_does_not(name, content, method):
-    declared = declaration({}, {name: content})
+    declared = declaration({}, JsonFile(name, content))
     assert (declared.method, declared.where) == (method, name)
-    own = declaration({"quantization_config": {"quant_method": "hqq"}}, {name: content})
+    own = declaration({"quantization_config": {"quant_method": "hqq"}}, JsonFile(name, content))
     assert own.method == "hqq"
 
 
@@ -157,4 +158,4 @@ def test_a_file_beside_the_config_names_the_layout_where_the_config_does_not(nam
 )
 def test_an_invalid_declaration_is_refused(values, files, message):
     with pytest.raises(CheckpointError, match=message):
-        declaration(values, files)
+        declaration(values, next((JsonFile(*one) for one in files.items()), None))
