@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from math import inf
 from platform import python_version
 from threading import Event
 from typing import NamedTuple, TypeVar
@@ -121,7 +120,6 @@ class Session:
         self._requests = 0
         self._redirects = 0
         self._bytes = 0
-        self.distance = inf  # seconds from a request to its answer, in the quickest case
         self._since = time.monotonic()
 
     @property
@@ -227,8 +225,6 @@ class Session:
             if turn:
                 self._governor.note(turn, NO_ANSWER, {})
             raise
-        with self._lock:
-            self.distance = min(self.distance, time.monotonic() - reply.since)
         if turn:
             self._governor.note(turn, reply.status, reply.headers)
         return reply

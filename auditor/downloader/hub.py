@@ -52,7 +52,7 @@ def read(
     talk = Talk.of(say)
     session = Session(model, usable_token(token), talk)
     progress = ReadingProgress(talk.progress, headers_read(lambda: session.fetched.bytes))
-    with threads(_AT_ONCE, session.stop, distance=lambda: session.distance) as scheduler:
+    with threads(_AT_ONCE, session.stop) as scheduler:
         listing = scheduler.submit(fetch_listing, model, session)
         early = EarlyReads()
         early.begin(scheduler, session, model, choose)
