@@ -16,7 +16,6 @@ from auditor.downloader import (
     http,
     hub,
     model_list,
-    model_list_page,
     retry,
 )
 from auditor.oracle import server
@@ -66,7 +65,7 @@ BOUNDS = (
     ("the Hub's listing of one model", mib(hub.MAX_LISTING)),
     ("a page of its list of models", mib(model_list.MAX_PAGE)),
     ("pages of that list", f"{model_list.MAX_PAGES:,}"),
-    ("files of one model in it", f"{model_list_page.MAX_FILES:,}"),
+    ("files of one model in it", f"{model_list.MAX_FILES:,}"),
     ("seconds in which one request goes unanswered", f"{retry.MOST_SILENCE:.0f}"),
     ("seconds that a server can have us wait for", f"{retry.WINDOW:,}"),
     ("redirects", f"{http._MOST_REDIRECTS:,}"),
