@@ -14,7 +14,7 @@ from auditor.checkpoint.skipped import SkippedEntry
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.index import Index, parse_index
 from auditor.containers.manifest import Manifest, parse_manifest
-from auditor.containers.safetensors import Header, parse_header
+from auditor.containers.safetensors import LENGTH_BYTES, Header, parse_header
 from auditor.containers.weight_formats import (
     FilePart,
     NeedsBytes,
@@ -31,6 +31,9 @@ from auditor.observation import Observation
 Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Sha1 = Annotated[str, Meta(pattern="^[0-9a-f]{40}$", max_length=40)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
+
+
+_CUT = "truncated"  # in the errors of the formats' readers for a file that ends too soon
 
 
 class Source(StrEnum):
@@ -107,6 +110,29 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     def framework(self) -> str | None:
         """The framework that wrote a safetensors file: pt, tf, flax, np, mlx; None if unstated."""
         return dict(self.parsed.metadata).get("format") if isinstance(self.parsed, Header) else None
+
+    @property
+    def cut_off(self) -> str:
+        """A predicate, `ends after 8 of 90 bytes`, for a file that is cut; "" for others."""
+        table, size, fault = self.parsed, self.size, ""
+        if size is None or self.pointed is not None:
+            return ""
+        match table:
+            case _ if size == 0:
+                fault = "is empty"
+            case Header():
+                complete = LENGTH_BYTES + table.header_length + table.data_length
+                fault = f"ends after {size:,} of {complete:,} bytes" if size < complete else ""
+            case Table():
+                fault = "ends too soon" if any(_CUT in one for one in table.size_faults) else ""
+            case CheckpointError() if _CUT in str(table) and parser(self.name) is not None:
+                fault = f"ends too soon, after {size:,} bytes"
+            case CheckpointError() if _CUT in str(table) and size < LENGTH_BYTES:
+                fault = f"ends after {size:,} bytes, before its header"
+            case CheckpointError() if _CUT in str(table):
+                length = int.from_bytes(self.prefix[:LENGTH_BYTES], "little")
+                fault = f"ends after {size:,} bytes, within its header of {length:,}"
+        return fault
 
     @cached_property
     def parsed(self) -> Header | Table | CheckpointError:

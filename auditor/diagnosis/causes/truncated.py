@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from auditor.checkpoint.cut_files import cut_off
 from auditor.checkpoint.snapshot import WeightHeader
 from auditor.containers.weight_formats import Table
 from auditor.diagnosis.case import Case, Undoing
@@ -20,7 +19,7 @@ CAUSE = "truncated"
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint as if the files were complete; an incomplete header is replaced."""
-    heads = {head.name: how for head in case.snapshot.headers if (how := cut_off(head))}
+    heads = {head.name: how for head in case.snapshot.headers if (how := head.cut_off)}
     if not heads:
         return
     files = listed(tuple(heads))

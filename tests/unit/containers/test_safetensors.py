@@ -93,7 +93,7 @@ def test_the_span_of_the_longest_header_is_given_and_no_longer_one():
 
 REFUSED = {
     "is empty: 0 bytes": b"",
-    "has 7 bytes, too few for the eight that give a header's length": b"\x02" + bytes(6),
+    "is truncated: 7 bytes are too few for the eight of a header's length": b"\x02" + bytes(6),
     "is a Git LFS pointer to a file of 440,473,133 bytes, not the file: it was never": POINTER,
     "is a Git LFS pointer: .* pushed, not safetensors": POINTER[:8],
     "has no safetensors header: .* declare 0 bytes of header, and the shortest is two": bytes(8),
