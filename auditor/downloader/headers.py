@@ -49,7 +49,6 @@ AHEAD = 64 * 1024
 # tokens and 515,000 merges. The bytes are in memory twice while spans are joined, so the bound is
 # half of 64 MiB, less the memory of parsing.
 MOST_READS = 16
-MOST_READS_BY_CONTENT = 100  # of a local file: the members of an archive are read one by one
 MOST_BYTES = 24 * 1024 * 1024
 
 
@@ -156,20 +155,13 @@ def read_by_content(name: str, size: int, read: Callable[[Span], bytes]) -> Weig
         size,
         lambda span, _: Received(read(span), size),
         parser_by_content(),
-        parts=parts,
-        most_reads=MOST_READS_BY_CONTENT,
+        parts,
     )
     return replace(head, by_content=True)
 
 
-def read_parsed_header(  # noqa: PLR0913 - what is read, and how
-    name: str,
-    size: int | None,
-    read: Read,
-    parse: Parse,
-    *,
-    parts: tuple[FilePart, ...] = (),
-    most_reads: int = MOST_READS,
+def read_parsed_header(
+    name: str, size: int | None, read: Read, parse: Parse, parts: tuple[FilePart, ...] = ()
 ) -> WeightHeader:
     """Fetch the bytes of a file that `parse` reads, and no others.
 
@@ -182,7 +174,7 @@ def read_parsed_header(  # noqa: PLR0913 - what is read, and how
             detail = f"the size of {quoted(name)} is unknown, so its end cannot be read"
             raise SourceError(Reason.BAD_RESPONSE, detail)
         parts = (FilePart(0, data),)
-    for _ in range(most_reads):
+    for _ in range(MOST_READS):
         recorded = _Recorded(size, parts)
         try:
             table = parse(name, recorded)

@@ -1,11 +1,7 @@
 """Pickles beside the weights: followed in a folder, named as not checked on the Hub."""
 
-import bz2
-import gzip
 import json
-import lzma
 import random
-import zlib
 
 import pytest
 from support.builders import safetensors_bytes
@@ -49,17 +45,6 @@ def test_a_pickle_in_a_folder_is_followed(tmp_path):
     assert unsafe_files(outcome) == ["a/head.pkl"]
     assert not_read(outcome) == []
     assert outcome.residual == 0
-
-
-@pytest.mark.parametrize(
-    "compress",
-    [gzip.compress, bz2.compress, lzma.compress, zlib.compress],
-    ids=lambda one: one.__module__,
-)
-@pytest.mark.parametrize("content", [CALL, HARMLESS], ids=["a call", "harmless"])
-def test_a_compressed_pickle_is_followed(compress, content, tmp_path):
-    outcome = audit(folder(tmp_path, **{"head.joblib": compress(content)}))
-    assert unsafe_files(outcome) == (["head.joblib"] if content == CALL else [])
 
 
 def test_a_pickle_on_the_hub_is_not_read_and_named_as_not_checked(at_hub):
