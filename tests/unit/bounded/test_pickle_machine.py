@@ -2,7 +2,6 @@
 
 import argparse
 import collections
-import contextlib
 import io
 import json
 import os
@@ -11,7 +10,6 @@ import pickle
 import random
 import struct
 import zipfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -376,55 +374,6 @@ def test_numpy_of_objects_and_strings_is_followed_to_what_they_are(protocol):
     objects[0] = Called("id")
     [line] = follow_pickle(pickle.dumps(objects, protocol=protocol)).outside
     assert line.startswith(f"{SYSTEM}('id')")
-
-
-JOBLIB = Path(__file__).parents[2] / "data" / "pickles"  # written by joblib 1.6 and scikit-learn
-
-
-def joblib_file(name: str) -> bytes:
-    return (JOBLIB / f"{name}.joblib").read_bytes()
-
-
-def test_the_arrays_that_joblib_writes_are_passed_over():
-    for name, outside in (("arr", ()), ("lr", ("sklearn.linear_model._logistic",))):
-        content = joblib_file(name)
-        followed = follow_pickle(content)
-        assert (followed.fault, followed.stop) == (None, len(content))
-        assert [line.rpartition(".LogisticRegression(")[0] for line in followed.outside] == [
-            *outside
-        ]
-
-
-def test_a_pickle_inside_of_joblibs_is_followed_and_other_loaders_go_on_in_it():
-    content = joblib_file("obj")
-    assert "a pickle inside" in follow_pickle(content).fault.reason
-    called = content.replace(b"N}\x94\x8c\x01x", b"Ncos\na\n\x8c\x01x")  # in place of a dict
-    assert any("os.a" in line for line in follow_pickle(called).outside)
-
-
-@given(st.binary(max_size=8), st.integers(0, 255))
-def test_what_joblib_passes_over_is_nothing_that_another_loader_runs(numbers, padding):
-    """A length of the padding that is an opcode is not passed over."""
-    content = joblib_file("arr")
-    at = content.index(b"\n\xff\xff\xff")
-    forged = content[:at] + bytes([padding]) + numbers + content[at + 1 + len(numbers) :]
-    assert not imports_of(forged) or is_unsafe(forged)
-    if padding > 0x27:
-        assert is_unsafe(forged)
-
-
-def imports_of(content: bytes) -> list[str]:
-    """The unknown names that CPython's unpickler imports; each is recorded and not imported."""
-    names = []
-
-    class Recording(pickle.Unpickler):
-        def find_class(self, module, name):
-            names.append(Global(module, name))
-            return argparse.Namespace
-
-    with contextlib.suppress(Exception):
-        Recording(io.BytesIO(content)).load()
-    return [name.path for name in names if not is_known(name)]
 
 
 def test_a_subclass_of_a_dict_keeps_its_items():
