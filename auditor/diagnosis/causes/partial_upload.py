@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from msgspec.structs import replace
 
 from auditor.checkpoint.changes import as_indexed, of_files
-from auditor.checkpoint.filenames import GGUF_ENDING
 from auditor.checkpoint.selecting import index_name
-from auditor.checkpoint.shard_names import Split, gaps, split_of
+from auditor.checkpoint.shard_names import GGUF_ENDING, Split, gaps, split_of
 from auditor.checkpoint.snapshot import Snapshot, read_index
 from auditor.containers.index import Index, indexed_files
 from auditor.diagnosis.case import Case, Undoing

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.checkpoint.filenames import gguf_sets, only_gguf_set, shards_of, tagged_gguf_set
 from auditor.checkpoint.selecting import FileSelection, select, select_describing, select_tagged
+from auditor.checkpoint.shard_names import gguf_sets, only_gguf_set, shards_of, tagged_gguf_set
 from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.errors import Reason, SourceError, UsageError
 
