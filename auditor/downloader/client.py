@@ -82,6 +82,7 @@ class Reply:
         self.within = within  # seconds that the headers may take
         self.status = response.status
         self.headers = _headers(response.headers)
+        self.received = 0  # bytes of the body
         self._stream = stream
         self._body = response.body_reader
         # Bytes of the body; None if the answer does not declare them.
@@ -97,9 +98,8 @@ class Reply:
     def pieces(self) -> Iterator[memoryview]:
         """Yield the body as it arrives; raise SourceError if it breaks off."""
         with _translated(self.url):
-            received = 0
-            while received != self._end and (piece := self._body.read_chunk()) is not None:
-                received += len(piece)
+            while self.received != self._end and (piece := self._body.read_chunk()) is not None:
+                self.received += len(piece)
                 yield memoryview(piece)
 
     def close(self) -> None:

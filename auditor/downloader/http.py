@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from platform import python_version
 from threading import Event
 from typing import NamedTuple, TypeVar
@@ -176,12 +176,8 @@ class Session:
             by_hub = address.origin_ascii == hub
             if not by_hub:  # neither this host nor the hosts it redirects to may get the token
                 headers.pop("authorization", None)
-            with (
-                _logged(address, headers, purpose) as trace,
-                self._replied(address, headers, seconds_left, by_hub=by_hub) as reply,
-            ):
-                trace.status = reply.status
-                answer = Answer(reply, trace.counted(self._count), answer)
+            with self._replied(address, headers, seconds_left, purpose, by_hub=by_hub) as reply:
+                answer = Answer(reply, self._count, answer)
                 if not (answer.status in {_OK, _PARTIAL} or answer.redirects):
                     text = answer.upto(_MOST_OF_AN_ERROR)
                     raise refusal_error(self._model, answer, text, by_hub=by_hub)
@@ -201,77 +197,43 @@ class Session:
 
     @contextmanager
     def _replied(
-        self, url: Url, headers: Mapping[str, str], silence: float, *, by_hub: bool
+        self, url: Url, headers: Mapping[str, str], silence: float, purpose: str, *, by_hub: bool
     ) -> Iterator[Reply]:
-        """Send one request and close its reply when the block ends."""
+        """Send one request; when the block ends, close its reply and log it."""
         turn = self._governor.admit(url.path) if by_hub else None
-        since = time.monotonic()
+        with self._lock:
+            self._requests += 1
+        since, reply = time.monotonic(), None
         try:
-            with closing(self._ask(url, headers, silence, turn)) as reply:
-                yield reply
+            reply = self._client.ask(url, headers, silence)
+            if turn:
+                self._governor.note(turn, reply.status, reply.headers)
+            yield reply
         except PassingError as fault:
             if fault.reason is Reason.TIMED_OUT:
                 fault.silence = time.monotonic() - since
             raise
-
-    def _ask(
-        self, url: Url, headers: Mapping[str, str], silence: float, turn: Turn | None
-    ) -> Reply:
-        with self._lock:
-            self._requests += 1
-        try:
-            reply = self._client.ask(url, headers, silence)
-        except BaseException:
-            if turn:
+        finally:
+            if reply:
+                reply.close()
+            elif turn:
                 self._governor.note(turn, NO_ANSWER, {})
-            raise
-        if turn:
-            self._governor.note(turn, reply.status, reply.headers)
-        return reply
+            # The query is left out, because it contains the signature of a storage address.
+            requests_log.debug(
+                "GET %s%s %s %s, %s bytes, %.0f ms: %s",
+                url.origin_ascii,
+                redacted(url.path),
+                headers.get("range", "whole"),
+                reply.status if reply else "no answer",
+                f"{reply.received if reply else 0:,}",
+                1000 * (time.monotonic() - since),
+                purpose,
+            )
 
     def _count(self, received: int) -> None:
         with self._lock:
             self._bytes += received
         self._governor.check(self._bytes)
-
-
-class _Trace:
-    """The status and the number of bytes of a request, for the log."""
-
-    def __init__(self) -> None:
-        self.status = NO_ANSWER
-        self.bytes = 0  # bytes of the body that were read
-
-    def counted(self, count: Callable[[int], None]) -> Callable[[int], None]:
-        """Return a function that adds bytes to this trace, and calls `count`."""
-
-        def count_both(received: int) -> None:
-            self.bytes += received
-            count(received)
-
-        return count_both
-
-
-@contextmanager
-def _logged(url: Url, headers: Mapping[str, str], purpose: str) -> Iterator[_Trace]:
-    """Log one request when it has ended: method, path, range, status, bytes, time, purpose.
-
-    The query is left out, because it contains the signature of a storage address.
-    """
-    trace, start = _Trace(), time.monotonic()
-    try:
-        yield trace
-    finally:
-        requests_log.debug(
-            "GET %s%s %s %s, %s bytes, %.0f ms: %s",
-            url.origin_ascii,
-            redacted(url.path),
-            headers.get("range", "whole"),
-            trace.status or "no answer",
-            f"{trace.bytes:,}",
-            1000 * (time.monotonic() - start),
-            purpose,
-        )
 
 
 def _require_plain(answer: Answer) -> None:
