@@ -61,7 +61,9 @@ class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return replace(self, changed=other.changed) == other
 
 
-class RepoFile(Observation, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RepoFile(
+    Observation, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """One file of the repository, as its listing describes it."""
 
     _aside = ("sha256", "blob_id", "state")

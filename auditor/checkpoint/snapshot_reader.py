@@ -48,8 +48,8 @@ MAX_VALUES = 500_000
 _TENSOR = b'"data_offsets"'  # a JSON string cannot contain it unescaped
 
 
-class _Closed(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The base of all entries, which refuse unknown keys."""
+class _Closed(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """The base of all entries, which refuse unknown keys and write no defaults."""
 
 
 class BytesEntry(_Closed):

@@ -17,7 +17,7 @@ from auditor.checkpoint.hub_listing import Listing, listing_of
 from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, with_companions
 from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
-from auditor.checkpoint.snapshot_writer import dump_own, dump_shared
+from auditor.checkpoint.snapshot_writer import dump_own_and_shared
 from auditor.downloader import hub, local_folder
 from auditor.downloader.fetching import ignore_message, with_base_model
 from auditor.downloader.model_argument import HubModel
@@ -145,10 +145,8 @@ class Auditor:
 
 def _packed(snapshot: Snapshot) -> StoredObject:
     """Return a snapshot in its stored form, with the part that other models may share."""
-    text = dump_shared(snapshot)
-    return StoredObject(
-        compress_text(dump_own(snapshot)), Shared(digest_of(text), compress_text(text))
-    )
+    own, shared = dump_own_and_shared(snapshot)
+    return StoredObject(compress_text(own), Shared(digest_of(shared), compress_text(shared)))
 
 
 def _size(snapshot: Snapshot) -> int:

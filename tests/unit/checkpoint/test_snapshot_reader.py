@@ -23,7 +23,7 @@ from auditor.checkpoint.snapshot import (
     WeightHeader,
 )
 from auditor.checkpoint.snapshot_reader import is_snapshot, load, load_own_and_shared
-from auditor.checkpoint.snapshot_writer import dump, dump_own, dump_shared
+from auditor.checkpoint.snapshot_writer import dump, dump_own_and_shared
 from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_MANIFEST
 from auditor.downloader import headers
@@ -45,7 +45,7 @@ def in_order(values):
 
 
 def shared_of(snapshot):
-    """The fields that `dump_shared` writes."""
+    """The fields that a fine-tune shares with its base."""
     names = ("origin", "index", "headers", "unopened", "partial", "manifest", "components")
     return {name: getattr(snapshot, name) for name in names}
 
@@ -103,7 +103,7 @@ def test_the_same_snapshot_makes_the_same_bytes(snapshot, path):
 
 @given(SNAPSHOTS)
 def test_what_is_dumped_in_two_parts_is_joined(snapshot):
-    own, shared = dump_own(snapshot), dump_shared(snapshot)
+    own, shared = dump_own_and_shared(snapshot)
     assert load_own_and_shared(own, shared, "x.json") == load(dump(snapshot), "x.json")
     assert not json.loads(own).keys() & json.loads(shared).keys()
 
@@ -111,8 +111,9 @@ def test_what_is_dumped_in_two_parts_is_joined(snapshot):
 @given(SNAPSHOTS, SNAPSHOTS)
 def test_snapshots_that_differ_by_name_commit_config_and_files_share_the_rest(snapshot, of):
     other = replace(snapshot, model=of.model, commit="c" * 40, config=of.config, files=of.files)
-    assert dump_shared(other) == dump_shared(snapshot)
-    again = load_own_and_shared(dump_own(other), dump_shared(snapshot), "x.json")
+    (own, shared), (_, other_shared) = dump_own_and_shared(other), dump_own_and_shared(snapshot)
+    assert other_shared == shared
+    again = load_own_and_shared(own, shared, "x.json")
     assert again == load(dump(other), "x.json")
 
 
@@ -242,15 +243,16 @@ def test_the_small_one_is_read():
     assert load(dump(SMALL), "x.json") == replace(SMALL, source=Source.SNAPSHOT)
 
 
+OWN, SHARED = dump_own_and_shared(SMALL)
+
+
 @pytest.mark.parametrize(
     ("own", "shared", "fault"),
     [
-        (dump_own(SMALL), dump_shared(SMALL)[:-9], "x.json is"),
-        (dump_own(SMALL)[:-9], dump_shared(SMALL), "x.json is"),
-        (b"[]", dump_shared(SMALL), "expected a JSON object"),
-        (b"{}", dump_shared(SMALL), "it has no key 'model'"),
-        (dump_own(SMALL), b"{}", "its format is"),
-        (dump_own(SMALL).replace(b"{", b'{"model": "x", ', 1), dump_shared(SMALL), "twice"),
+        (OWN, SHARED[:-9], "x.json is"),
+        (b"[]", SHARED, "expected a JSON object"),
+        (OWN, b"{}", "its format is"),
+        (OWN.replace(b"{", b'{"model": "x", ', 1), SHARED, "twice"),
     ],
 )
 def test_two_parts_of_a_snapshot_are_a_usage_error(own, shared, fault):
