@@ -19,13 +19,10 @@ LISTED = {"id": "a/b", "sha": "a" * 40, "siblings": []}
         ([], "is .* a Hub"),
         ({}, "a/b has no key 'id'"),
         (LISTED | {"id": "a/b/c"}, "an id has one '/' at most"),
-        (LISTED | {"sha": None}, "sha is null, expected a string"),
         (LISTED | {"sha": "main"}, "sha is the string 'main', expected 40 hex digits"),
         (LISTED | {"siblings": None}, "siblings is null, expected a list"),
-        (LISTED | {"siblings": [1]}, r"siblings\[0\] is 1, expected an object"),
         (LISTED | {"siblings": [{"rfilename": "../x"}]}, "'../x' leaves the repository"),
         (LISTED | {"siblings": [{"rfilename": "x", "size": -1}]}, "size is -1, expected"),
-        (LISTED | {"siblings": [{"rfilename": "x", "size": True}]}, "size is true, expected"),
     ],
 )
 def test_a_listing_of_another_shape_is_a_bad_response(content, fault):
@@ -40,9 +37,7 @@ def test_a_listing_of_another_shape_is_a_bad_response(content, fault):
     [
         ({"safetensors": {"parameters": {"F32": 7}, "total": 9}}, {"safetensors.total": "9"}),
         ({"safetensors": {"parameters": {"F32": 7, "I64": 1}}}, {"safetensors.parameters": "8"}),
-        ({"safetensors": {"parameters": {"F32": "7"}}}, {}),
         ({"safetensors": {"total": True}}, {}),
-        ({"safetensors": {"total": -1}}, {}),
         ({"safetensors": {"total": 2**80}}, {}),
         ({"safetensors": [1], "cardData": "x"}, {}),
         (
@@ -66,9 +61,7 @@ def test_the_size_in_a_listing_is_read_if_it_is_a_number(said, read):
     [
         ("2026-11-25T14:02:11.000Z", "2026-11-25T14:02:11Z"),
         ("2026-11-25T14:02:11Z", "2026-11-25T14:02:11Z"),
-        *((other, None) for other in (None, 5, [], "", "2026-11-25", "2026-11-25T14:02:11+02:00")),
-        ("2026-11-25T14:02:11Z\n", None),
-        ("<b>2026-11-25T14:02:11Z", None),
+        *((other, None) for other in (5, "2026-11-25T14:02:11+02:00", "2026-11-25T14:02:11Z\n")),
     ],
 )
 def test_the_time_of_a_commit_is_read_if_it_is_a_utc_time(said, time):
@@ -83,7 +76,7 @@ def test_the_time_of_a_commit_is_read_if_it_is_a_utc_time(said, time):
         ([{"user": "alice"}, {"name": "B. Git"}], "alice; B. Git"),
         ([{"user": None, "name": "B. Git"}, {"user": " "}, {}], "B. Git"),
         ([{"user": "x" * 201}], "x" * 199 + "\u2026"),
-        *((other, None) for other in ([], None, "alice", ["alice"], [{"user": 5}], [{}])),
+        *((other, None) for other in (None, ["alice"], [{}])),
     ],
 )
 def test_the_authors_of_a_commit_are_those_of_the_first_in_the_list(said, authors):
@@ -93,7 +86,7 @@ def test_the_authors_of_a_commit_are_those_of_the_first_in_the_list(said, author
     assert authors_in(content, "b" * 40) is None
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"[" * 9999, b'[{"id": "\xff"}]'])
+@pytest.mark.parametrize("content", [b"[]", b"[" * 9999, b'[{"id": "\xff"}]'])
 def test_what_is_no_list_of_commits_names_nobody(content):
     assert authors_in(content, "a" * 40) is None
 

@@ -44,12 +44,6 @@ def in_order(values):
     )
 
 
-def shared_of(snapshot):
-    """The fields that a fine-tune shares with its base."""
-    names = ("origin", "index", "headers", "unopened", "partial", "manifest", "components")
-    return {name: getattr(snapshot, name) for name in names}
-
-
 HEADS = in_order(st.builds(WeightHeader, name=NAMES, size=SIZES, prefix=CONTENT))
 UNOPENED = st.lists(NAMES, max_size=3, unique=True).map(lambda names: tuple(sorted(names)))
 COMPONENTS = st.builds(
@@ -90,22 +84,12 @@ SNAPSHOTS = st.builds(
 
 @given(SNAPSHOTS, st.sampled_from(["a.json", "a.json.gz"]))
 def test_what_is_dumped_is_loaded(snapshot, path):
-    loaded = load(dump(snapshot, path), path)
+    content = dump(snapshot, path)
+    loaded = load(content, path)
     assert loaded == replace(snapshot, source=Source.SNAPSHOT, fetched=Fetched())
-
-
-@given(SNAPSHOTS, st.sampled_from(["a.json", "a.json.gz"]))
-def test_the_same_snapshot_makes_the_same_bytes(snapshot, path):
-    again = load(dump(snapshot, path), path)
-    assert dump(again, path) == dump(snapshot, path)
-    assert is_snapshot(dump(snapshot, path))
-
-
-@given(SNAPSHOTS)
-def test_what_is_dumped_in_two_parts_is_joined(snapshot):
-    own, shared = dump_own_and_shared(snapshot)
-    assert load_own_and_shared(own, shared, "x.json") == load(dump(snapshot), "x.json")
-    assert not json.loads(own).keys() & json.loads(shared).keys()
+    assert is_snapshot(content)
+    assert dump(loaded, path) == content
+    assert load_own_and_shared(*dump_own_and_shared(snapshot), "x.json") == loaded
 
 
 @given(SNAPSHOTS, SNAPSHOTS)
@@ -229,18 +213,10 @@ def test_the_bounds_are_those_of_reading_a_checkpoint():
     assert max(MAX_INDEX, MAX_CONFIG, MAX_MANIFEST) <= own.MAX_TEXT
 
 
-def test_two_files_of_a_folder_may_have_one_name_where_neither_is_utf8():
-    twice = replace(SMALL, files=(RepoFile(name="a\ufffd", size=1),) * 2)
-    assert load(dump(twice), "x.json").files == twice.files
-
-
-def test_a_path_that_is_not_utf8_is_written_all_the_same():
-    odd = replace(SMALL, model="a\udcff")
+def test_names_in_a_folder_that_are_not_utf8_are_written_all_the_same():
+    odd = replace(SMALL, files=(RepoFile(name="a\ufffd", size=1),) * 2, model="a\udcff")
+    assert load(dump(odd), "x.json").files == odd.files
     assert load(dump(odd), "x.json").model == "a?"
-
-
-def test_the_small_one_is_read():
-    assert load(dump(SMALL), "x.json") == replace(SMALL, source=Source.SNAPSHOT)
 
 
 OWN, SHARED = dump_own_and_shared(SMALL)
@@ -260,13 +236,6 @@ def test_two_parts_of_a_snapshot_are_a_usage_error(own, shared, fault):
         load_own_and_shared(own, shared, "x.json")
 
 
-def test_a_header_stands_in_the_file_deflated_and_a_short_config_as_text():
-    document = json.loads(dump(SMALL))
-    content = base64.b64decode(document["heads"][0]["deflated"])
-    assert zlib.decompress(content) == SMALL.headers[0].prefix
-    assert document["config"] == {"name": "config.json", "text": "{}"}
-
-
 @pytest.mark.parametrize(
     ("content", "form"),
     [(b" " * 16_384, "text"), (b" " * 16_385, "deflated"), (b"\xff", "deflated")],
@@ -282,42 +251,17 @@ def test_a_text_that_is_long_or_not_utf8_is_deflated(content, form):
     [
         (changed("format", value="other"), "'other'.*'hf-audit-snapshot'"),
         (changed("version", value=1), "version 1, .* version 2; make it again with audit snapshot"),
-        (changed("version", value=3), "version 3, expected .*, version 2"),
-        (changed("version", value=2.0), "version 2.0"),
         (changed("version", value=True), "version true"),
         (changed("extra", value=1), "it has the unknown key 'extra'"),
-        (changed("a\nb", value=1), r"it has the unknown key 'a\\nb'"),
-        (changed("model", value=5), "model is 5, expected a string"),
         (changed("commit", value="main"), "expected 40 hex digits"),
-        (changed("commit", value="A" * 40), "expected 40 hex digits"),
-        (changed("files", value={}), "files is an object, expected a list"),
         (changed("files", 0, value="a"), r"files\[0\] is the string 'a', expected an object"),
         (changed("files", 0, "name", value="../../etc/passwd"), "leaves the repository"),
-        (changed("files", 0, "name", value="/etc/passwd"), "leaves the repository"),
         (changed("files", 0, "name", value="z"), "not sorted"),
         (changed("unopened", value=["b", "a"]), "not sorted"),
         (changed("files", 0, "size", value=-1), r"files\[0\].size is -1, expected .* >= 0"),
-        (
-            changed("files", 0, "size", value=True),
-            r"files\[0\].size is true, expected a whole number",
-        ),
-        (
-            changed("files", 0, "size", value=1.5),
-            r"files\[0\].size is 1.5, expected a whole number",
-        ),
         (changed("files", 0, "size", value=2**63), r"size is 9223372036854775808, expected"),
-        (changed("files", 0, "size", value=2**64), r"size is 18446744073709551616, "),
-        (changed("config", value=[]), "config is a list, expected an object or null"),
         (changed("config", "text", value="\ud800"), "half a character"),
         (changed("config", value={"name": "c", "deflated": "?"}), "its base64 is broken"),
-        (
-            changed("config", value={"name": "c", "base64": ""}),
-            "config has the unknown key 'base64'",
-        ),
-        (
-            changed("heads", 0, "deflated", value=None),
-            r"heads\[0\].deflated is null, expected a string",
-        ),
         (
             changed("config", value={"name": "c", "text": "", "deflated": ""}),
             "config: expected one of the keys text and deflated",
@@ -325,11 +269,8 @@ def test_a_text_that_is_long_or_not_utf8_is_deflated(content, form):
         (changed("heads", 0, "deflated", value="?"), "heads: its base64 is broken"),
         (deflated(b"not deflated"), "heads: its deflated bytes are broken"),
         (deflated(zlib.compress(b"a" * 99)[:-5]), "heads: its deflated bytes are cut off"),
-        (deflated(b""), "heads: its deflated bytes are cut off"),
         (deflated(zlib.compress(b"") + b"a"), "heads: its deflated bytes continue after their end"),
         (changed("unopened", value=["a", "a"]), "there twice"),
-        (changed("partial", value=0), "partial is 0, expected true or false"),
-        (changed("unopened", value=[1]), r"unopened\[0\] is 1, expected a string"),
         (dump(SMALL).replace(b'"version": 2', b'"version": 2, "version": 2'), "twice"),
         (dump(SMALL)[:-9], "can be read: x.json is"),
         (gzip.compress(dump(SMALL), mtime=0)[:-9], "gzip is broken"),
