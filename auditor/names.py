@@ -33,6 +33,17 @@ def file_name(path: str) -> str:
     return path[path.rfind("/") + 1 :]
 
 
+def parent(name: str) -> str:
+    """Return the module that contains a tensor or module: `bert.encoder` -> `bert` -> ""."""
+    return name.rpartition(".")[0]
+
+
+def modules_above(name: str) -> Iterator[str]:
+    """Yield the modules that contain a tensor or module, from the complete model ("") down."""
+    parts = name.split(".")
+    return (".".join(parts[:length]) for length in range(len(parts)))
+
+
 def number_of(segment: str) -> int | None:
     """Return a segment of a tensor's name as a number; None if it is not a short decimal number."""
     is_number = segment.isascii() and segment.isdecimal() and len(segment) <= _MOST_DIGITS

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from auditor.names import parent
 from auditor.tensors import DTYPE_BITS, Depth, StoredTensor, is_float
 
 _USUAL = 128  # characters of a module's name; BERT's longest have 43, a mixture's 60
@@ -207,11 +208,6 @@ def _fits(names: Iterable[str], depth: int, room: int) -> bool:
             if room < 0:
                 return False
     return True
-
-
-def parent(prefix: str) -> str:
-    """Return the prefix one level up: `bert.encoder` -> `bert` -> "", the root."""
-    return prefix.rpartition(".")[0]
 
 
 def prefix_at_depth(prefix: str, depth: int) -> str:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from auditor.analytic.config_classes.faults import ConfigFault
 from auditor.analytic.loading import PLAIN, Loading
+from auditor.names import modules_above
 from auditor.tensors import Depth
 
 
@@ -282,7 +283,7 @@ def parameters_by_module(tensors: Iterable[ExpectedTensor]) -> dict[str, int]:
             own[tensor.name.rpartition(".")[0]] += count
     counts: defaultdict[str, int] = defaultdict(int, {"": 0})
     for module, count in own.items():
-        parts = module.split(".") if module else []
-        for length in range(len(parts) + 1):
-            counts[".".join(parts[:length])] += count
+        counts[module] += count
+        for prefix in modules_above(module) if module else ():
+            counts[prefix] += count
     return dict(counts)

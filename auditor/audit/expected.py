@@ -24,6 +24,7 @@ from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.extras import LIBRARIES, install
 from auditor.findings import DisputedTensor, FormulaDisputed
 from auditor.messages import meant, quoted
+from auditor.names import modules_above
 from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.tensors import natural_key
 
@@ -417,9 +418,7 @@ def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation
     )
     modules = dict(expectation.modules)
     for tensor in separate_tensors:
-        parts = tensor.name.split(".")[:-1]
-        for length in range(len(parts) + 1):
-            prefix = ".".join(parts[:length])
+        for prefix in modules_above(tensor.name):
             if prefix in modules:
                 modules[prefix] = _plus(modules[prefix], tensor.elements)
     total = _plus(ModuleFormula(expectation.parameters, expectation.formula), elements)

@@ -36,6 +36,7 @@ from auditor.layouts.packing import (
     ReadAndHidden,
     Unpacked,
 )
+from auditor.names import parent
 from auditor.reconciler.contents import Contents, Unread
 from auditor.reconciler.matching import Candidate, Fate, Hit, Matching, Step, match, places
 from auditor.reconciler.unexpected import (
@@ -46,7 +47,7 @@ from auditor.reconciler.unexpected import (
     unexpected_findings,
 )
 from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key, naturally_sorted
-from auditor.walker import counted_once, parent
+from auditor.walker import counted_once
 
 _DIMENSIONS = 8  # dimensions of a shape in a reason; models have at most five
 _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
@@ -117,14 +118,15 @@ def reconcile(
     # Give each stored tensor its fate.
     answered = tuple(_answers(settled.hits))
     copies = tuple(_copies(settled, contents.shared))
+    not_stored = _not_stored(expectation, matching, settled)
+    remnant = is_remnant(len(not_stored), len(contents.tensors)) and not contents.unread
     unexpected = (
-        *identify(matching.unmatched, loading, family.siblings),
+        *identify(matching.unmatched, loading, tuple if remnant else family.siblings),
         *read_by_no_class(settled.extras, loading),
     )
     # Give each expected tensor that is not stored its fate.
     hidden = _hidden_names(contents.unread, expectation, packing.behind)
     unread_file = _unread_file(contents.unread, hidden)
-    not_stored = _not_stored(expectation, matching, settled)
     absent = tuple(_absent(not_stored, expectation, family, unread_file))
     # Report each fate, except that of a tensor that is as expected.
     findings = (
@@ -173,7 +175,7 @@ _MANY_MISSING, _MISSING_FOR_EACH = 20_000, 100
 def is_remnant(missing: int, stored: int) -> bool:
     """Whether a large model lacks nearly all its tensors, so that the files are another model's.
 
-    Names and values are not tried then: for 74,000 missing tensors that takes five seconds.
+    Names, values and sibling classes are not tried then: 74,000 missing tensors take five seconds.
     """
     return missing > _MANY_MISSING and missing > _MISSING_FOR_EACH * stored
 

@@ -7,10 +7,11 @@ from typing import Literal, overload
 from msgspec import Struct
 
 from auditor.analytic import Expectation, ModuleFormula, Role
+from auditor.names import parent
 from auditor.reconciler.matching import Fate, Step
 from auditor.reconciler.reconcile import Absent, Reconciled
 from auditor.tensors import DTYPE_BITS, Depth, StoredTensor, natural_key
-from auditor.walker import Tally, Walk, parent
+from auditor.walker import Tally, Walk
 
 ModuleStatus = Literal[
     "equal",  # stored tensors are as expected

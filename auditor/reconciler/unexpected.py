@@ -58,9 +58,13 @@ def identify(
     for at in range(0, len(candidates), _AT_ONCE):
         batch = candidates[at : at + _AT_ONCE]
         names = [name for _, name in batch]
-        classes_by_name = family.classes_of(names)
-        unknown_names = answers_by_kind(names, loading.unknown)
-        for (tensor, name), unknown in zip(batch, unknown_names, strict=True):
+        answers = answers_by_kind(
+            names, lambda some: list(zip(loading.unknown(some), family.may_know(some), strict=True))
+        )
+        classes_by_name = family.classes_of(
+            [name for name, (_, may_know) in zip(names, answers, strict=True) if may_know]
+        )
+        for (tensor, name), (unknown, _) in zip(batch, answers, strict=True):
             if unknown.buffer:
                 identified = _buffer(tensor, Role.LEGACY, None)
             else:
@@ -88,17 +92,15 @@ class FamilyNames:
 
     def classes_of(self, names: Sequence[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
         """Map each name that a class has to (class, tensor) of all classes that have it."""
-        may_be_known = answers_by_kind(names, self._may_be_known)
-        known = zip(names, may_be_known, strict=True)
-        known_names = list(dict.fromkeys(name for name, one in known if one))
+        unique_names = list(dict.fromkeys(names))
         classes_by_name: dict[str, list[tuple[str, ExpectedTensor]]] = {}
-        for target, places in self._places if known_names else ():
-            for name, place in zip(known_names, places.of(known_names), strict=True):
+        for target, places in self._places if names else ():
+            for name, place in zip(unique_names, places.of(unique_names), strict=True):
                 if place.expected is not None:
                     classes_by_name.setdefault(name, []).append((target, place.expected))
         return classes_by_name
 
-    def _may_be_known(self, names: Collection[str]) -> list[bool]:
+    def may_know(self, names: Collection[str]) -> list[bool]:
         """Return whether some class may have each name, before any tensor is looked up."""
         possible_names: set[str] = set()
         for (prefix, *_), rules in self._rules.items():

@@ -13,9 +13,8 @@ LLAMA = {
 }
 
 
-@pytest.mark.parametrize(
-    ("error", "keys"),
-    [
+def test_messages_name_the_missing_keys(subtests):
+    for error, keys in [
         ("TypeError: A.__init__() missing 1 required positional argument: 'a'", ("a",)),
         (
             "TypeError: A.__init__() missing 2 required positional arguments: 'a' and 'b'",
@@ -24,10 +23,9 @@ LLAMA = {
         ("KeyError: 'a'", ("a",)),
         ("ValueError: a not exist,please check config", ("a",)),
         ("ValueError: Missing 1 parameters: a.weight.", ()),
-    ],
-)
-def test_messages_name_the_missing_keys(error, keys):
-    assert missing_keys(error) == keys
+    ]:
+        with subtests.test(error=error, keys=keys):
+            assert missing_keys(error) == keys
 
 
 def test_version_4_writes_the_rope_base_at_the_top():

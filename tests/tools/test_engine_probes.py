@@ -1,3 +1,6 @@
+import tempfile
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -45,37 +48,48 @@ def test_a_probes_id_is_its_own():
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize(("probe", "change"), ALL, ids=[name for name, _ in ALL])
-def test_each_probe_changes_something_and_never_the_save(probe, change):
-    written = change()
-    assert (written.config, shapes_of(written.tensors), written.files) != (SAVE.config, SHAPES, "")
-    assert shapes_of(SAVE.tensors) == SHAPES
-    assert set(SAVE.config) == {"model_type", "architectures"}
-    if probe.split(" ")[0] not in {"declared", "packed", "class"}:
-        assert written.config == SAVE.config
+def test_each_probe_changes_something_and_never_the_save(subtests):
+    for probe, change in ALL:
+        with subtests.test(probe=probe, change=change):
+            written = change()
+            assert (written.config, shapes_of(written.tensors), written.files) != (
+                SAVE.config,
+                SHAPES,
+                "",
+            )
+            assert shapes_of(SAVE.tensors) == SHAPES
+            assert set(SAVE.config) == {"model_type", "architectures"}
+            if probe.split(" ")[0] not in {"declared", "packed", "class"}:
+                assert written.config == SAVE.config
 
 
-@pytest.mark.parametrize("kind", kinds(SHAPES))
-def test_missing_leaves_out_a_kind_and_nothing_else(kind):
-    left = changed(f"missing {kind}").tensors
-    assert set(left) == {name for name in SHAPES if kind_of(name) != kind}
+def test_missing_leaves_out_a_kind_and_nothing_else(subtests):
+    for kind in kinds(SHAPES):
+        with subtests.test(kind=kind):
+            left = changed(f"missing {kind}").tensors
+            assert set(left) == {name for name in SHAPES if kind_of(name) != kind}
 
 
-@pytest.mark.parametrize("kind", kinds(LAYERS))
-def test_some_leaves_out_the_last_layers_tensor_alone(kind):
-    left = changed(f"some {kind}").tensors
-    assert set(SHAPES) - set(left) == {kind.replace("*", "1")}
+def test_some_leaves_out_the_last_layers_tensor_alone(subtests):
+    for kind in kinds(LAYERS):
+        with subtests.test(kind=kind):
+            left = changed(f"some {kind}").tensors
+            assert set(SHAPES) - set(left) == {kind.replace("*", "1")}
 
 
-@pytest.mark.parametrize("probe", [name for name, _ in ALL if name[:4] in {"rows", "colu"}])
-def test_a_changed_size_is_doubled_or_halved_in_one_dimension(probe):
-    side, _, kind = probe.partition(" ")
-    place, factor = (0 if side.startswith("rows") else -1), (2 if side.endswith("+") else 0.5)
-    for name, shape in shapes_of(changed(probe).tensors).items():
-        expected = list(SHAPES[name])
-        if kind_of(name) == kind:
-            expected[place] = int(expected[place] * factor)
-        assert shape == tuple(expected)
+def test_a_changed_size_is_doubled_or_halved_in_one_dimension(subtests):
+    for probe in [name for name, _ in ALL if name[:4] in {"rows", "colu"}]:
+        with subtests.test(probe=probe):
+            side, _, kind = probe.partition(" ")
+            place, factor = (
+                (0 if side.startswith("rows") else -1),
+                (2 if side.endswith("+") else 0.5),
+            )
+            for name, shape in shapes_of(changed(probe).tensors).items():
+                expected = list(SHAPES[name])
+                if kind_of(name) == kind:
+                    expected[place] = int(expected[place] * factor)
+                assert shape == tuple(expected)
 
 
 def test_an_extra_tensor_is_added_to_the_others():
@@ -107,17 +121,19 @@ def test_stripped_and_added_prefixes_are_opposites():
     assert shapes_of(again) == SHAPES
 
 
-@pytest.mark.parametrize(("probe", "change"), ALL, ids=[name for name, _ in ALL])
-def test_safetensors_reads_what_is_written(probe, change, tmp_path):
-    written = change()
-    probes.write(tmp_path, written)
-    stored = {}
-    for path in sorted(tmp_path.glob("*.safetensors")):
-        stored |= shapes_of(load_file(path))
-    if probe in {"files torch", "files index absent"}:
-        assert set(stored) < set(SHAPES)
-    else:
-        assert stored == shapes_of(written.tensors)
+def test_safetensors_reads_what_is_written(subtests, tmp_path):
+    for probe, change in ALL:
+        with subtests.test(probe=probe, change=change):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            written = change()
+            probes.write(place, written)
+            stored = {}
+            for path in sorted(place.glob("*.safetensors")):
+                stored |= shapes_of(load_file(path))
+            if probe in {"files torch", "files index absent"}:
+                assert set(stored) < set(SHAPES)
+            else:
+                assert stored == shapes_of(written.tensors)
 
 
 def test_a_missing_layer_is_the_last_one():

@@ -4,7 +4,6 @@ import pytest
 
 pytest.importorskip("torch")
 
-from collections.abc import Mapping
 from typing import Any
 
 from engines.schemes import Answer, Table, _merged, _steps, declared
@@ -26,20 +25,16 @@ def test_each_declaration_is_in_one_row_with_its_own_outcome(outcomes: list[Any]
         assert [row["by"] for row in found] == [one.by]
 
 
-@pytest.mark.parametrize(
-    ("by", "steps", "raises"),
-    [
+def test_a_step_is_a_capability_from_which_the_outcome_differs(subtests):
+    for by, steps, raises in [
         ({"0": {"scheme": "A"}, "70": {"raises": "x"}, "75": {"scheme": "A"}}, 3, ""),
         ({"0": {"scheme": "A"}, "70": {"scheme": "A"}, "75": {"scheme": "A"}}, 2, ""),
         ({"0": {"raises": "x"}, "70": {"raises": "y"}}, 2, "x"),
         ({"0": {"raises": "x"}, "70": {}}, 2, ""),
-    ],
-)
-def test_a_step_is_a_capability_from_which_the_outcome_differs(
-    by: Mapping[str, Mapping[str, str]], steps: int, raises: str
-) -> None:
-    found, error = _steps(by)
-    assert (len(found), error) == (steps, raises)
+    ]:
+        with subtests.test(by=by, steps=steps, raises=raises):
+            found, error = _steps(by)
+            assert (len(found), error) == (steps, raises)
 
 
 def test_a_group_of_compressed_tensors_is_declared_as_its_packer_writes_it() -> None:

@@ -17,20 +17,22 @@ def target(name: str):
     return run.target_of(name)
 
 
-@pytest.mark.parametrize("name", SHORT)
-def test_the_law_holds_over_a_few_cases(name):
-    law = target(name)
-    verdicts = [(number, law.judge(case_of(law, 1, number))) for number in range(SHORT[name])]
-    assert [(number, verdict) for number, verdict in verdicts if verdict.fault] == []
-    assert any(verdict.kind == READ for _, verdict in verdicts)
-    assert any(verdict.kind != READ for _, verdict in verdicts)
+def test_the_law_holds_over_a_few_cases(subtests):
+    for name, most in SHORT.items():
+        with subtests.test(name=name):
+            law = target(name)
+            verdicts = [(number, law.judge(case_of(law, 1, number))) for number in range(most)]
+            assert [(number, verdict) for number, verdict in verdicts if verdict.fault] == []
+            assert any(verdict.kind == READ for _, verdict in verdicts)
+            assert any(verdict.kind != READ for _, verdict in verdicts)
 
 
-@pytest.mark.parametrize("name", run.TARGETS)
-def test_a_case_is_made_again_by_its_seed_and_its_number(name):
-    law = target(name)
-    assert [case_of(law, 3, n) for n in range(9)] == [case_of(law, 3, n) for n in range(9)]
-    assert [case_of(law, 3, n) for n in range(9)] != [case_of(law, 4, n) for n in range(9)]
+def test_a_case_is_made_again_by_its_seed_and_its_number(subtests):
+    for name in run.TARGETS:
+        with subtests.test(name=name):
+            law = target(name)
+            assert [case_of(law, 3, n) for n in range(9)] == [case_of(law, 3, n) for n in range(9)]
+            assert [case_of(law, 3, n) for n in range(9)] != [case_of(law, 4, n) for n in range(9)]
 
 
 def test_the_program_prints_the_verdict(monkeypatch, capsys):

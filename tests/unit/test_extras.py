@@ -29,14 +29,16 @@ def requirements(extra):
             yield line
 
 
-@pytest.mark.parametrize("extra", LIBRARIES)
-def test_the_libraries_of_an_extra_are_those_of_the_package(extra):
-    def named(line):
-        return line.name, frozenset(line.extras)
+def test_the_libraries_of_an_extra_are_those_of_the_package(subtests):
+    for extra in LIBRARIES:
+        with subtests.test(extra=extra):
 
-    assert {named(Requirement(one)) for one in LIBRARIES[extra]} == {
-        *map(named, requirements(extra))
-    }
+            def named(line):
+                return line.name, frozenset(line.extras)
+
+            assert {named(Requirement(one)) for one in LIBRARIES[extra]} == {
+                *map(named, requirements(extra))
+            }
 
 
 def test_each_extra_for_users_has_its_libraries():

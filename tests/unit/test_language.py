@@ -2,7 +2,6 @@
 
 import ast
 
-import pytest
 from language import AVOIDED, avoided_by_package
 
 
@@ -12,9 +11,8 @@ def test_no_docstring_begins_with_a_word_to_avoid():
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "is_avoided"),
-    [
+def test_a_word_to_avoid_is_a_complete_word_at_the_start(subtests):
+    for text, is_avoided in [
         ("What the file holds.", True),
         ("None: it is not.", True),
         ("The same for a folder.", True),
@@ -23,8 +21,7 @@ def test_no_docstring_begins_with_a_word_to_avoid():
         ("The sameness of two files.", False),
         ("Items of a list.", False),
         ("Return the items of a list.", False),
-    ],
-)
-def test_a_word_to_avoid_is_a_complete_word_at_the_start(text, is_avoided):
-    docstring = ast.get_docstring(ast.parse(f'"""{text}"""'))
-    assert bool(AVOIDED.match(docstring)) is is_avoided
+    ]:
+        with subtests.test(text=text, is_avoided=is_avoided):
+            docstring = ast.get_docstring(ast.parse(f'"""{text}"""'))
+            assert bool(AVOIDED.match(docstring)) is is_avoided

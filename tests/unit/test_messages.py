@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).resolve().parents[2] / "auditor"
 ODD = re.compile(
     r"\b(?:is|are|was|were) none\b"  # there is no
@@ -61,9 +59,8 @@ def test_no_message_is_odd():
     assert list(odd_messages()) == []
 
 
-@pytest.mark.parametrize(
-    ("source", "is_odd"),
-    [
+def test_a_phrase_is_odd_in_literals_and_not_in_docstrings(subtests):
+    for source, is_odd in [
         ("fault = f'value type is {kind}, which GGUF has not'", True),
         ("fault = f'no values: {a} of them, for there is nothing to read'", True),
         ("raise Error(f'{size} bytes; ' f'{most} are the most that are read')", True),
@@ -72,7 +69,6 @@ def test_no_message_is_odd():
         ("fault = 'is a list, expected an object'", False),
         ("fault = 'there is no config; the file has not been read'", False),
         ("def f():\n    'The file stands beside it.'", False),
-    ],
-)
-def test_a_phrase_is_odd_in_literals_and_not_in_docstrings(source, is_odd):
-    assert any(ODD.search(text) for _, text in strings(ast.parse(source))) is is_odd
+    ]:
+        with subtests.test(source=source, is_odd=is_odd):
+            assert any(ODD.search(text) for _, text in strings(ast.parse(source))) is is_odd

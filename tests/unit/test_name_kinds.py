@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -68,14 +67,17 @@ def test_the_roles_of_a_kind_are_those_of_its_names(names):
     assert found == {name: role for name in names if (role := role_of(name))}
 
 
-@pytest.mark.parametrize("total", ["12", "NaN"])
-def test_an_index_has_its_metadata_as_well_as_its_names(total):
-    text = f'{{"metadata": {{"total_size": {total}}}, "weight_map": {{"a": "x", "b": "y"}}}}'
-    index = TextFile(name="model.safetensors.index.json", content=text.encode())
-    changed = with_names(replace(snapshot_of([]), index=index), {"a": "c"})
-    said = json.loads(changed.index.content)
-    assert str(said["metadata"]) == str(json.loads(text)["metadata"])
-    assert said["weight_map"] == {"c": "x", "b": "y"}
+def test_an_index_has_its_metadata_as_well_as_its_names(subtests):
+    for total in ["12", "NaN"]:
+        with subtests.test(total=total):
+            text = (
+                f'{{"metadata": {{"total_size": {total}}}, "weight_map": {{"a": "x", "b": "y"}}}}'
+            )
+            index = TextFile(name="model.safetensors.index.json", content=text.encode())
+            changed = with_names(replace(snapshot_of([]), index=index), {"a": "c"})
+            said = json.loads(changed.index.content)
+            assert str(said["metadata"]) == str(json.loads(text)["metadata"])
+            assert said["weight_map"] == {"c": "x", "b": "y"}
 
 
 def test_names_that_all_differ_are_not_sorted_into_kinds_for_ever(monkeypatch):
@@ -98,8 +100,10 @@ def test_of_a_large_kind_with_one_answer_few_names_are_asked(names):
     assert len(asked) < 100 + len(names)
 
 
-@pytest.mark.parametrize("odd", [0, 25, 399])
-def test_a_name_of_a_large_kind_may_have_an_answer_of_its_own(odd):
-    experts = [f"layers.{at // 100}.experts.{at}.w" for at in range(400)]
-    answers = [name == experts[odd] for name in experts]
-    assert answers_by_kind(experts, lambda some: [one == experts[odd] for one in some]) == answers
+def test_a_name_of_a_large_kind_may_have_an_answer_of_its_own(subtests):
+    for odd in [0, 25, 399]:
+        with subtests.test(odd=odd):
+            experts = [f"layers.{at // 100}.experts.{at}.w" for at in range(400)]
+            is_odd = experts[odd].__eq__
+            found = answers_by_kind(experts, lambda some, is_odd=is_odd: [*map(is_odd, some)])
+            assert found == [*map(is_odd, experts)]

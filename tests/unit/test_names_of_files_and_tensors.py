@@ -1,6 +1,5 @@
 """Parts of paths, and numbers in names of tensors."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,9 +13,8 @@ def test_a_path_is_its_folder_and_its_file(path):
     assert folder_of(path) in {"", path[: path.rfind("/") + 1]}
 
 
-@pytest.mark.parametrize(
-    ("segment", "number"),
-    [
+def test_a_segment_is_a_number_if_it_is_of_a_model_s_size(subtests):
+    for segment, number in [
         ("0", 0),
         ("12", 12),
         ("999999", 999_999),
@@ -24,21 +22,18 @@ def test_a_path_is_its_folder_and_its_file(path):
         ("", None),
         ("-1", None),
         ("٣", None),
-    ],
-)
-def test_a_segment_is_a_number_if_it_is_of_a_model_s_size(segment, number):
-    assert number_of(segment) == number
+    ]:
+        with subtests.test(segment=segment, number=number):
+            assert number_of(segment) == number
 
 
-@pytest.mark.parametrize(
-    ("name", "module_list", "number"),
-    [
+def test_the_number_in_a_list_is_the_one_after_its_name(subtests):
+    for name, module_list, number in [
         ("h.3.ln.weight", "h", 3),
         ("model.layers.12.mlp.experts.5.w1", "model.layers", 12),
         ("model.layers.12.mlp.experts.5.w1", "experts", 5),
         ("model.norm.weight", "model.layers", None),
         ("model.layers.weight", "model.layers", None),
-    ],
-)
-def test_the_number_in_a_list_is_the_one_after_its_name(name, module_list, number):
-    assert number_in_list(name, module_list) == number
+    ]:
+        with subtests.test(name=name, module_list=module_list, number=number):
+            assert number_in_list(name, module_list) == number

@@ -1,6 +1,5 @@
 """The order in which names are shown."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.depths import depths, listed
@@ -8,17 +7,15 @@ from support.depths import depths, listed
 from auditor.tensors import Depth, natural_key
 
 
-@pytest.mark.parametrize(
-    "ordered",
-    [
+def test_natural_order_counts_as_people_do_and_keeps_a_module_before_its_parts(subtests):
+    for ordered in [
         ["layer.2", "layer.10"],
         ["", "h", "h.0", "h.0.attn", "h.1", "h-0", "h0", "h10"],
         ["x.01", "x.1", "x.2"],
         ["x." + "9" * 5000],
-    ],
-)
-def test_natural_order_counts_as_people_do_and_keeps_a_module_before_its_parts(ordered):
-    assert sorted(set(ordered), key=natural_key) == ordered
+    ]:
+        with subtests.test(ordered=ordered):
+            assert sorted(set(ordered), key=natural_key) == ordered
 
 
 @given(st.text("ab.019", max_size=20))

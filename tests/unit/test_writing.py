@@ -4,6 +4,7 @@ import os
 import socket
 import stat
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -153,14 +154,16 @@ def test_a_pipe_that_is_read_is_written_to(tmp_path):
     assert stat.S_ISFIFO(os.lstat(tmp_path / "pipe").st_mode)
 
 
-@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}", "/dev/../dev/fd/{}"])
-def test_an_open_file_is_written_to_where_it_stands(name, tmp_path):
-    with (tmp_path / "log").open("ab") as log:
-        log.write(b"old ")
-        log.flush()
-        with output_file(Path(name.format(log.fileno()))) as file:
-            file.write(b"new")
-    assert (tmp_path / "log").read_bytes() == b"old new"
+def test_an_open_file_is_written_to_where_it_stands(subtests, tmp_path):
+    for name in ["/dev/fd/{}", "/proc/self/fd/{}", "/dev/../dev/fd/{}"]:
+        with subtests.test(name=name):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            with (place / "log").open("ab") as log:
+                log.write(b"old ")
+                log.flush()
+                with output_file(Path(name.format(log.fileno()))) as file:
+                    file.write(b"new")
+            assert (place / "log").read_bytes() == b"old new"
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077, 0o137])

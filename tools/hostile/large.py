@@ -130,6 +130,7 @@ def large() -> Mapping[str, Callable[[], Make]]:
                 f"model.layers.{at % 60}.mlp.experts.{at}.w" for at in range(90_000)
             ),
             "95,000 experts of another model": lambda: experts("qwen3_moe", 95_000),
+            "74,000 tensors that are not stored": lambda: of_type("qwen3_next", []),
             "100,000 names of 40 parts": lambda: tensors(f"{at}." * 40 for at in range(100_000)),
             "90,000 names in one deep module": lambda: tensors(
                 "x." * 60 + str(at) for at in range(90_000)

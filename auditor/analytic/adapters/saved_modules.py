@@ -11,6 +11,7 @@ from auditor.analytic.blocks import Layer
 from auditor.analytic.expectation import ExpectedTensor, Role
 from auditor.errors import CheckpointError
 from auditor.messages import described, quoted
+from auditor.names import modules_above
 
 IN_BASE = "base_model.model."  # the prefix of layers that peft adds inside the base
 OUTSIDE_BASE = "base_model."  # the prefix of tensors outside the base, such as prompts
@@ -35,13 +36,7 @@ def saved_paths(settings: AdapterSettings, base: AdaptedModel) -> tuple[str, ...
     ends = settings.saved()
     matching = [path for path in base.paths if ends and path.endswith(ends)]
     outer = frozenset(matching)
-    return tuple(path for path in matching if outer.isdisjoint(_above(path)))
-
-
-def _above(path: str) -> Iterator[str]:
-    while "." in path:
-        path = path.rpartition(".")[0]
-        yield path
+    return tuple(path for path in matching if outer.isdisjoint(modules_above(path)))
 
 
 def tensors_of_saved_modules(

@@ -21,6 +21,7 @@ CAUSE = "fused-names"
 
 _PROJECTION = re.compile(r"(?:to_|w)?([qkv])")  # libraries fuse these in the order q, k, v
 _JOINED = re.compile(r"_(weight|bias)$")  # ends of names such as in_proj_weight
+_EXAMPLES = 64  # names of a kind that are tried before the others
 
 Replacements = dict[str, tuple[StoredTensor, ...]]  # replaced name -> the tensors that replace it
 _Shape = tuple[int, ...] | None
@@ -145,13 +146,22 @@ def _order(part: _Module) -> int:
 def _sums(
     whole: _Module, parts: Sequence[_Module], whole_of: _Tensors, part_of: _Tensors
 ) -> Iterator[_WholeAndParts]:
-    """Yield (fused name, names of parts) if the parts' rows or columns add up to the tensor's."""
-    for name, numbers in zip(whole.kind.names, whole.kind.numbers, strict=True):
+    """Yield (fused name, names of parts) if the parts' rows or columns add up to the tensor's.
+
+    Experts may have 100,000 names of one kind: none fits if none of some examples does.
+    """
+
+    def parts_of(name: str, numbers: Numbers) -> tuple[str, ...]:
         names = tuple(part.kind.filled(numbers) for part in parts)
-        if all(one in part_of for one in names) and _is_sum(
-            whole_of[name].shape, [part_of[one].shape for one in names]
-        ):
-            yield name, names
+        is_stored = all(one in part_of for one in names)
+        shapes = [part_of[one].shape for one in names] if is_stored else []
+        return names if shapes and _is_sum(whole_of[name].shape, shapes) else ()
+
+    items = list(zip(whole.kind.names, whole.kind.numbers, strict=True))
+    examples = items[:: max(1, len(items) // _EXAMPLES)]
+    if any(parts_of(*item) for item in examples):
+        found = ((name, parts_of(name, numbers)) for name, numbers in items)
+        yield from (item for item in found if item[1])
 
 
 def _is_sum(whole: _Shape, parts: Sequence[_Shape]) -> bool:

@@ -6,7 +6,7 @@ each group of tensors that one conversion makes is expected in the form that the
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
 
@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
 from auditor.analytic.conversions import ConvertedGroup, converted_groups, tensors_before_conversion
-from auditor.analytic.loading import Loading, forms_with_prefix
+from auditor.analytic.loading import forms_with_prefix
+from auditor.names import modules_above
 from auditor.reconciler.matching import places
 from auditor.tensors import Depth
 
@@ -36,12 +37,14 @@ def expected_as_stored(
     if not others:
         return expectation
     where = places(expectation, names)
-    matched = dict(zip(others, (place.expected for place in where.of(others)), strict=True))
-    unknown = [name for name, expected in matched.items() if expected is None]
-    in_memory = frozenset(_forms(unknown, expectation.prefix, loading))
+    found = where.of(others)
+    unmatched = [place.name for place in found if place.expected is None]
+    converted = chain.from_iterable(where.loading.converted(unmatched))
+    forms = forms_with_prefix(converted, expectation.prefix).values()
+    in_memory = frozenset(chain.from_iterable(forms))
     if not in_memory:
         return expectation
-    matching = names | {expected.name for expected in matched.values() if expected is not None}
+    matching = names | {place.expected.name for place in found if place.expected is not None}
     reformed = tuple(
         group
         for group in converted_groups(tensors_before_conversion(expectation), loading).values()
@@ -49,12 +52,6 @@ def expected_as_stored(
         and matching.isdisjoint(tensor.name for tensor in group.on_disk)
     )
     return _in_memory(expectation, reformed, depth) if reformed else expectation
-
-
-def _forms(names: Collection[str], prefix: str, loading: Loading) -> Iterator[str]:
-    """Yield possible names in memory: the names themselves, with the prefix, and without it."""
-    reported = chain.from_iterable(loading.reported(names))
-    return chain.from_iterable(forms_with_prefix(reported, prefix).values())
 
 
 def _in_memory(
@@ -95,8 +92,10 @@ def _modules(
     for sign, changed in ((-1, removed), (1, added)):
         for tensor in changed:
             count = tensor.elements if tensor.role is Role.PARAMETER else 0
-            change.update(dict.fromkeys(_above(tensor.name), sign * count))
-    nonempty = {prefix for one in tensors if not one.role.optional for prefix in _above(one.name)}
+            change.update(dict.fromkeys(modules_above(tensor.name), sign * count))
+    nonempty = {
+        prefix for one in tensors if not one.role.optional for prefix in modules_above(one.name)
+    }
     for prefix in dict.fromkeys((*modules_before, *change)):
         if prefix not in nonempty and prefix in change:
             continue
@@ -104,9 +103,3 @@ def _modules(
         count = formula.parameters + change[prefix]
         is_unchanged = prefix in modules_before and not change[prefix]
         yield prefix, formula if is_unchanged else ModuleFormula(count, str(count))
-
-
-def _above(name: str) -> Iterator[str]:
-    """Yield the modules that contain a tensor, from the complete model ("") down."""
-    parts = name.split(".")[:-1]
-    return (".".join(parts[:length]) for length in range(len(parts) + 1))

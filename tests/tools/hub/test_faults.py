@@ -163,9 +163,10 @@ def test_random_faults_follow_from_the_seed_and_not_from_the_order():
     assert len(set(faults)) > 1
 
 
-@pytest.mark.parametrize(("rate", "expected"), [(0.0, 0), (1.0, 100)])
-def test_a_rate_of_nothing_spoils_nothing_and_of_one_everything(rate, expected):
-    assert sum(fault is not None for fault in outcomes(3, rate).values()) == expected
+def test_a_rate_of_nothing_spoils_nothing_and_of_one_everything(subtests):
+    for rate, expected in [(0.0, 0), (1.0, 100)]:
+        with subtests.test(rate=rate, expected=expected):
+            assert sum(fault is not None for fault in outcomes(3, rate).values()) == expected
 
 
 def test_a_request_that_failed_may_succeed_when_it_is_repeated(hub):

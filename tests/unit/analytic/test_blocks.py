@@ -140,25 +140,23 @@ def test_layers_of_several_kinds_are_numbered_in_their_order_and_counted_by_kind
     assert len(listed.tensors) == 3 + 58 * 2
 
 
-@pytest.mark.parametrize(
-    ("layers", "formula"),
-    [
+def test_a_kind_that_adds_something_to_the_plainest_counts_as_that(subtests):
+    for layers, formula in [
         (("plain", "plain", "plain"), "N*(D^2 + D)"),
         (("more", "plain", "plain"), "N*(D^2 + D) + E*D"),
         (("plain", "same", "plain"), "N*(D^2 + D)"),
         (("wide", "plain", "plain"), "N*(D^2 + D) + 3*D^2"),
         (("plain", "wide", "plain"), "N*(D^2 + D) + 3*D^2"),
-    ],
-)
-def test_a_kind_that_adds_something_to_the_plainest_counts_as_that(layers, formula):
-    kinds = {
-        "plain": Linear(D, D),
-        "same": module(other=Param((D, D)), norm=RMSNorm(D)),
-        "more": module(dense=Linear(D, D), bias=Param((E, D))),
-        "wide": module(dense=Param((2 * D, 2 * D)), norm=RMSNorm(D)),
-    }
-    listed = inventory(module(layer=stack(N, layers.__getitem__, kinds.__getitem__)), {})
-    assert str(listed.total) == formula
+    ]:
+        with subtests.test(layers=layers, formula=formula):
+            kinds = {
+                "plain": Linear(D, D),
+                "same": module(other=Param((D, D)), norm=RMSNorm(D)),
+                "more": module(dense=Linear(D, D), bias=Param((E, D))),
+                "wide": module(dense=Param((2 * D, 2 * D)), norm=RMSNorm(D)),
+            }
+            listed = inventory(module(layer=stack(N, layers.__getitem__, kinds.__getitem__)), {})
+            assert str(listed.total) == formula
 
 
 def test_one_token_uses_as_many_experts_as_it_is_routed_to():
@@ -221,9 +219,8 @@ def test_formulas_are_written_with_the_replacements():
     assert listed.modules["dense"] == (168, "4*D^2 + 4*D")
 
 
-@pytest.mark.parametrize(
-    ("tree", "message"),
-    [
+def test_a_listing_that_would_never_end_is_refused_before_it_begins(subtests):
+    for tree, message in [
         (
             module(layer=Repeat(size("N", 10**9, "num_hidden_layers"), Linear(D, D))),
             r"^num_hidden_layers 1000000000 would imply 2,000,000,000 tensors, expected",
@@ -248,11 +245,12 @@ def test_formulas_are_written_with_the_replacements():
             sequential(*[module(e=Repeat(size("E", 50_000), LayerNorm(D)))] * 2),
             r"^the config would imply 200,000 tensors, expected",
         ),
-    ],
-)
-def test_a_listing_that_would_never_end_is_refused_before_it_begins(tree, message):
-    with pytest.raises(CheckpointError, match=message):
-        inventory(tree, {})
+    ]:
+        with (
+            subtests.test(tree=tree, message=message),
+            pytest.raises(CheckpointError, match=message),
+        ):
+            inventory(tree, {})
 
 
 @given(st.integers(0, 1000))

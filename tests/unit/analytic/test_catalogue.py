@@ -80,9 +80,8 @@ def test_defaults_are_listed_only_where_the_expectation_rests_on_them():
     assert "num_labels" not in catalogue.expect(config_of(), "BertModel").defaults
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
+def test_a_config_that_implies_no_model_is_the_checkpoints_fault(subtests):
+    for values, message in [
         (
             {"hidden_size": 770},
             r"^hidden_size 770 is not a multiple of num_attention_heads 12: 770 = 64 \* 12 \+ 2$",
@@ -95,10 +94,9 @@ def test_defaults_are_listed_only_where_the_expectation_rests_on_them():
             {"num_hidden_layers": 10**9},
             r"^num_hidden_layers 1000000000 would imply 16,000,000,000 tensors, expected",
         ),
-    ],
-)
-def test_a_config_that_implies_no_model_is_the_checkpoints_fault(values, message):
-    assert re.match(message, refusal("BertModel", **values))
+    ]:
+        with subtests.test(values=values, message=message):
+            assert re.match(message, refusal("BertModel", **values))
 
 
 def test_a_size_below_nothing_is_the_checkpoints_fault():
@@ -332,20 +330,22 @@ def test_a_tree_of_very_many_tensors_is_not_cached():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "kept"), [(10, 1), (100_000, 0)])
-@pytest.mark.parametrize("body", [module(), module(a=module(), b=module())])
-def test_layers_that_list_modules_and_no_tensors_are_bounded_too(body, count, kept):
-    _MODULES.cache_clear()
-    tree = module(layer=Repeat(dim(count), body))
-    assert len(inventory(tree, {}).modules) > count
-    assert _MODULES.cache_info().currsize == kept
+def test_layers_that_list_modules_and_no_tensors_are_bounded_too(subtests):
+    for body in [module(), module(a=module(), b=module())]:
+        for count, kept in [(10, 1), (100_000, 0)]:
+            with subtests.test(count=count, kept=kept, body=body):
+                _MODULES.cache_clear()
+                tree = module(layer=Repeat(dim(count), body))
+                assert len(inventory(tree, {}).modules) > count
+                assert _MODULES.cache_info().currsize == kept
 
 
-@pytest.mark.parametrize(("family", "width"), [(BERT, 24), (GPT2, 768)])
-def test_a_size_is_cached_for_its_family_alone(family, width):
-    config = Config(values={"hidden_size": 24} if family is BERT else {})
-    with pytest.raises(CheckpointError, match="hidden_sizes is not in the config"):
-        config.dim("hidden_sizes")
-    completed = config.of(family)
-    assert completed.dim("hidden_size").value == completed.dim("hidden_size").value == width
-    assert completed.defaulted == (() if family is BERT else ("n_embd",))
+def test_a_size_is_cached_for_its_family_alone(subtests):
+    for family, width in [(BERT, 24), (GPT2, 768)]:
+        with subtests.test(family=family, width=width):
+            config = Config(values={"hidden_size": 24} if family is BERT else {})
+            with pytest.raises(CheckpointError, match="hidden_sizes is not in the config"):
+                config.dim("hidden_sizes")
+            completed = config.of(family)
+            assert completed.dim("hidden_size").value == completed.dim("hidden_size").value == width
+            assert completed.defaulted == (() if family is BERT else ("n_embd",))

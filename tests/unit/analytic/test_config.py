@@ -91,18 +91,20 @@ def test_an_invalid_size_is_named_with_its_value(value, shown):
         bert(hidden_size=value).dim("hidden_size")
 
 
-@pytest.mark.parametrize("size", [-1, 2**62, 2**63, 10**300])
-@pytest.mark.parametrize("key", ["type_vocab_size", "intermediate_size", "hidden_size"])
-def test_a_size_that_no_tensor_can_have_is_refused_where_one_would_have_it(key, size):
-    assert bert(**{key: size}).integer(key) == size
-    values = {key: size, "num_attention_heads": 1}
-    what = "a negative size" if size < 0 else "more numbers than torch can address"
-    assert f".weight would have {what}" in refusal("BertModel", **values)
+def test_a_size_that_no_tensor_can_have_is_refused_where_one_would_have_it(subtests):
+    for key in ["type_vocab_size", "intermediate_size", "hidden_size"]:
+        for size in [-1, 2**62, 2**63, 10**300]:
+            with subtests.test(size=size, key=key):
+                assert bert(**{key: size}).integer(key) == size
+                values = {key: size, "num_attention_heads": 1}
+                what = "a negative size" if size < 0 else "more numbers than torch can address"
+                assert f".weight would have {what}" in refusal("BertModel", **values)
 
 
-@pytest.mark.parametrize("key", ["num_hidden_layers", "type_vocab_size", "intermediate_size"])
-def test_what_a_model_can_do_without_may_be_zero(key):
-    assert not refusal("BertModel", **{key: 0})
+def test_what_a_model_can_do_without_may_be_zero(subtests):
+    for key in ["num_hidden_layers", "type_vocab_size", "intermediate_size"]:
+        with subtests.test(key=key):
+            assert not refusal("BertModel", **{key: 0})
 
 
 def test_a_negative_number_of_layers_means_no_layers():
@@ -111,16 +113,18 @@ def test_a_negative_number_of_layers_means_no_layers():
     assert fewer.faults == ()
 
 
-@pytest.mark.parametrize("value", [0, 1, "false", None, []])
-def test_a_flag_is_true_or_false(value):
-    assert bert(is_decoder=True).flag("is_decoder") is True
-    with pytest.raises(CheckpointError, match=r"^is_decoder is .*, expected true or false$"):
-        bert(is_decoder=value).flag("is_decoder")
+def test_a_flag_is_true_or_false(subtests):
+    for value in [0, 1, "false", None, []]:
+        with subtests.test(value=value):
+            assert bert(is_decoder=True).flag("is_decoder") is True
+            with pytest.raises(
+                CheckpointError, match=r"^is_decoder is .*, expected true or false$"
+            ):
+                bert(is_decoder=value).flag("is_decoder")
 
 
-@pytest.mark.parametrize(
-    ("values", "labels"),
-    [
+def test_num_labels_beats_id2label_which_beats_two(subtests):
+    for values, labels in [
         ({}, 2),
         ({"id2label": None}, 2),
         ({"label2id": {"a": 0, "b": 1, "c": 2}}, 2),
@@ -128,10 +132,9 @@ def test_a_flag_is_true_or_false(value):
         ({"id2label": {"0": "a", "1": "b", "2": "c"}}, 3),
         ({"id2label": {"0": "a", "00": "b"}}, 1),
         ({"id2label": {"0": "a"}, "num_labels": 5}, 5),
-    ],
-)
-def test_num_labels_beats_id2label_which_beats_two(values, labels):
-    assert config_of(**values).num_labels.value == labels
+    ]:
+        with subtests.test(values=values, labels=labels):
+            assert config_of(**values).num_labels.value == labels
 
 
 def test_without_labels_a_familys_own_number_of_them_beats_two():

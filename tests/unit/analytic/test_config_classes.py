@@ -97,43 +97,44 @@ def test_one_line_of_the_file_is_one_class():
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("model_type", sorted(library().class_names))
-def test_an_empty_config_is_completed_as_its_class_completes_it(model_type):
-    from transformers import CONFIG_MAPPING  # noqa: PLC0415 - seconds
+def test_an_empty_config_is_completed_as_its_class_completes_it(subtests):
+    for model_type in sorted(library().class_names):
+        with subtests.test(model_type=model_type):
+            from transformers import CONFIG_MAPPING  # noqa: PLC0415 - seconds
 
-    theirs = CONFIG_MAPPING[model_type].from_dict({})
-    theirs.allow_global_per_layer_attribute_access = True  # of layers that differ, too
-    kind = of_model_type(model_type)
-    assert kind is not None
-    completed = complete(kind, {})
-    assert not completed.faults
-    for key in {*catalogue.family(model_type).defaults} & {*completed.values} - BUILT:
-        value = completed.values[key]
-        if not isinstance(value, CompletedConfig) and key not in kind.parts:
-            assert as_json(value) == as_json(getattr(theirs, key)), key
+            theirs = CONFIG_MAPPING[model_type].from_dict({})
+            theirs.allow_global_per_layer_attribute_access = True  # of layers that differ, too
+            kind = of_model_type(model_type)
+            assert kind is not None
+            completed = complete(kind, {})
+            assert not completed.faults
+            for key in {*catalogue.family(model_type).defaults} & {*completed.values} - BUILT:
+                value = completed.values[key]
+                if not isinstance(value, CompletedConfig) and key not in kind.parts:
+                    assert as_json(value) == as_json(getattr(theirs, key)), key
 
 
 def as_json(value: object) -> object:
     return json.loads(json.dumps(value))
 
 
-@pytest.mark.parametrize(
-    ("values", "reasons"),
-    [
+def test_every_value_of_a_wrong_type_is_named(subtests):
+    for values, reasons in [
         ({"hidden_size": "64"}, ["hidden_size is the string '64', expected an integer"]),
         ({"use_cache": "yes"}, ["use_cache is the string 'yes', expected true or false"]),
         (
             {"use_cache": 1, "is_decoder": 0},
             ["is_decoder is 0, expected true or false", "use_cache is 1, expected true or false"],
         ),
-    ],
-)
-def test_every_value_of_a_wrong_type_is_named(values, reasons):
-    kind = of_model_type("bert")
-    assert kind is not None
-    found = sorted(fault.reason for fault in complete(kind, values).faults)
-    assert len(found) == len(reasons)
-    assert all(fault.startswith(reason) for fault, reason in zip(found, reasons, strict=True))
+    ]:
+        with subtests.test(values=values, reasons=reasons):
+            kind = of_model_type("bert")
+            assert kind is not None
+            found = sorted(fault.reason for fault in complete(kind, values).faults)
+            assert len(found) == len(reasons)
+            assert all(
+                fault.startswith(reason) for fault, reason in zip(found, reasons, strict=True)
+            )
 
 
 def test_one_cause_is_one_fault_and_a_thousand_are_bounded():

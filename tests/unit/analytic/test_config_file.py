@@ -10,9 +10,8 @@ from auditor.analytic.config import DTYPES
 from auditor.errors import CheckpointError
 
 
-@pytest.mark.parametrize(
-    ("values", "dtype"),
-    [
+def test_a_dtype_is_read_under_both_its_keys(subtests):
+    for values, dtype in [
         ({}, None),
         ({"dtype": None}, None),
         ({"torch_dtype": "auto"}, None),
@@ -30,17 +29,19 @@ from auditor.errors import CheckpointError
         ({"thinker_config": {"text_config": {"dtype": "float16"}}}, "F16"),
         ({"encoder": {"dtype": "float16"}, "decoder": {"dtype": "float16"}}, "F16"),
         ({"quantization_config": {"dtype": "float16"}, "task_specific": {"dtype": "x"}}, None),
-    ],
-)
-def test_a_dtype_is_read_under_both_its_keys(values, dtype):
-    assert config_of(**values).dtype == dtype
+    ]:
+        with subtests.test(values=values, dtype=dtype):
+            assert config_of(**values).dtype == dtype
 
 
-@pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
-@pytest.mark.parametrize("value", ["fp16", 16, [], "torch.nn"])
-def test_a_dtype_that_torch_does_not_have_is_named(key, value):
-    with pytest.raises(CheckpointError, match=f"^{key} is .*, expected a dtype of torch$"):
-        _ = config_of(**{key: value}).dtype
+def test_a_dtype_that_torch_does_not_have_is_named(subtests):
+    for value in ["fp16", 16, [], "torch.nn"]:
+        for key in ["dtype", "torch_dtype"]:
+            with (
+                subtests.test(key=key, value=value),
+                pytest.raises(CheckpointError, match=f"^{key} is .*, expected a dtype of torch$"),
+            ):
+                _ = config_of(**{key: value}).dtype
 
 
 @pytest.mark.oracle
@@ -53,40 +54,37 @@ def test_every_dtype_is_one_of_torch_and_of_the_format():
         assert getattr(torch, name).itemsize * 8 == DTYPE_BITS[stored]
 
 
-@pytest.mark.parametrize(
-    ("values", "architectures", "model_type"),
-    [
+def test_a_config_declares_its_classes_and_its_type(subtests):
+    for values, architectures, model_type in [
         ({}, (), None),
         ({"architectures": None, "model_type": None}, (), None),
         ({"architectures": ["A", "B"], "model_type": "bert"}, ("A", "B"), "bert"),
-    ],
-)
-def test_a_config_declares_its_classes_and_its_type(values, architectures, model_type):
-    config = config_of(**values)
-    assert config.architectures == architectures
-    assert config.model_type == model_type
+    ]:
+        with subtests.test(values=values, architectures=architectures, model_type=model_type):
+            config = config_of(**values)
+            assert config.architectures == architectures
+            assert config.model_type == model_type
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
+def test_a_config_that_misnames_itself_is_refused(subtests):
+    for key, value, message in [
         ("architectures", "BertModel", "^architectures is the string 'BertModel', expected a list"),
         ("architectures", [1], "^a name in architectures is 1, expected a string$"),
         ("model_type", ["bert"], "^model_type is a list, expected a string$"),
-    ],
-)
-def test_a_config_that_misnames_itself_is_refused(key, value, message):
-    config = config_of(**{key: value})
-    with pytest.raises(CheckpointError, match=message):
-        getattr(config, key)
+    ]:
+        with subtests.test(key=key, value=value, message=message):
+            config = config_of(**{key: value})
+            with pytest.raises(CheckpointError, match=message):
+                getattr(config, key)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{", b"version https://git-lfs.github.com/spec/v1\nsize 5\n"]
-)
-def test_a_config_that_is_no_json_object_is_refused_by_file(content):
-    with pytest.raises(CheckpointError, match=r"^sub/config\.json "):
-        read_config("sub/config.json", content)
+def test_a_config_that_is_no_json_object_is_refused_by_file(subtests):
+    for content in [b"", b"[]", b"{", b"version https://git-lfs.github.com/spec/v1\nsize 5\n"]:
+        with (
+            subtests.test(content=content),
+            pytest.raises(CheckpointError, match=r"^sub/config\.json "),
+        ):
+            read_config("sub/config.json", content)
 
 
 FLOATS = {"Infinity": float("inf"), "-Infinity": float("-inf")}
@@ -98,12 +96,13 @@ NO_FLOATS = (
 )
 
 
-@pytest.mark.parametrize("name", FLOATS)
-def test_a_float_that_json_cannot_write_is_read_as_transformers_writes_it(name):
-    tagged = {"__float__": name}
-    found = config_of(a=tagged, text_config={"b": [0.0, tagged]}).values
-    assert found == {"a": FLOATS[name], "text_config": {"b": [0.0, FLOATS[name]]}}
-    assert str(config_of(a={"__float__": "NaN"}).values["a"]) == "nan"
+def test_a_float_that_json_cannot_write_is_read_as_transformers_writes_it(subtests):
+    for name, value in FLOATS.items():
+        with subtests.test(name=name):
+            tagged = {"__float__": name}
+            found = config_of(a=tagged, text_config={"b": [0.0, tagged]}).values
+            assert found == {"a": value, "text_config": {"b": [0.0, value]}}
+            assert str(config_of(a={"__float__": "NaN"}).values["a"]) == "nan"
 
 
 @pytest.mark.oracle

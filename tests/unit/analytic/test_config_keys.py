@@ -55,14 +55,16 @@ def test_an_older_name_of_a_key_is_read_as_transformers_reads_it(values):
     assert width == Lfm2Config(**values).intermediate_size
 
 
-@pytest.mark.parametrize("asked", ["hidden_size", "n_embd"])
-@pytest.mark.parametrize(
-    ("values", "size", "default"),
-    [({}, 8, True), ({"n_embd": 4}, 4, False), ({"hidden_size": 5, "n_embd": 4}, 5, False)],
-)
-def test_a_synonym_is_the_same_symbol_under_the_classs_own_key(asked, values, size, default):
-    (symbol,) = named(**values).dim(asked).symbols
-    assert symbol == Symbol(letter="D", key="n_embd", value=size, default=default)
+def test_a_synonym_is_the_same_symbol_under_the_classs_own_key(subtests):
+    for values, size, default in [
+        ({}, 8, True),
+        ({"n_embd": 4}, 4, False),
+        ({"hidden_size": 5, "n_embd": 4}, 5, False),
+    ]:
+        for asked in ["hidden_size", "n_embd"]:
+            with subtests.test(asked=asked, values=values, size=size, default=default):
+                (symbol,) = named(**values).dim(asked).symbols
+                assert symbol == Symbol(letter="D", key="n_embd", value=size, default=default)
 
 
 def test_an_error_names_the_key_as_the_config_spells_it():
@@ -83,19 +85,23 @@ def test_a_null_is_no_size_and_a_zero_is_one():
         named().dim("n_inner")
 
 
-@pytest.mark.parametrize("value", [-1, 0])
-def test_zero_or_less_may_mean_that_a_size_is_absent(value):
-    assert named(n_inner=value).positive("n_inner") is None
-    assert str(named(n_inner=1).positive("n_inner")) == "F"
-    with pytest.raises(CheckpointError, match=r"^n_inner is null, expected an integer$"):
-        named().positive("n_inner")
+def test_zero_or_less_may_mean_that_a_size_is_absent(subtests):
+    for value in [-1, 0]:
+        with subtests.test(value=value):
+            assert named(n_inner=value).positive("n_inner") is None
+            assert str(named(n_inner=1).positive("n_inner")) == "F"
+            with pytest.raises(CheckpointError, match=r"^n_inner is null, expected an integer$"):
+                named().positive("n_inner")
 
 
-@pytest.mark.parametrize("value", ["p2c|c2p", "p2c | c2p ", ["p2c", "c2p"]])
-def test_strings_may_stand_in_one_with_a_separator(value):
-    assert named(kinds=value).texts("kinds", separator="|") == ("p2c", "c2p")
-    with pytest.raises(CheckpointError, match=r"^kinds is the string 'p2c\|c2p', expected a list"):
-        named(kinds="p2c|c2p").texts("kinds")
+def test_strings_may_stand_in_one_with_a_separator(subtests):
+    for value in ["p2c|c2p", "p2c | c2p ", ["p2c", "c2p"]]:
+        with subtests.test(value=value):
+            assert named(kinds=value).texts("kinds", separator="|") == ("p2c", "c2p")
+            with pytest.raises(
+                CheckpointError, match=r"^kinds is the string 'p2c\|c2p', expected a list"
+            ):
+                named(kinds="p2c|c2p").texts("kinds")
 
 
 def test_the_sizes_of_a_list_are_letters_of_their_own():
@@ -115,24 +121,26 @@ def test_a_scaled_size_is_pythons_own_product_rounded_down(ratio, width):
     assert size.value == int(ratio * width)
 
 
-@pytest.mark.parametrize(
-    ("ratio", "formula"), [(4.0, "4*D"), (4, "4*D"), (0.5, "D/2"), (2.6667, "floor(26667*D/10000)")]
-)
-def test_a_scaled_size_is_written_with_its_ratio(ratio, formula):
-    config = named(ratio=ratio, hidden_size=64)
-    assert str(config.scaled("ratio", config.dim("hidden_size"))) == formula
+def test_a_scaled_size_is_written_with_its_ratio(subtests):
+    for ratio, formula in [
+        (4.0, "4*D"),
+        (4, "4*D"),
+        (0.5, "D/2"),
+        (2.6667, "floor(26667*D/10000)"),
+    ]:
+        with subtests.test(ratio=ratio, formula=formula):
+            config = named(ratio=ratio, hidden_size=64)
+            assert str(config.scaled("ratio", config.dim("hidden_size"))) == formula
 
 
-@pytest.mark.parametrize(
-    ("value", "pair"), [(6, ("image_size",) * 2), ([6, 8], ("image_size[0]", "image_size[1]"))]
-)
-def test_an_image_has_one_size_or_two(value, pair):
-    assert tuple(map(str, named(image_size=value).pair("image_size"))) == pair
+def test_an_image_has_one_size_or_two(subtests):
+    for value, pair in [(6, ("image_size",) * 2), ([6, 8], ("image_size[0]", "image_size[1]"))]:
+        with subtests.test(value=value, pair=pair):
+            assert tuple(map(str, named(image_size=value).pair("image_size"))) == pair
 
 
-@pytest.mark.parametrize(
-    ("read", "value", "message"),
-    [
+def test_a_value_of_another_kind_is_named(subtests):
+    for read, value, message in [
         (lambda c: c.dims("widths"), 7, r"^widths is 7, expected a list$"),
         (lambda c: c.dims("widths"), [1, "2"], r"^widths is the string '2', expected an integer$"),
         (lambda c: c.texts("widths"), [1], r"^an item of widths is 1, expected a string$"),
@@ -142,11 +150,12 @@ def test_an_image_has_one_size_or_two(value, pair):
         (lambda c: c.real("widths"), True, r"^widths is true, expected a number$"),
         (lambda c: c.scaled("widths", dim(2)), float("nan"), r"^widths is nan, expected a number"),
         (lambda c: c.nested("widths"), [], r"^widths is a list, expected an object$"),
-    ],
-)
-def test_a_value_of_another_kind_is_named(read, value, message):
-    with pytest.raises(CheckpointError, match=message):
-        read(named(widths=value))
+    ]:
+        with (
+            subtests.test(read=read, value=value, message=message),
+            pytest.raises(CheckpointError, match=message),
+        ):
+            read(named(widths=value))
 
 
 def test_strings_and_numbers_are_read_as_they_are():
@@ -154,19 +163,19 @@ def test_strings_and_numbers_are_read_as_they_are():
     assert (named().real("ratio"), named(ratio=0.5).real("ratio")) == (2.0, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("values", "size", "default"),
-    [
+def test_a_nested_config_has_letters_and_keys_of_its_own(subtests):
+    for values, size, default in [
         ({}, 3, True),  # the outer class's own default for the whole object
         ({"text_config": None}, 3, True),
         ({"text_config": {}}, 8, True),  # the inner class's default for the key
         ({"text_config": {"hidden_size": 6}}, 6, False),
-    ],
-)
-def test_a_nested_config_has_letters_and_keys_of_its_own(values, size, default):
-    inner = named(**values).nested("text_config", NAMED)
-    (symbol,) = inner.dim("hidden_size").symbols
-    assert symbol == Symbol(letter="D_text", key="text_config.n_embd", value=size, default=default)
+    ]:
+        with subtests.test(values=values, size=size, default=default):
+            inner = named(**values).nested("text_config", NAMED)
+            (symbol,) = inner.dim("hidden_size").symbols
+            assert symbol == Symbol(
+                letter="D_text", key="text_config.n_embd", value=size, default=default
+            )
 
 
 def test_an_older_name_of_a_nested_config_gives_its_letters_the_same_subscript():
@@ -175,28 +184,27 @@ def test_an_older_name_of_a_nested_config_gives_its_letters_the_same_subscript()
     assert (symbol.letter, symbol.key) == ("D_text", "text_config_dict.n_embd")
 
 
-@pytest.mark.parametrize(
-    ("values", "states"),
-    [
+def test_a_config_states_a_key_that_it_has_and_not_as_null(subtests):
+    for values, states in [
         ({}, False),
         ({"hidden_size": None}, False),
         ({"hidden_size": 8}, True),
         ({"n_embd": 8}, True),
-    ],
-)
-def test_a_config_states_a_key_that_it_has_and_not_as_null(values, states):
-    config = named(**values)
-    assert config.states("n_embd") is config.states("hidden_size") is states
-    assert config.defaulted == ()
+    ]:
+        with subtests.test(values=values, states=states):
+            config = named(**values)
+            assert config.states("n_embd") is config.states("hidden_size") is states
+            assert config.defaulted == ()
 
 
-@pytest.mark.parametrize(
-    ("value", "length"), [(-2, 1), (3, 1), ([-2], 1), ([1, -2, 3], 3), ([], 0)]
-)
-def test_one_integer_is_as_long_as_a_list_of_one(value, length):
-    assert named(widths=value).length("widths") == length
-    with pytest.raises(CheckpointError, match=r"^widths is the string '3', expected a list$"):
-        named(widths="3").length("widths")
+def test_one_integer_is_as_long_as_a_list_of_one(subtests):
+    for value, length in [(-2, 1), (3, 1), ([-2], 1), ([1, -2, 3], 3), ([], 0)]:
+        with subtests.test(value=value, length=length):
+            assert named(widths=value).length("widths") == length
+            with pytest.raises(
+                CheckpointError, match=r"^widths is the string '3', expected a list$"
+            ):
+                named(widths="3").length("widths")
 
 
 def test_defaults_within_a_nested_config_are_recorded_with_their_path():

@@ -37,15 +37,20 @@ def arguments_of(modeling: Path) -> dict[str, set[str]]:
 
 
 @pytest.mark.skipif(TRANSFORMERS is None, reason="transformers is not installed")
-@pytest.mark.parametrize("argument", OPTIONS)
-def test_the_classes_that_take_it_are_those_of_transformers(argument):
-    models = Path(TRANSFORMERS.origin).parent / "models"
-    folders = {name.replace("-", "_") for name in catalogue.model_types()}
-    files = [file for each in folders for file in (models / each).glob("modeling_*.py")]
-    constructors = {name: args for file in files for name, args in arguments_of(file).items()}
-    known = set(catalogue.class_names())
-    assert {name for name in known if argument in constructors.get(name, ())} == TAKING[argument]
-    assert {name for name in known if catalogue.takes(name, argument)} == TAKING[argument]
+def test_the_classes_that_take_it_are_those_of_transformers(subtests):
+    for argument in OPTIONS:
+        with subtests.test(argument=argument):
+            models = Path(TRANSFORMERS.origin).parent / "models"
+            folders = {name.replace("-", "_") for name in catalogue.model_types()}
+            files = [file for each in folders for file in (models / each).glob("modeling_*.py")]
+            constructors = {
+                name: args for file in files for name, args in arguments_of(file).items()
+            }
+            known = set(catalogue.class_names())
+            assert {name for name in known if argument in constructors.get(name, ())} == TAKING[
+                argument
+            ]
+            assert {name for name in known if catalogue.takes(name, argument)} == TAKING[argument]
 
 
 def names(model_type, **arguments):
@@ -56,21 +61,22 @@ def names(model_type, **arguments):
     return found, changed
 
 
-@pytest.mark.parametrize(
-    ("argument", "target"), [(key, one) for key, some in TAKING.items() for one in sorted(some)]
-)
-def test_it_adds_or_leaves_out_the_tensors_that_are_named_after_it(argument, target):
-    model_type = catalogue.types(target)[0]
-    is_left_out = argument == "use_mask_token" or target == "GteModel"  # unless it is requested
-    before, after = names(model_type, **{argument: is_left_out})
-    both = {one.name for one in before.tensors}, {one.name for one in after.tensors}
-    differing = both[0] ^ both[1]
-    if (target, argument) == ("SwinModel", "add_pooling_layer"):
-        assert differing == set()
-    else:
-        assert differing
-        assert all(name.startswith(ADDED[argument]) for name in differing)
-        assert before.parameters != after.parameters
+def test_it_adds_or_leaves_out_the_tensors_that_are_named_after_it(subtests):
+    for argument, target in [(key, one) for key, some in TAKING.items() for one in sorted(some)]:
+        with subtests.test(argument=argument, target=target):
+            model_type = catalogue.types(target)[0]
+            is_left_out = (
+                argument == "use_mask_token" or target == "GteModel"
+            )  # unless it is requested
+            before, after = names(model_type, **{argument: is_left_out})
+            both = {one.name for one in before.tensors}, {one.name for one in after.tensors}
+            differing = both[0] ^ both[1]
+            if (target, argument) == ("SwinModel", "add_pooling_layer"):
+                assert differing == set()
+            else:
+                assert differing
+                assert all(name.startswith(ADDED[argument]) for name in differing)
+                assert before.parameters != after.parameters
 
 
 def test_what_a_class_does_not_take_leaves_it_as_it_is():

@@ -37,9 +37,8 @@ def of(rule: Rule, **collected: list[tuple[int, ...]]) -> dict[str, tuple[int, .
     return dict(converted_tensors(Conversion(rule, f"x.{rule.targets[0]}", MODEL), shapes))
 
 
-@pytest.mark.parametrize(
-    ("rule", "collected", "made"),
-    [
+def test_shapes_follow_what_the_operation_does(subtests):
+    for rule, collected, made in [
         # 3 experts of (2, 5): gate above up, so 3 x (2 + 2) x 5
         (FUSE, {"gate": [(2, 5)] * 3, "up": [(2, 5)] * 3}, {"x.experts.gate_up": (3, 4, 5)}),
         (CUT, {"qkv": [(9, 4)]}, {"x.q": (3, 4), "x.k": (3, 4), "x.v": (3, 4)}),
@@ -62,15 +61,13 @@ def of(rule: Rule, **collected: list[tuple[int, ...]]) -> dict[str, tuple[int, .
         (QUERIES, {"a": [(6, 5)], "b": [(6, 5)]}, {"x.q": (3, 4, 5)}),
         (ROWS, {"w": [(8, 3)]}, {"x.w": (6, 3)}),
         (ROWS, {"w": [(5, 3)]}, {"x.w": (5, 3)}),
-    ],
-)
-def test_shapes_follow_what_the_operation_does(rule, collected, made):
-    assert of(rule, **collected) == made
+    ]:
+        with subtests.test(rule=rule, collected=collected, made=made):
+            assert of(rule, **collected) == made
 
 
-@pytest.mark.parametrize(
-    ("rule", "collected", "why"),
-    [
+def test_a_failed_conversion_names_the_shapes(subtests):
+    for rule, collected, why in [
         (FUSE, {"gate": [(2, 5), (3, 5)]}, r"MergeModulelist: one has the shape \(2, 5\), another"),
         (
             FUSE,
@@ -84,11 +81,12 @@ def test_shapes_follow_what_the_operation_does(rule, collected, made):
         (CUT, {"qkv": [()]}, r"Chunk: \(\) has no axis 0"),
         (QUERIES, {"a": [(6, 5)]}, r"MessageQueries: merges the shapes \[\(6, 5\)\], expected two"),
         (QUERIES, {"a": [(5, 5)], "b": [(5, 5)]}, r"\(5, 5\), expected an even length of axis 0"),
-    ],
-)
-def test_a_failed_conversion_names_the_shapes(rule, collected, why):
-    with pytest.raises(ConversionError, match=why):
-        of(rule, **collected)
+    ]:
+        with (
+            subtests.test(rule=rule, collected=collected, why=why),
+            pytest.raises(ConversionError, match=why),
+        ):
+            of(rule, **collected)
 
 
 def test_an_unknown_operation_is_refused():

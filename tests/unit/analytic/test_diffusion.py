@@ -8,9 +8,8 @@ from auditor.analytic.diffusion import expect_diffusers
 from auditor.errors import CheckpointError, SourceError
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
+def test_what_no_form_covers_names_its_key(subtests):
+    for key, value in [
         ("down_block_types", ["KDownBlock2D"] * 4),
         ("up_block_types", ["UpBlock2D"] * 3),
         ("dual_cross_attention", True),
@@ -20,16 +19,13 @@ from auditor.errors import CheckpointError, SourceError
         ("norm_num_groups", None),
         ("transformer_layers_per_block", [1, 1, 1, [1, 2]]),
         ("a_key_of_the_future", 3),
-    ],
-)
-def test_what_no_form_covers_names_its_key(key, value):
-    with pytest.raises(SourceError, match=f"'{key}'"):
-        expect_diffusers(Config(values={key: value}), UNET)
+    ]:
+        with subtests.test(key=key, value=value), pytest.raises(SourceError, match=f"'{key}'"):
+            expect_diffusers(Config(values={key: value}), UNET)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
+def test_a_size_out_of_bounds_is_refused(subtests):
+    for key, value in [
         ("block_out_channels", [8] * 100_000),
         ("block_out_channels", []),
         ("block_out_channels", [-8, 8, 8, 8]),
@@ -39,15 +35,14 @@ def test_what_no_form_covers_names_its_key(key, value):
         ("attention_head_dim", 0),
         ("cross_attention_dim", None),
         ("in_channels", "4"),
-    ],
-)
-def test_a_size_out_of_bounds_is_refused(key, value):
-    with pytest.raises(CheckpointError, match=key):
-        expect_diffusers(Config(values={key: value}), UNET)
+    ]:
+        with subtests.test(key=key, value=value), pytest.raises(CheckpointError, match=key):
+            expect_diffusers(Config(values={key: value}), UNET)
 
 
-@pytest.mark.parametrize(("key", "value"), [("decay", 0.99), ("future", None), ("_x", 1)])
-def test_a_key_that_turns_nothing_on_is_ignored(key, value):
-    target, config = PUBLISHED["SD 1.5 UNet"]
-    plain, more = (Config(values=values) for values in (config, config | {key: value}))
-    assert expect_diffusers(more, target) == expect_diffusers(plain, target)
+def test_a_key_that_turns_nothing_on_is_ignored(subtests):
+    for key, value in [("decay", 0.99), ("future", None), ("_x", 1)]:
+        with subtests.test(key=key, value=value):
+            target, config = PUBLISHED["SD 1.5 UNet"]
+            plain, more = (Config(values=values) for values in (config, config | {key: value}))
+            assert expect_diffusers(more, target) == expect_diffusers(plain, target)

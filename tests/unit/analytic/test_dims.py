@@ -84,9 +84,8 @@ def test_what_is_substituted_keeps_its_value_and_loses_its_letter(size):
     assert evaluate(str(written), LEGEND) == size.value
 
 
-@pytest.mark.parametrize(
-    ("size", "formula"),
-    [
+def test_a_formula_reads_as_people_write_it(subtests):
+    for size, formula in [
         (V * D + L * D + 4 * D, "V*D + L*D + 4*D"),
         (D * D, "D^2"),
         (13 * D + D * 12 * D, "12*D^2 + 13*D"),
@@ -116,26 +115,25 @@ def test_what_is_substituted_keeps_its_value_and_loses_its_letter(size):
         (counted_dim(3) * 4 * D + counted_dim(1) * D, "12*D + D"),
         (D_text * N_decoder * (D_text + V), "V*N_decoder*D_text + N_decoder*D_text^2"),
         (product_of_dims((2, D, D)), "2*D^2"),
-    ],
-)
-def test_a_formula_reads_as_people_write_it(size, formula):
-    assert str(size) == formula
+    ]:
+        with subtests.test(size=size, formula=formula):
+            assert str(size) == formula
 
 
-@pytest.mark.parametrize(
-    ("divide", "message"),
-    [
+def test_a_fractional_quotient_is_a_fault_of_the_checkpoint(subtests):
+    for divide, message in [
         (
             lambda: dim(symbol("D", 770, "hidden_size")) // dim(symbol("H", 12, "heads")),
             r"^hidden_size 770 is not a multiple of heads 12: 770 = 64 \* 12 \+ 2$",
         ),
         (lambda: (D + 1) // 2, r"^D \+ 1 = 13 is not a multiple of 2: 13 = 6 \* 2 \+ 1$"),
         (lambda: D // (V - V), r"^D 12 cannot be divided by 0$"),
-    ],
-)
-def test_a_fractional_quotient_is_a_fault_of_the_checkpoint(divide, message):
-    with pytest.raises(CheckpointError, match=message):
-        divide()
+    ]:
+        with (
+            subtests.test(divide=divide, message=message),
+            pytest.raises(CheckpointError, match=message),
+        ):
+            divide()
 
 
 def test_only_a_product_divides():

@@ -8,9 +8,8 @@ from auditor.analytic.kept_in_f32 import kept_in_f32, library_parts
 DEEPSEEK = {"model_type": "deepseek_v3"}
 
 
-@pytest.mark.parametrize(
-    ("config", "name", "is_kept"),
-    [
+def test_a_name_is_one_that_the_class_keeps_in_32_bits(subtests):
+    for config, name, is_kept in [
         (DEEPSEEK, "model.layers.3.mlp.gate.e_score_correction_bias", True),
         (DEEPSEEK, "model.layers.3.mlp.gate.weight", True),
         (DEEPSEEK, "model.layers.3.mlp.gate_proj.weight", False),
@@ -24,10 +23,9 @@ DEEPSEEK = {"model_type": "deepseek_v3"}
         ({"num_experts_per_tok": 2}, "model.layers.0.mlp.gate.weight", False),
         ({"num_experts": 0}, "model.layers.0.mlp.gate.weight", False),
         ({"model_type": ["t5"], "text_config": 7}, "wo.weight", False),
-    ],
-)
-def test_a_name_is_one_that_the_class_keeps_in_32_bits(config, name, is_kept):
-    assert bool(kept_in_f32(config).search(name)) is is_kept
+    ]:
+        with subtests.test(config=config, name=name, is_kept=is_kept):
+            assert bool(kept_in_f32(config).search(name)) is is_kept
 
 
 @each_night

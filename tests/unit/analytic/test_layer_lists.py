@@ -1,6 +1,5 @@
 """Lists with an item for each layer: found, resized with their depth, and read off the layers."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
@@ -32,19 +31,17 @@ def test_a_periodic_list_goes_on_in_its_period(period, times, depth):
     assert of_depth(items, len(items), depth) == [period[at % len(period)] for at in range(depth)]
 
 
-@pytest.mark.parametrize(
-    ("items", "depth", "expected"),
-    [
+def test_patterns_and_numbers_follow_the_depth(subtests):
+    for items, depth, expected in [
         ([[["global", "local"], 3]], 10, [[["global", "local"], 5]]),
         ([[["global", "local"], 3]], 9, None),  # not an integer number of patterns
         ([0, 1, 2, 3, 4, 5], 8, [0, 1, 2, 3, 4, 5, 6, 7]),
         ([2, 5], 4, [1, 3]),
         ([2, 5], 9, [2, 5]),
         ([2, 5], 0, None),
-    ],
-)
-def test_patterns_and_numbers_follow_the_depth(items, depth, expected):
-    assert of_depth(items, 6, depth) == expected
+    ]:
+        with subtests.test(items=items, depth=depth, expected=expected):
+            assert of_depth(items, 6, depth) == expected
 
 
 def test_only_lists_as_long_as_a_depth_go_with_it():

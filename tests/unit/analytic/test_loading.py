@@ -27,9 +27,8 @@ MOVED = Rule(("norm0", "norm1"), ("norm1", "norm2"), paired=True)
 SHIFTED = Rule((r"queries\.(\d+)",), (r"layers.\1.query",), offset=1)
 
 
-@pytest.mark.parametrize(
-    ("rule", "name", "found"),
-    [
+def test_a_rule_matches_a_name_below_its_prefixes(subtests):
+    for rule, name, found in [
         (LAYERS, "encoder.layer.3.bias", ("layers.3.bias", 0)),
         (LAYERS, "vit.encoder.layer.3.bias", ("vit.layers.3.bias", 0)),  # below either head
         (LAYERS, "x.encoder.layer.3.bias", None),
@@ -40,10 +39,9 @@ SHIFTED = Rule((r"queries\.(\d+)",), (r"layers.\1.query",), offset=1)
         (MOVED, "blocks.0.norm1.bias", ("blocks.0.norm2.bias", 1)),
         (SHIFTED, "queries.9", ("layers.10.query", 0)),
         (LAYERS, "encoder.layer.3." + "x" * 300, None),  # hostile, and not looked at
-    ],
-)
-def test_a_rule_matches_a_name_below_its_prefixes(rule, name, found):
-    assert rewritten_name(rule, name) == (found and (*found, rule))
+    ]:
+        with subtests.test(rule=rule, name=name, found=found):
+            assert rewritten_name(rule, name) == (found and (*found, rule))
 
 
 def test_each_rule_changes_what_the_rules_before_it_made():
@@ -64,14 +62,17 @@ def test_a_rule_without_a_literal_part_may_match_any_name():
     }
 
 
-@pytest.mark.parametrize("in_turn", [False, True])
-def test_a_paired_rule_may_wait_for_its_first_source(in_turn):
-    names = ("0.norm1.bias", "1.norm0.bias", "2.norm1.bias")
-    found = renamed_by((MOVED,), names, in_turn=in_turn)
-    late = {"1.norm0.bias": ChangedName("1.norm1.bias", (MOVED,))} | {
-        "2.norm1.bias": ChangedName("2.norm2.bias", (MOVED,))
-    }
-    assert found == (late if in_turn else {names[0]: ChangedName("0.norm2.bias", (MOVED,))} | late)
+def test_a_paired_rule_may_wait_for_its_first_source(subtests):
+    for in_turn in [False, True]:
+        with subtests.test(in_turn=in_turn):
+            names = ("0.norm1.bias", "1.norm0.bias", "2.norm1.bias")
+            found = renamed_by((MOVED,), names, in_turn=in_turn)
+            late = {"1.norm0.bias": ChangedName("1.norm1.bias", (MOVED,))} | {
+                "2.norm1.bias": ChangedName("2.norm2.bias", (MOVED,))
+            }
+            assert found == (
+                late if in_turn else {names[0]: ChangedName("0.norm2.bias", (MOVED,))} | late
+            )
 
 
 @cache
@@ -191,14 +192,12 @@ def test_the_library_loads_a_name_into_the_first_form_that_the_model_has(name, p
     assert next((form for form in forms if form in in_model), name) == expected
 
 
-@pytest.mark.parametrize(
-    ("scope", "prefix", "starts"),
-    [
+def test_a_rule_of_a_model_inside_the_class_begins_with_its_path(subtests):
+    for scope, prefix, starts in [
         (None, "model", ("",)),
         ("", "model", ("model.", "")),
         ("vision_tower", "model", ("model.vision_tower.", "vision_tower.")),
         ("vision_tower", "", ("vision_tower.",)),
-    ],
-)
-def test_a_rule_of_a_model_inside_the_class_begins_with_its_path(scope, prefix, starts):
-    assert starts_of_rule(scope, prefix) == starts
+    ]:
+        with subtests.test(scope=scope, prefix=prefix, starts=starts):
+            assert starts_of_rule(scope, prefix) == starts

@@ -1,6 +1,5 @@
 """Looking a name up gives what writing the whole tree out gives."""
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.checkpoints import BERT_CLASSES, config_bytes, expect
@@ -22,13 +21,14 @@ TREE = module(
 )
 
 
-@pytest.mark.parametrize("target", BERT_CLASSES)
-@pytest.mark.parametrize("tied", [True, False])
-def test_every_name_of_a_class_is_found_as_it_is_listed(target: str, *, tied: bool) -> None:
-    config = read_config("config.json", config_bytes(tie_word_embeddings=tied))
-    names = catalogue.sibling(config, target).names
-    listed = expect(target, tie_word_embeddings=tied).tensors
-    assert tuple(names.get(tensor.name) for tensor in listed) == listed
+def test_every_name_of_a_class_is_found_as_it_is_listed(subtests):
+    for tied in [True, False]:
+        for target in BERT_CLASSES:
+            with subtests.test(target=target, tied=tied):
+                config = read_config("config.json", config_bytes(tie_word_embeddings=tied))
+                names = catalogue.sibling(config, target).names
+                listed = expect(target, tie_word_embeddings=tied).tensors
+                assert tuple(names.get(tensor.name) for tensor in listed) == listed
 
 
 def test_stacks_submodels_and_extras_are_found_as_they_are_listed() -> None:

@@ -9,7 +9,6 @@ from functools import partial
 from math import ceil
 from typing import NamedTuple
 
-import pytest
 from support.published_configs import published
 from support.published_figures import (
     BY_HAND_A,
@@ -321,26 +320,25 @@ IMAGES = (
 FIGURES = (*BERTS, *ENCODERS_AND_DECODERS, *LLAMAS, *UNEVEN, *GPTS, *IMAGES_AND_TEXT, *IMAGES)
 
 
-@pytest.mark.parametrize(
-    "row", FIGURES, ids=[f"{at}-{row.model}" for at, row in enumerate(FIGURES)]
-)
-def test_a_published_figure_is_what_the_config_implies(row: Published) -> None:
-    assert row.count(catalogue.expect(published(row.model), row.target)) == row.figure, row.source
+def test_a_published_figure_is_what_the_config_implies(subtests):
+    for row in FIGURES:
+        with subtests.test(row=row):
+            assert row.count(catalogue.expect(published(row.model), row.target)) == row.figure, (
+                row.source
+            )
 
 
-@pytest.mark.parametrize(
-    ("module", "formula"),
-    [
+def test_a_published_formula_is_the_modules(subtests):
+    """Of the count by hand of bert-base-chinese as a masked language model."""
+    for module, formula in [
         ("bert.encoder", "N*(12*D^2 + 13*D)"),
         ("bert.encoder.layer.0", "12*D^2 + 13*D"),
         ("bert.embeddings", "V*D + L*D + T*D + 2*D"),  # T is 2
         ("cls", "V + D^2 + 3*D"),
-    ],
-)
-def test_a_published_formula_is_the_modules(module: str, formula: str) -> None:
-    """Of the count by hand of bert-base-chinese as a masked language model."""
-    expected = catalogue.expect(published("bert-base-chinese"), "BertForMaskedLM")
-    assert expected.modules[module].formula == formula
+    ]:
+        with subtests.test(module=module, formula=formula):
+            expected = catalogue.expect(published("bert-base-chinese"), "BertForMaskedLM")
+            assert expected.modules[module].formula == formula
 
 
 # --- published files ------------------------------------------------------------------------------
@@ -390,8 +388,9 @@ FILES = (
 )
 
 
-@pytest.mark.parametrize("row", FILES, ids=[row.model for row in FILES])
-def test_a_published_file_is_its_tensors_and_a_header(row: PublishedFile) -> None:
-    size, count = row.stored(catalogue.expect(published(row.model), row.target))
-    least, most = row.around
-    assert least * count < row.size - size < most * count
+def test_a_published_file_is_its_tensors_and_a_header(subtests):
+    for row in FILES:
+        with subtests.test(row=row):
+            size, count = row.stored(catalogue.expect(published(row.model), row.target))
+            least, most = row.around
+            assert least * count < row.size - size < most * count

@@ -1,5 +1,8 @@
 """Whose tensors an audit expects, of a config that holds the configs of several models."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 from support.bert_configs import config_of
 from support.checkpoints import LLAMA, expect, stored_by
@@ -24,9 +27,8 @@ def chosen(target: str | None = None, **values: object) -> TargetChoice:
     return choice
 
 
-@pytest.mark.parametrize(
-    ("architectures", "target", "name", "model_type", "path"),
-    [
+def test_a_class_is_built_from_its_own_part_of_the_config(subtests):
+    for architectures, target, name, model_type, path in [
         ([WHOLE], None, WHOLE, "gemma3", ""),
         ([], None, "Gemma3Model", "gemma3", ""),
         (["Gemma3ForCausalLM"], None, "Gemma3ForCausalLM", "gemma3_text", "text_config."),
@@ -46,25 +48,26 @@ def chosen(target: str | None = None, **values: object) -> TargetChoice:
             "gemma3_text",
             "text_config.",
         ),
-    ],
-)
-def test_a_class_is_built_from_its_own_part_of_the_config(
-    architectures, target, name, model_type, path
-):
-    choice = chosen(target, **GEMMA3, architectures=architectures)
-    assert (choice.target, choice.model_type, choice.kind.config.path) == (name, model_type, path)
+    ]:
+        with subtests.test(
+            architectures=architectures, target=target, name=name, model_type=model_type, path=path
+        ):
+            choice = chosen(target, **GEMMA3, architectures=architectures)
+            assert (choice.target, choice.model_type, choice.kind.config.path) == (
+                name,
+                model_type,
+                path,
+            )
 
 
-@pytest.mark.parametrize(
-    ("name", "model_type", "target"),
-    [
+def test_a_class_of_the_model_type_may_be_spelled_in_another_case(subtests):
+    for name, model_type, target in [
         ("BERTForMaskedLM", "bert", "BertForMaskedLM"),
         ("gpt2lmheadmodel", "gpt2", "GPT2LMHeadModel"),
-    ],
-)
-def test_a_class_of_the_model_type_may_be_spelled_in_another_case(name, model_type, target):
-    choice = chosen(architectures=[name], model_type=model_type)
-    assert (choice.target, choice.declared) == (target, target)
+    ]:
+        with subtests.test(name=name, model_type=model_type, target=target):
+            choice = chosen(architectures=[name], model_type=model_type)
+            assert (choice.target, choice.declared) == (target, target)
 
 
 def test_the_class_that_is_asked_for_names_the_type_if_the_config_does_not():
@@ -111,14 +114,19 @@ def test_a_class_that_sees_over_the_config_of_its_text_model_is_that_text_model(
     )
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [{}, {"text_config": None}, {"text_config": "gemma3_text"}, {"text_config": {"model_type": 3}}],
-)
-def test_a_text_class_over_a_config_without_its_part_is_a_contradiction(parts):
-    config = config_of(model_type="llava", architectures=["Gemma3ForCausalLM"], **parts)
-    with pytest.raises(CheckpointError, match="which is gemma3_text, but model_type says 'llava'"):
-        choose(config, None, catalogue)
+def test_a_text_class_over_a_config_without_its_part_is_a_contradiction(subtests):
+    for parts in [
+        {},
+        {"text_config": None},
+        {"text_config": "gemma3_text"},
+        {"text_config": {"model_type": 3}},
+    ]:
+        with subtests.test(parts=parts):
+            config = config_of(model_type="llava", architectures=["Gemma3ForCausalLM"], **parts)
+            with pytest.raises(
+                CheckpointError, match="which is gemma3_text, but model_type says 'llava'"
+            ):
+                choose(config, None, catalogue)
 
 
 def test_a_class_of_no_nested_config_is_of_another_family():
@@ -138,52 +146,63 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("model_type", "declared", "built"), PAIRS)
-def test_the_class_of_the_type_for_the_same_task_is_taken(model_type, declared, built):
-    choice = choose(config_of(model_type=model_type, architectures=[declared]), None, catalogue)
-    assert isinstance(choice, TargetChoice)
-    assert (choice.target, choice.model_type, choice.contradiction) == (built, model_type, None)
-    assert choice.namesake is not None
-    assert choice.namesake.endswith(f"AutoModel and its kin build {built}")
+def test_the_class_of_the_type_for_the_same_task_is_taken(subtests):
+    for model_type, declared, built in PAIRS:
+        with subtests.test(model_type=model_type, declared=declared, built=built):
+            choice = choose(
+                config_of(model_type=model_type, architectures=[declared]), None, catalogue
+            )
+            assert isinstance(choice, TargetChoice)
+            assert (choice.target, choice.model_type, choice.contradiction) == (
+                built,
+                model_type,
+                None,
+            )
+            assert choice.namesake is not None
+            assert choice.namesake.endswith(f"AutoModel and its kin build {built}")
 
 
-@pytest.mark.parametrize(
-    ("model_type", "declared"),
-    [("bert", "LlamaForCausalLM"), ("roberta", "BertModel"), ("vit", "BertForMaskedLM")],
-)
-def test_without_a_class_for_the_task_nothing_follows(model_type, declared):
-    with pytest.raises(CheckpointError, match="but model_type says"):
-        choose(config_of(model_type=model_type, architectures=[declared]), None, catalogue)
+def test_without_a_class_for_the_task_nothing_follows(subtests):
+    for model_type, declared in [
+        ("bert", "LlamaForCausalLM"),
+        ("roberta", "BertModel"),
+        ("vit", "BertForMaskedLM"),
+    ]:
+        with (
+            subtests.test(model_type=model_type, declared=declared),
+            pytest.raises(CheckpointError, match="but model_type says"),
+        ):
+            choose(config_of(model_type=model_type, architectures=[declared]), None, catalogue)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_one_type_is_no_contradiction(subtests):
+    for values in [
         {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
         {"model_type": "llama", "architectures": ["LLaMAForCausalLM"]},
         {"model_type": "llama"},
         {"architectures": ["LlamaForCausalLM"]},
-    ],
-)
-def test_one_type_is_no_contradiction(values):
-    choice = choose(config_of(**values), None, catalogue)
-    assert isinstance(choice, TargetChoice)
-    assert choice.namesake is None
+    ]:
+        with subtests.test(values=values):
+            choice = choose(config_of(**values), None, catalogue)
+            assert isinstance(choice, TargetChoice)
+            assert choice.namesake is None
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize(("model_type", "declared", "built"), PAIRS)
-def test_transformers_builds_it_of_such_a_config(model_type, declared, built, tmp_path):
-    import transformers  # noqa: PLC0415 - seconds
+def test_transformers_builds_it_of_such_a_config(subtests, tmp_path):
+    for model_type, declared, built in PAIRS:
+        with subtests.test(model_type=model_type, declared=declared, built=built):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            import transformers  # noqa: PLC0415 - seconds
 
-    saved = getattr(transformers, declared)
-    saved.config_class(**LLAMA, max_position_embeddings=64).save_pretrained(tmp_path)
-    path = tmp_path / "config.json"
-    path.write_text(path.read_text().replace(saved.config_class.model_type, model_type))
-    task = built[built.index("For") :]
-    auto = getattr(transformers, f"AutoModel{task}")
-    model = auto.from_config(transformers.AutoConfig.from_pretrained(tmp_path))
-    assert type(model).__name__ == built
+            saved = getattr(transformers, declared)
+            saved.config_class(**LLAMA, max_position_embeddings=64).save_pretrained(place)
+            path = place / "config.json"
+            path.write_text(path.read_text().replace(saved.config_class.model_type, model_type))
+            task = built[built.index("For") :]
+            auto = getattr(transformers, f"AutoModel{task}")
+            model = auto.from_config(transformers.AutoConfig.from_pretrained(place))
+            assert type(model).__name__ == built
 
 
 def test_what_loads_is_a_warning_and_all_is_compared():

@@ -1,6 +1,8 @@
 """Models of timm without timm: heads, and what lies outside the table."""
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 from support.builders import safetensors_bytes
@@ -44,9 +46,8 @@ def test_a_model_without_classes_has_no_head():
     assert gone == "fc"
 
 
-@pytest.mark.parametrize(
-    ("architecture", "keys", "named"),
-    [
+def test_what_lies_outside_is_named(subtests):
+    for architecture, keys, named in [
         ("no_such_net", {}, "no_such_net"),
         ("resnet50", {"model_args": {"width": 2}}, "model_args"),
         ("vit_base_patch16_224", {"pretrained_cfg": {"global_pool": "map"}}, "global_pool"),
@@ -60,16 +61,16 @@ def test_a_model_without_classes_has_no_head():
             },
             "pretrained_cfg.input_size",
         ),
-    ],
-)
-def test_what_lies_outside_is_named(architecture, keys, named):
-    with pytest.raises(SourceError, match=named):
-        expected(architecture, **keys)
+    ]:
+        with (
+            subtests.test(architecture=architecture, keys=keys, named=named),
+            pytest.raises(SourceError, match=named),
+        ):
+            expected(architecture, **keys)
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
+def test_a_value_that_is_no_size_is_a_fault_of_the_config(subtests):
+    for keys in [
         {"num_classes": "10"},
         {"num_classes": -1},
         {"num_classes": True},
@@ -77,11 +78,9 @@ def test_what_lies_outside_is_named(architecture, keys, named):
         {"pretrained_cfg": 3},
         {"pretrained_cfg": {"input_size": [3]}},
         {"pretrained_cfg": {"input_size": [0, 2, 2]}},
-    ],
-)
-def test_a_value_that_is_no_size_is_a_fault_of_the_config(keys):
-    with pytest.raises(CheckpointError):
-        expected("resnet50", **keys).tensors  # noqa: B018 - sizes are checked when it is listed
+    ]:
+        with subtests.test(keys=keys), pytest.raises(CheckpointError):
+            expected("resnet50", **keys).tensors  # noqa: B018 - sizes are checked when it is listed
 
 
 def written(folder, change) -> None:
@@ -105,41 +104,42 @@ def drop_counters(tensors) -> None:
         del tensors[name]
 
 
-@pytest.mark.parametrize(
-    ("change", "kinds"),
-    [
+def test_a_checkpoint_of_timm_gets_a_verdict(subtests, tmp_path):
+    for change, kinds in [
         (lambda _: None, set()),
         (drop_counters, set()),
         (lambda tensors: tensors.pop("layer1.0.conv1.weight"), {"missing"}),
         (lambda tensors: tensors.pop("bn1.running_mean"), {"missing"}),
         (reshape, {"mismatched"}),
         (lambda tensors: tensors.update(extra=("F32", (2,))), {"unexpected"}),
-    ],
-)
-def test_a_checkpoint_of_timm_gets_a_verdict(tmp_path, change, kinds):
-    written(tmp_path, change)
-    outcome = audit(str(tmp_path))
-    assert outcome.expected is not None
-    assert outcome.target == "resnet18"
-    assert outcome.expected.library.startswith("timm ")
-    alarms = {one.kind for one in outcome.findings if one.severity != "info"}
-    assert alarms == kinds
+    ]:
+        with subtests.test(change=change, kinds=kinds):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            written(place, change)
+            outcome = audit(str(place))
+            assert outcome.expected is not None
+            assert outcome.target == "resnet18"
+            assert outcome.expected.library.startswith("timm ")
+            alarms = {one.kind for one in outcome.findings if one.severity != "info"}
+            assert alarms == kinds
 
 
-@pytest.mark.parametrize("prefix", ["timm_model.", ""])
-@pytest.mark.parametrize("lost", [0, 1])
-def test_the_wrapper_of_transformers_gets_a_verdict(tmp_path, prefix, lost):
-    written(tmp_path, lambda _: None)
-    tensors = {
-        f"{prefix}{one.name}": ("I64" if one.role is Role.LEGACY else "F32", one.shape)
-        for one in expected("resnet18", num_classes=5).tensors[lost:]
-    }
-    config = {"architectures": ["TimmWrapperForImageClassification"], "num_classes": 5}
-    config |= {"model_type": "timm_wrapper", "architecture": "resnet18"}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "model.safetensors").write_bytes(safetensors_bytes(tensors))
-    outcome = audit(str(tmp_path))
-    assert outcome.target == "TimmWrapperForImageClassification"
-    assert outcome.expected.library.startswith("timm ")
-    alarms = [one.kind for one in outcome.findings if one.severity != "info"]
-    assert alarms == ["missing"] * lost
+def test_the_wrapper_of_transformers_gets_a_verdict(subtests, tmp_path):
+    for lost in [0, 1]:
+        for prefix in ["timm_model.", ""]:
+            with subtests.test(prefix=prefix, lost=lost):
+                place = Path(tempfile.mkdtemp(dir=tmp_path))
+                written(place, lambda _: None)
+                tensors = {
+                    f"{prefix}{one.name}": ("I64" if one.role is Role.LEGACY else "F32", one.shape)
+                    for one in expected("resnet18", num_classes=5).tensors[lost:]
+                }
+                config = {"architectures": ["TimmWrapperForImageClassification"], "num_classes": 5}
+                config |= {"model_type": "timm_wrapper", "architecture": "resnet18"}
+                (place / "config.json").write_text(json.dumps(config))
+                (place / "model.safetensors").write_bytes(safetensors_bytes(tensors))
+                outcome = audit(str(place))
+                assert outcome.target == "TimmWrapperForImageClassification"
+                assert outcome.expected.library.startswith("timm ")
+                alarms = [one.kind for one in outcome.findings if one.severity != "info"]
+                assert alarms == ["missing"] * lost

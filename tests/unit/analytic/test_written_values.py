@@ -1,15 +1,14 @@
 """The values to write in a config so that a key has a value."""
 
-import pytest
-
 from auditor.analytic.config_keys import NULL, config_with, set_values
 
 LABELS = {"id2label": {"0": "a", "1": "b"}, "num_labels": 3}
 
 
-@pytest.mark.parametrize("value", [None, NULL, "3", 2.5])
-def test_a_number_of_labels_that_is_not_an_integer_leaves_the_labels(value):
-    assert config_with(LABELS, "num_labels", value) == {"num_labels": value}
+def test_a_number_of_labels_that_is_not_an_integer_leaves_the_labels(subtests):
+    for value in [None, NULL, "3", 2.5]:
+        with subtests.test(value=value):
+            assert config_with(LABELS, "num_labels", value) == {"num_labels": value}
 
 
 def test_a_number_of_labels_resizes_the_labels():

@@ -12,12 +12,12 @@ import lzma
 import os
 import pickle
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections import OrderedDict
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.builders import safetensors_bytes
@@ -186,13 +186,15 @@ def test_a_pickle_that_imports_is_unsafe_whatever_is_around_it(value, protocol, 
         assert not isinstance(found, UnfollowedError)
 
 
-@pytest.mark.parametrize("wrap", WRAPPINGS.values(), ids=WRAPPINGS)
-def test_a_call_in_a_file_of_a_folder_is_found_or_the_file_is_listed(wrap, tmp_path):
-    content = wrap(pickle.dumps(Called(), protocol=2))
-    outcome = audit(folder(tmp_path, {**SOUND, "a/file": content}))
-    listed = any("'a/file': may contain code" in line for line in outcome.unchecked)
-    assert (unsafe(outcome), listed) == ((["a/file"], False) if wrap is BARE else ([], True))
-    assert outcome.residual == 0
+def test_a_call_in_a_file_of_a_folder_is_found_or_the_file_is_listed(subtests, tmp_path):
+    for name, wrap in WRAPPINGS.items():
+        with subtests.test(wrap=name):
+            content = wrap(pickle.dumps(Called(), protocol=2))
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            outcome = audit(folder(place, {**SOUND, "a/file": content}))
+            listed = any("'a/file': may contain code" in line for line in outcome.unchecked)
+            found = (unsafe(outcome), listed, outcome.residual)
+            assert found == ((["a/file"], False, 0) if wrap is BARE else ([], True, 0))
 
 
 WITHOUT_WEIGHTS = {
@@ -207,11 +209,13 @@ WITHOUT_WEIGHTS = {
 }
 
 
-@pytest.mark.parametrize("files", WITHOUT_WEIGHTS.values(), ids=WITHOUT_WEIGHTS)
-@pytest.mark.parametrize("name", ["model_head.pkl", "deep/er/no_ending", "weights.dill"])
-def test_code_is_found_whatever_is_audited(files, name, tmp_path):
-    outcome = audit(folder(tmp_path, {**files, name: pickle.dumps(Called())}))
-    assert unsafe(outcome) == [name]
+def test_code_is_found_whatever_is_audited(subtests, tmp_path):
+    for name in ["model_head.pkl", "deep/er/no_ending", "weights.dill"]:
+        for files in WITHOUT_WEIGHTS.values():
+            with subtests.test(files=files, name=name):
+                place = Path(tempfile.mkdtemp(dir=tmp_path))
+                outcome = audit(folder(place, {**files, name: pickle.dumps(Called())}))
+                assert unsafe(outcome) == [name]
 
 
 def test_code_in_the_folder_of_a_component_without_weights_is_found(tmp_path):
@@ -236,11 +240,14 @@ UNFOLLOWED = {
 }
 
 
-@pytest.mark.parametrize("name", UNFOLLOWED)
-def test_what_may_have_code_and_is_not_followed_is_listed(name, tmp_path):
-    outcome = audit(folder(tmp_path, {**SOUND, name: UNFOLLOWED[name]}))
-    assert [line for line in outcome.unchecked if f"'{name}'" in line] or unsafe(outcome) == [name]
-    assert (outcome.verdict == "clean") == (unsafe(outcome) == [])
+def test_what_may_have_code_and_is_not_followed_is_listed(subtests, tmp_path):
+    for name, content in UNFOLLOWED.items():
+        with subtests.test(name=name):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            outcome = audit(folder(place, {**SOUND, name: content}))
+            is_listed = any(f"'{name}'" in line for line in outcome.unchecked)
+            assert is_listed or unsafe(outcome) == [name]
+            assert (outcome.verdict == "clean") == (unsafe(outcome) == [])
 
 
 HARMLESS = {

@@ -1,5 +1,6 @@
 """Repositories of sentence transformers, end to end: a transformer and the modules behind it."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -26,18 +27,27 @@ from auditor import Report, UsageError
 from auditor.findings import ConfigOverwritten, Missing, MissingComponent, OtherWeights
 
 
-@pytest.mark.parametrize("as_torch", [False, True])
-def test_a_dense_module_closes_next_to_the_transformer(tmp_path: Path, *, as_torch: bool) -> None:
-    dense = model(DENSE, DENSE_TENSORS)
-    if as_torch:
-        dense = {"config.json": text(DENSE), "pytorch_model.bin": torch_bytes(DENSE_TENSORS)}
-    report = auditor.audit(written(tmp_path, sentence(SECOND, **{"2_Dense": dense})))
-    assert isinstance(report, Report)
-    assert (report.target, report.verdict, report.residual) == ("SentenceTransformer", "clean", 0)
-    assert verdicts(report) == {".": "clean", "2_Dense": "clean"}
-    dense = parts(report)["2_Dense"]
-    assert (dense.target, dense.expected.formula) == ("Dense", "I*O + O")
-    assert dense.expected.parameters == 4 * 3 + 3
+def test_a_dense_module_closes_next_to_the_transformer(subtests, tmp_path):
+    for as_torch in [False, True]:
+        with subtests.test(as_torch=as_torch):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            dense = model(DENSE, DENSE_TENSORS)
+            if as_torch:
+                dense = {
+                    "config.json": text(DENSE),
+                    "pytorch_model.bin": torch_bytes(DENSE_TENSORS),
+                }
+            report = auditor.audit(written(place, sentence(SECOND, **{"2_Dense": dense})))
+            assert isinstance(report, Report)
+            assert (report.target, report.verdict, report.residual) == (
+                "SentenceTransformer",
+                "clean",
+                0,
+            )
+            assert verdicts(report) == {".": "clean", "2_Dense": "clean"}
+            dense = parts(report)["2_Dense"]
+            assert (dense.target, dense.expected.formula) == ("Dense", "I*O + O")
+            assert dense.expected.parameters == 4 * 3 + 3
 
 
 def test_a_dense_module_without_its_bias_is_found_out(tmp_path: Path) -> None:
@@ -59,38 +69,47 @@ def test_a_module_that_holds_nothing_need_not_have_a_folder(tmp_path: Path) -> N
     assert auditor.audit(written(tmp_path, files)).verdict == "clean"
 
 
-@pytest.mark.parametrize(
-    "module", ["BoW", "CNN", "LSTM", "Pooling", "Router", "StaticEmbedding", "WordEmbeddings"]
-)
-def test_a_module_without_its_settings_is_found_out(tmp_path: Path, module: str) -> None:
-    entry = {**SECOND, "path": "9", "type": f"sentence_transformers.models.{module}"}
-    for number, folder in enumerate(({}, {"9": {"README.md": b""}})):
-        report = auditor.audit(written(tmp_path / str(number), sentence(entry, **folder)))
-        assert (kinds(report), report.findings[0].names) == ([MissingComponent], ("9",))
+def test_a_module_without_its_settings_is_found_out(subtests, tmp_path):
+    for module in ["BoW", "CNN", "LSTM", "Pooling", "Router", "StaticEmbedding", "WordEmbeddings"]:
+        with subtests.test(module=module):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            entry = {**SECOND, "path": "9", "type": f"sentence_transformers.models.{module}"}
+            for number, folder in enumerate(({}, {"9": {"README.md": b""}})):
+                report = auditor.audit(written(place / str(number), sentence(entry, **folder)))
+                assert (kinds(report), report.findings[0].names) == ([MissingComponent], ("9",))
 
 
-@pytest.mark.parametrize("module", ["Dropout", "Normalize", "SpladePooling"])
-def test_a_module_whose_settings_have_defaults_needs_no_folder(tmp_path: Path, module: str) -> None:
-    entry = {**SECOND, "path": "9", "type": f"sentence_transformers.models.{module}"}
-    assert auditor.audit(written(tmp_path, sentence(entry))).verdict == "clean"
+def test_a_module_whose_settings_have_defaults_needs_no_folder(subtests, tmp_path):
+    for module in ["Dropout", "Normalize", "SpladePooling"]:
+        with subtests.test(module=module):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            entry = {**SECOND, "path": "9", "type": f"sentence_transformers.models.{module}"}
+            assert auditor.audit(written(place, sentence(entry))).verdict == "clean"
 
 
 OLD_POOLING = {"word_embedding_dimension": 4, "pooling_mode_mean_tokens": True}
 NEW_POOLING = {"embedding_dimension": 4, "pooling_mode": "mean", "include_prompt": True}
 
 
-@pytest.mark.parametrize("settings", [OLD_POOLING, NEW_POOLING, DENSE])
-@pytest.mark.parametrize("folder", ["", "0_BERT"])
-def test_settings_of_another_module_in_a_transformers_config_are_the_cause(
-    tmp_path: Path, folder: str, settings: dict[str, object]
-) -> None:
-    entry = {**SECOND, "path": folder, "type": "sentence_transformers.models.Transformer"}
-    files = {**model(BERT), "config.json": text(settings)}
-    files = {"modules.json": text([entry]), **(under(folder, files) if folder else files)}
-    outcome = auditor.audit(written(tmp_path, files))
-    found = parts(outcome)[folder] if folder else outcome
-    assert (outcome.verdict, kinds(found)) == ("findings", [ConfigOverwritten])
-    assert [one.cause for one in found.diagnosis] == ["config-overwritten"]
+def test_settings_of_another_module_in_a_transformers_config_are_the_cause(subtests, tmp_path):
+    for folder in ["", "0_BERT"]:
+        for settings in [OLD_POOLING, NEW_POOLING, DENSE]:
+            with subtests.test(settings=settings, folder=folder):
+                place = Path(tempfile.mkdtemp(dir=tmp_path))
+                entry = {
+                    **SECOND,
+                    "path": folder,
+                    "type": "sentence_transformers.models.Transformer",
+                }
+                files = {**model(BERT), "config.json": text(settings)}
+                files = {
+                    "modules.json": text([entry]),
+                    **(under(folder, files) if folder else files),
+                }
+                outcome = auditor.audit(written(place, files))
+                found = parts(outcome)[folder] if folder else outcome
+                assert (outcome.verdict, kinds(found)) == ("findings", [ConfigOverwritten])
+                assert [one.cause for one in found.diagnosis] == ["config-overwritten"]
 
 
 def test_settings_of_a_module_in_its_own_folder_are_sound(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """The dtype that a config declares, at its top or in a config inside it, against what is stored."""
 
+import tempfile
 from pathlib import Path
 
-import pytest
 from support.pipelines import model, tensors, text, written
 
 import auditor
@@ -42,9 +42,8 @@ def declaring(**dtypes: str) -> dict:
     return config
 
 
-@pytest.mark.parametrize(
-    ("dtypes", "width", "alarms"),
-    [
+def test_a_total_of_another_width_than_declared_is_found(subtests, tmp_path):
+    for dtypes, width, alarms in [
         ({"dtype": "bfloat16"}, 2, False),
         ({"dtype": "bfloat16"}, 4, True),
         ({"text_config": "bfloat16"}, 2, False),
@@ -53,18 +52,23 @@ def declaring(**dtypes: str) -> dict:
         ({"text_config": "bfloat16", "vision_config": "float32"}, 4, False),
         ({"dtype": "float32", "text_config": "bfloat16"}, 4, False),
         ({}, 4, False),
-    ],
-)
-def test_a_total_of_another_width_than_declared_is_found(tmp_path: Path, dtypes, width, alarms):
-    stored = tensors(QWEN3_VL)
-    elements = auditor.explain(written(tmp_path / "x", {"config.json": text(QWEN3_VL)})).expected
-    index = {
-        "metadata": {"total_size": elements.parameters * width},
-        "weight_map": dict.fromkeys(stored, "model-00001-of-00001.safetensors"),
-    }
-    files = {"config.json": text(declaring(**dtypes)), "model.safetensors.index.json": text(index)}
-    report = auditor.audit(written(tmp_path, files))
-    assert [type(one) for one in report.findings] == [BadIndex, *([WrongDtype] * alarms)]
+    ]:
+        with subtests.test(dtypes=dtypes, width=width, alarms=alarms):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            stored = tensors(QWEN3_VL)
+            elements = auditor.explain(
+                written(place / "x", {"config.json": text(QWEN3_VL)})
+            ).expected
+            index = {
+                "metadata": {"total_size": elements.parameters * width},
+                "weight_map": dict.fromkeys(stored, "model-00001-of-00001.safetensors"),
+            }
+            files = {
+                "config.json": text(declaring(**dtypes)),
+                "model.safetensors.index.json": text(index),
+            }
+            report = auditor.audit(written(place, files))
+            assert [type(one) for one in report.findings] == [BadIndex, *([WrongDtype] * alarms)]
 
 
 def test_headers_of_another_dtype_than_a_config_inside_declares_are_found(tmp_path: Path):
@@ -94,10 +98,13 @@ T5 = {
 }
 
 
-@pytest.mark.parametrize(("part", "alarms"), [("DenseReluDense.wo", False), (".wi.", True)])
-def test_only_parameters_that_the_class_keeps_may_be_stored_in_32_bits(tmp_path, part, alarms):
-    stored = {
-        name: ("F32" if part in name else "F16", shape) for name, (_, shape) in tensors(T5).items()
-    }
-    report = auditor.audit(written(tmp_path, model(T5, stored)))
-    assert any(isinstance(one, WrongDtype) for one in report.findings) is alarms
+def test_only_parameters_that_the_class_keeps_may_be_stored_in_32_bits(subtests, tmp_path):
+    for part, alarms in [("DenseReluDense.wo", False), (".wi.", True)]:
+        with subtests.test(part=part, alarms=alarms):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            stored = {
+                name: ("F32" if part in name else "F16", shape)
+                for name, (_, shape) in tensors(T5).items()
+            }
+            report = auditor.audit(written(place, model(T5, stored)))
+            assert any(isinstance(one, WrongDtype) for one in report.findings) is alarms

@@ -1,5 +1,6 @@
 """Heads that a config says are not tied, and that their class ties: what is stored decides."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -39,31 +40,39 @@ def loaded(folder: Path, model_type: str) -> int:
     return model_class.from_pretrained(folder).num_parameters()
 
 
-@pytest.mark.parametrize("model_type", TYPES)
-def test_two_matrices_that_the_config_does_not_tie_are_two(tmp_path, model_type):
-    folder = saved(tmp_path, model_type, head=True, tied=False)
-    report = auditor.audit(str(folder))
-    assert (report.verdict, report.residual) == ("clean", 0)
-    count = loaded(folder, model_type)
-    assert report.observed.parameters == report.expected.parameters == count
-    tied = [name for one in report.findings if isinstance(one, TiedWeight) for name in one.names]
-    assert "lm_head.weight" not in tied
+def test_two_matrices_that_the_config_does_not_tie_are_two(subtests, tmp_path):
+    for model_type in TYPES:
+        with subtests.test(model_type=model_type):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            folder = saved(place, model_type, head=True, tied=False)
+            report = auditor.audit(str(folder))
+            assert (report.verdict, report.residual) == ("clean", 0)
+            count = loaded(folder, model_type)
+            assert report.observed.parameters == report.expected.parameters == count
+            tied = [
+                name for one in report.findings if isinstance(one, TiedWeight) for name in one.names
+            ]
+            assert "lm_head.weight" not in tied
 
 
-@pytest.mark.parametrize("model_type", TYPES)
-@pytest.mark.parametrize("tied", [False, True, None])
-def test_one_matrix_is_both_whatever_the_config_declares(tmp_path, model_type, tied):
-    folder = saved(tmp_path, model_type, head=False, tied=tied)
-    report = auditor.audit(str(folder))
-    assert (report.verdict, report.residual) == ("clean", 0)
-    assert report.observed.parameters == loaded(folder, model_type)
+def test_one_matrix_is_both_whatever_the_config_declares(subtests, tmp_path):
+    for tied in [False, True, None]:
+        for model_type in TYPES:
+            with subtests.test(model_type=model_type, tied=tied):
+                place = Path(tempfile.mkdtemp(dir=tmp_path))
+                folder = saved(place, model_type, head=False, tied=tied)
+                report = auditor.audit(str(folder))
+                assert (report.verdict, report.residual) == ("clean", 0)
+                assert report.observed.parameters == loaded(folder, model_type)
 
 
-@pytest.mark.parametrize("model_type", TYPES)
-def test_a_second_matrix_that_the_config_ties_is_a_duplicate(tmp_path, model_type):
-    report = auditor.audit(str(saved(tmp_path, model_type, head=True, tied=True)))
-    found = [one for one in report.findings if isinstance(one, Duplicate)]
-    assert [one.names for one in found] == [("lm_head.weight",)]
+def test_a_second_matrix_that_the_config_ties_is_a_duplicate(subtests, tmp_path):
+    for model_type in TYPES:
+        with subtests.test(model_type=model_type):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            report = auditor.audit(str(saved(place, model_type, head=True, tied=True)))
+            found = [one for one in report.findings if isinstance(one, Duplicate)]
+            assert [one.names for one in found] == [("lm_head.weight",)]
 
 
 def test_a_config_alone_is_trusted(tmp_path):
@@ -87,12 +96,14 @@ def test_a_second_opinion_has_the_same_head(tmp_path):
     assert auditor.audit(str(folder), oracle=True).verdict == "clean"
 
 
-@pytest.mark.parametrize("tower", ["encoder", "decoder"])
-def test_a_head_is_separate_if_the_embedding_is_stored_under_a_tower_s_name(tower, tmp_path):
-    folder = saved(tmp_path, "t5", head=True, tied=False)
-    weights = safetensors.load_file(folder / "model.safetensors")
-    weights[f"{tower}.embed_tokens.weight"] = weights.pop("shared.weight")
-    safetensors.save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    outcome = auditor.audit(str(folder))
-    assert outcome.verdict == "clean"
-    assert outcome.expected.parameters == loaded(folder, "t5")
+def test_a_head_is_separate_if_the_embedding_is_stored_under_a_tower_s_name(subtests, tmp_path):
+    for tower in ["encoder", "decoder"]:
+        with subtests.test(tower=tower):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            folder = saved(place, "t5", head=True, tied=False)
+            weights = safetensors.load_file(folder / "model.safetensors")
+            weights[f"{tower}.embed_tokens.weight"] = weights.pop("shared.weight")
+            safetensors.save_file(weights, folder / "model.safetensors", {"format": "pt"})
+            outcome = auditor.audit(str(folder))
+            assert outcome.verdict == "clean"
+            assert outcome.expected.parameters == loaded(folder, "t5")

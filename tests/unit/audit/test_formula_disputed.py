@@ -1,6 +1,5 @@
 """A closed form and an oracle that differ: what is said of it, tensor by tensor."""
 
-import pytest
 from msgspec.structs import replace
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
@@ -33,22 +32,19 @@ def oracle(*tensors: ExpectedTensor, parameters: int = 10) -> Expectation:
     return replace(found, by="oracle", library="transformers 5")
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
+def test_two_that_agree_dispute_nothing(subtests):
+    for ours, theirs in [
         ((A, B), (A, B)),
         ((A, B), (B, A)),  # the order is no matter
         ((A, B, MASK), (A, B)),  # other versions stored it
         ((A, TIED, STEPS), (A, TIED, STEPS)),
-    ],
-)
-def test_two_that_agree_dispute_nothing(ours, theirs) -> None:
-    assert list(formula_disputes(closed_form(*ours), oracle(*theirs))) == []
+    ]:
+        with subtests.test(ours=ours, theirs=theirs):
+            assert list(formula_disputes(closed_form(*ours), oracle(*theirs))) == []
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "name", "parameters", "reason"),
-    [
+def test_a_tensor_in_dispute_is_named_with_both_sides(subtests):
+    for ours, theirs, name, parameters, reason in [
         ((A, B), (A,), "b.weight", 4, "the closed form has it, transformers 5 does not"),
         ((A,), (A, B), "b.weight", 4, "transformers 5 has it, the closed form does not"),
         ((A,), (A, MASK), "mask", 0, "transformers 5 has it, the closed form does not"),
@@ -80,14 +76,17 @@ def test_two_that_agree_dispute_nothing(ours, theirs) -> None:
             0,
             "legacy by the closed form, buffer by transformers 5",
         ),
-    ],
-)
-def test_a_tensor_in_dispute_is_named_with_both_sides(
-    ours, theirs, name, parameters, reason
-) -> None:
-    [found] = formula_disputes(closed_form(*ours), oracle(*theirs))
-    assert (found.names, found.parameters, found.reason) == ((name,), parameters, reason)
-    assert (found.kind, found.severity, found.explains) == ("formula-disputed", Severity.WARNING, 0)
+    ]:
+        with subtests.test(
+            ours=ours, theirs=theirs, name=name, parameters=parameters, reason=reason
+        ):
+            [found] = formula_disputes(closed_form(*ours), oracle(*theirs))
+            assert (found.names, found.parameters, found.reason) == ((name,), parameters, reason)
+            assert (found.kind, found.severity, found.explains) == (
+                "formula-disputed",
+                Severity.WARNING,
+                0,
+            )
 
 
 def test_tensors_with_the_same_dispute_are_one_finding() -> None:

@@ -1,8 +1,8 @@
 """A GGUF model in several files, wherever it lies; and what its shards say of each other."""
 
+import tempfile
 from pathlib import Path
 
-import pytest
 from support.gguf_files import STRING, U16, Pair, Tensor, gguf_bytes
 from support.gguf_models import Values, expectation, metadata, tensors
 from support.sharding import pointer
@@ -68,13 +68,15 @@ def test_shards_in_a_folder_are_one_model(tmp_path):
     assert (report.observed.files, report.observed.tensors) == (3, len(STORED))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_shard_stands_for_its_model(tmp_path, name):
-    laid(tmp_path, shards())
-    (tmp_path / "m-Q4_0.gguf").write_bytes(b"of another model")
-    report = audit(str(tmp_path / name))
-    assert report.observed.files == 3
-    assert [finding.kind for finding in report.findings] == ["other-weights"]
+def test_a_shard_stands_for_its_model(subtests, tmp_path):
+    for name in NAMES:
+        with subtests.test(name=name):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            laid(place, shards())
+            (place / "m-Q4_0.gguf").write_bytes(b"of another model")
+            report = audit(str(place / name))
+            assert report.observed.files == 3
+            assert [finding.kind for finding in report.findings] == ["other-weights"]
 
 
 def test_shards_of_other_names_are_other_models(tmp_path):
@@ -119,13 +121,15 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("spoil", "says"), FAULTS.values(), ids=FAULTS)
-def test_shards_that_disagree_are_a_bad_index(tmp_path, spoil, says):
-    spoil(laid(tmp_path, shards()))
-    report = audit(str(tmp_path))
-    reasons = [one.reason for one in report.findings if one.kind == "bad-index"]
-    assert says in reasons
-    assert report.residual == 0
+def test_shards_that_disagree_are_a_bad_index(subtests, tmp_path):
+    for spoil, says in FAULTS.values():
+        with subtests.test(spoil=spoil, says=says):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            spoil(laid(place, shards()))
+            report = audit(str(place))
+            reasons = [one.reason for one in report.findings if one.kind == "bad-index"]
+            assert says in reasons
+            assert report.residual == 0
 
 
 def test_an_unreadable_shard_is_a_bad_header_and_nothing_is_reported_missing(tmp_path):
@@ -162,19 +166,23 @@ def test_metadata_without_an_architecture_are_a_bad_config(tmp_path):
     assert (finding.kind, finding.file) == ("bad-config", "m.gguf")
 
 
-@pytest.mark.parametrize("lost", [0, 1, 2])
-def test_an_absent_shard_is_a_partial_upload(tmp_path, lost):
-    laid(tmp_path, shards())
-    (tmp_path / NAMES[lost]).unlink()
-    [diagnosis] = audit(str(tmp_path)).diagnosis
-    assert diagnosis.cause == "partial-upload"
-    assert diagnosis.summary.startswith(f"2 of the 3 files are there: '{NAMES[lost]}' is not")
+def test_an_absent_shard_is_a_partial_upload(subtests, tmp_path):
+    for lost in [0, 1, 2]:
+        with subtests.test(lost=lost):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            laid(place, shards())
+            (place / NAMES[lost]).unlink()
+            [diagnosis] = audit(str(place)).diagnosis
+            assert diagnosis.cause == "partial-upload"
+            assert diagnosis.summary.startswith(
+                f"2 of the 3 files are there: '{NAMES[lost]}' is not"
+            )
 
 
-@pytest.mark.parametrize(
-    ("spoil", "cause"), [(pointer, "pointer-file"), (cut, "truncated")], ids=["pointer", "cut"]
-)
-def test_a_file_that_is_not_there_as_a_whole_has_its_cause(tmp_path, spoil, cause):
-    laid(tmp_path, [gguf_bytes(metadata(VALUES), STORED)], ("m.gguf",))
-    spoil(tmp_path / "m.gguf")
-    assert [one.cause for one in audit(str(tmp_path)).diagnosis] == [cause]
+def test_a_file_that_is_not_there_as_a_whole_has_its_cause(subtests, tmp_path):
+    for spoil, cause in [(pointer, "pointer-file"), (cut, "truncated")]:
+        with subtests.test(spoil=spoil, cause=cause):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            laid(place, [gguf_bytes(metadata(VALUES), STORED)], ("m.gguf",))
+            spoil(place / "m.gguf")
+            assert [one.cause for one in audit(str(place)).diagnosis] == [cause]

@@ -1,6 +1,7 @@
 """Errors that say that memory ran out, and errors that do not."""
 
 import errno
+from functools import partial
 
 import pytest
 
@@ -27,20 +28,22 @@ def chained(cause: BaseException) -> Exception:
     return error
 
 
-@pytest.mark.parametrize("lack", LACKS, ids=repr)
-@pytest.mark.parametrize("wrap", [lambda error: error, chained])
-def test_an_error_of_too_little_memory_passes_the_guard_as_memory_error(lack, wrap):
-    def fail() -> str:
-        raise wrap(lack)
-
-    with pytest.raises(MemoryError):
-        outcome_of(fail, str)
+def fail(error: BaseException) -> str:
+    raise error
 
 
-@pytest.mark.parametrize("error", OTHERS, ids=repr)
-@pytest.mark.parametrize("wrap", [lambda error: error, chained])
-def test_another_error_is_no_lack_of_memory(error, wrap):
-    assert not is_lack_of_memory(wrap(error))
+def test_an_error_of_too_little_memory_passes_the_guard_as_memory_error(subtests):
+    for wrap in [lambda error: error, chained]:
+        for lack in LACKS:
+            with subtests.test(lack=lack, wrap=wrap), pytest.raises(MemoryError):
+                outcome_of(partial(fail, wrap(lack)), str)
+
+
+def test_another_error_is_no_lack_of_memory(subtests):
+    for wrap in [lambda error: error, chained]:
+        for error in OTHERS:
+            with subtests.test(error=error, wrap=wrap):
+                assert not is_lack_of_memory(wrap(error))
 
 
 def test_a_circle_of_causes_ends():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
@@ -384,34 +385,37 @@ def audited(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> Report |
     return audit(str(folder))
 
 
-@pytest.mark.parametrize("prefix", ["", "new."])
-def test_gte_is_compared_by_its_native_twin(tmp_path, prefix):
-    outcome = audited(tmp_path, NEW, {f"{prefix}{name}": OF_NEW[name] for name in OF_NEW})
-    assert (outcome.verdict, outcome.declared) == ("clean", ("NewModel",))
-    assert "its native twin is transformers' GteModel: compared by map" in outcome.notes[-1]
+def test_gte_is_compared_by_its_native_twin(subtests, tmp_path):
+    for prefix in ["", "new."]:
+        with subtests.test(prefix=prefix):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            outcome = audited(place, NEW, {f"{prefix}{name}": OF_NEW[name] for name in OF_NEW})
+            assert (outcome.verdict, outcome.declared) == ("clean", ("NewModel",))
+            assert "its native twin is transformers' GteModel: compared by map" in outcome.notes[-1]
 
 
-@pytest.mark.parametrize("lost", ["embeddings.LayerNorm.bias", "encoder.layer.1.mlp_ln.weight"])
-def test_a_lost_tensor_of_a_twin_is_a_finding(tmp_path, lost):
-    outcome = audited(tmp_path, NEW, {name: OF_NEW[name] for name in OF_NEW if name != lost})
-    assert isinstance(outcome, Report)
-    assert [(one.kind, one.names) for one in outcome.findings] == [("missing", (lost,))]
+def test_a_lost_tensor_of_a_twin_is_a_finding(subtests, tmp_path):
+    for lost in ["embeddings.LayerNorm.bias", "encoder.layer.1.mlp_ln.weight"]:
+        with subtests.test(lost=lost):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            outcome = audited(place, NEW, {name: OF_NEW[name] for name in OF_NEW if name != lost})
+            assert isinstance(outcome, Report)
+            assert [(one.kind, one.names) for one in outcome.findings] == [("missing", (lost,))]
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
+def test_a_config_that_the_map_does_not_cover_is_not_compared(subtests, tmp_path):
+    for changed in [
         {"pack_qkv": False},
         {"pack_qkv": 1},
         {"layer_norm_type": "rms_norm"},
         {"position_embedding_type": "absolute"},
         {"intermediate_size": None},
         {"auto_map": {"AutoModel": "modeling.OtherModel"}},
-    ],
-)
-def test_a_config_that_the_map_does_not_cover_is_not_compared(tmp_path, changed):
-    outcome = audited(tmp_path, NEW | changed, OF_NEW)
-    assert isinstance(outcome, Unaudited)
+    ]:
+        with subtests.test(changed=changed):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            outcome = audited(place, NEW | changed, OF_NEW)
+            assert isinstance(outcome, Unaudited)
 
 
 def test_a_kind_of_name_that_the_twin_lacks_stays_custom_code(tmp_path):
@@ -439,15 +443,19 @@ OF_CODE = [
 ]
 
 
-@pytest.mark.parametrize(("config", "shapes", "lost"), OF_CODE)
-def test_a_twin_is_compared_under_the_names_of_its_own_code(tmp_path, config, shapes, lost):
-    outcome = audited(tmp_path, config, shapes)
-    assert (outcome.verdict, outcome.load_report) == ("clean", None)
-    assert "its native twin is transformers' " in outcome.notes[-1]
-    outcome = audited(tmp_path, config, {name: shapes[name] for name in shapes if name != lost})
-    assert [one.names for one in outcome.findings if one.kind == "missing"] == [(lost,)]
-    outcome = audited(tmp_path, config, shapes | {lost: (*shapes[lost], 2)})
-    assert [one.names for one in outcome.findings if one.kind == "mismatched"] == [(lost,)]
+def test_a_twin_is_compared_under_the_names_of_its_own_code(subtests, tmp_path):
+    for config, shapes, lost in OF_CODE:
+        with subtests.test(config=config, shapes=shapes, lost=lost):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            outcome = audited(place, config, shapes)
+            assert (outcome.verdict, outcome.load_report) == ("clean", None)
+            assert "its native twin is transformers' " in outcome.notes[-1]
+            outcome = audited(
+                place, config, {name: shapes[name] for name in shapes if name != lost}
+            )
+            assert [one.names for one in outcome.findings if one.kind == "missing"] == [(lost,)]
+            outcome = audited(place, config, shapes | {lost: (*shapes[lost], 2)})
+            assert [one.names for one in outcome.findings if one.kind == "mismatched"] == [(lost,)]
 
 
 # The counts that the Hub shows of jinaai/jina-embeddings-v3 and jina-reranker-v2-base-multilingual.
@@ -455,16 +463,15 @@ LARGE = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24
 BASE = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12}
 
 
-@pytest.mark.parametrize(
-    ("config", "parameters"),
-    [
+def test_the_count_of_a_twin_is_the_published_count(subtests, tmp_path):
+    for config, parameters in [
         (JINA | LARGE | {"lora_adaptations": ["a"] * 5, "vocab_size": 250002}, 572_310_396),
         (RERANKER | BASE | {"max_position_embeddings": 1026, "vocab_size": 250002}, 278_437_633),
-    ],
-)
-def test_the_count_of_a_twin_is_the_published_count(tmp_path, config, parameters):
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    assert explain(str(tmp_path)).expected.parameters == parameters
+    ]:
+        with subtests.test(config=config, parameters=parameters):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            (place / "config.json").write_text(json.dumps(config))
+            assert explain(str(place)).expected.parameters == parameters
 
 
 def test_adapters_without_a_rank_are_not_covered():
@@ -476,10 +483,11 @@ def test_janus_is_not_taken_for_deepseek_vl():
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("config", [FLORENCE, INTERN, JINA, DEEPSEEK])
-def test_the_form_of_a_twin_is_what_the_library_builds(config):
-    custom = next(iter(config.get("auto_map", {}).values()), None)
-    twin = as_native_twin(Config(values=config), custom)
-    [name] = twin.config.architectures
-    form = generated.forms(twin.config.model_type)[name]
-    assert differing("transformers", form, {**twin.config.values}) == set()
+def test_the_form_of_a_twin_is_what_the_library_builds(subtests):
+    for config in [FLORENCE, INTERN, JINA, DEEPSEEK]:
+        with subtests.test(config=config):
+            custom = next(iter(config.get("auto_map", {}).values()), None)
+            twin = as_native_twin(Config(values=config), custom)
+            [name] = twin.config.architectures
+            form = generated.forms(twin.config.model_type)[name]
+            assert differing("transformers", form, {**twin.config.values}) == set()

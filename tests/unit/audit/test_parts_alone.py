@@ -1,6 +1,8 @@
 """A model that is a part of something else: a note says what it is and how it is loaded."""
 
-import pytest
+import tempfile
+from pathlib import Path
+
 from support.builders import safetensors_bytes
 from support.pipelines import BERT, CLIP, DIFFUSION, encoders, model, text, under, written
 
@@ -42,9 +44,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_note_says_what_a_part_alone_is(name, tmp_path):
-    files, note = CASES[name]
-    outcome = audit(written(tmp_path, files))
-    notes = [one for part in (outcome, *outcome.parts) for one in part.notes]
-    assert any(note in one for one in notes) if note else not notes
+def test_a_note_says_what_a_part_alone_is(subtests, tmp_path):
+    for name, (files, note) in CASES.items():
+        with subtests.test(name=name):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            outcome = audit(written(place, files))
+            notes = [one for part in (outcome, *outcome.parts) for one in part.notes]
+            assert any(note in one for one in notes) if note else not notes

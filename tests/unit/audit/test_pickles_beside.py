@@ -2,6 +2,8 @@
 
 import json
 import random
+import tempfile
+from pathlib import Path
 
 import pytest
 from support.builders import safetensors_bytes
@@ -74,14 +76,16 @@ def test_pickles_beyond_the_bound_are_named_as_not_checked(tmp_path, monkeypatch
     assert "'b.pkl'" in line
 
 
-@pytest.mark.parametrize("content", [CALL, HARMLESS])
-def test_a_snapshot_gives_the_findings_of_its_folder(content, tmp_path):
-    snapshot = fetch(folder(tmp_path, **{"a.pkl": content, "variant.bin": content}))
-    assert [head.name for head in snapshot.pickles] == ["a.pkl", "variant.bin"]
-    again = load(dump(snapshot), "x")
-    outcomes = [examine(one, Options(requested="x")) for one in (snapshot, again)]
-    assert outcomes[0].findings == outcomes[1].findings
-    assert outcomes[0].unchecked == outcomes[1].unchecked
+def test_a_snapshot_gives_the_findings_of_its_folder(subtests, tmp_path):
+    for content in [CALL, HARMLESS]:
+        with subtests.test(content=content):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            snapshot = fetch(folder(place, **{"a.pkl": content, "variant.bin": content}))
+            assert [head.name for head in snapshot.pickles] == ["a.pkl", "variant.bin"]
+            again = load(dump(snapshot), "x")
+            outcomes = [examine(one, Options(requested="x")) for one in (snapshot, again)]
+            assert outcomes[0].findings == outcomes[1].findings
+            assert outcomes[0].unchecked == outcomes[1].unchecked
 
 
 def test_a_weight_file_that_was_followed_is_not_called_unopened(tmp_path):

@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 import shutil
+import tempfile
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -243,35 +244,45 @@ def test_a_checkpoint_packed_by_a_quantiser_is_not_taken_for_plain(tmp_path: Pat
     assert (outcome.reason, outcome.observed.tensors) == (Reason.UNKNOWN_LAYOUT, 39)
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-def test_a_snapshot_gives_the_same_report_as_what_it_was_taken_of(tmp_path: Path, shards) -> None:
-    folder = _folder(tmp_path / "m", stored_by(expect("BertModel")), shards=shards)
-    before = auditor.audit(str(folder))
-    content = dump(fetch(str(folder)), "m.json")
-    file = tmp_path / "m.json"
-    file.write_bytes(content)
-    shutil.rmtree(folder)
-    after = auditor.audit(str(file))
-    for field in ("model", "target", "expected", "observed", "modules", "findings", "residual"):
-        assert getattr(after, field) == getattr(before, field)
-    assert load(content, "m.json").headers == fetch(str(file)).headers
+def test_a_snapshot_gives_the_same_report_as_what_it_was_taken_of(subtests, tmp_path):
+    for shards in [1, 3]:
+        with subtests.test(shards=shards):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            folder = _folder(place / "m", stored_by(expect("BertModel")), shards=shards)
+            before = auditor.audit(str(folder))
+            content = dump(fetch(str(folder)), "m.json")
+            file = place / "m.json"
+            file.write_bytes(content)
+            shutil.rmtree(folder)
+            after = auditor.audit(str(file))
+            for field in (
+                "model",
+                "target",
+                "expected",
+                "observed",
+                "modules",
+                "findings",
+                "residual",
+            ):
+                assert getattr(after, field) == getattr(before, field)
+            assert load(content, "m.json").headers == fetch(str(file)).headers
 
 
-@pytest.mark.parametrize("target", ["BertModel", "BertForMaskedLM"])
-@pytest.mark.parametrize("depth", [0, 1, 2, 3])
-def test_an_audit_of_a_depth_has_the_rows_of_a_full_one_cut_off_there(
-    tmp_path: Path, target: str, depth: int
-) -> None:
-    bare = [
-        tensor._replace(name=tensor.name.removeprefix("bert."))
-        for tensor in stored_by(expect("BertForMaskedLM"))
-    ]
-    config = config_bytes(architectures=["BertForMaskedLM"])
-    model = str(_folder(tmp_path / "m", bare, config=config))
-    whole = auditor.audit(model, target=target)
-    cut = auditor.audit(model, target=target, depth=depth)
-    assert cut.modules == tuple(row for row in whole.modules if row.depth <= depth)
-    assert cut.findings == whole.findings
+def test_an_audit_of_a_depth_has_the_rows_of_a_full_one_cut_off_there(subtests, tmp_path):
+    for depth in [0, 1, 2, 3]:
+        for target in ["BertModel", "BertForMaskedLM"]:
+            with subtests.test(target=target, depth=depth):
+                place = Path(tempfile.mkdtemp(dir=tmp_path))
+                bare = [
+                    tensor._replace(name=tensor.name.removeprefix("bert."))
+                    for tensor in stored_by(expect("BertForMaskedLM"))
+                ]
+                config = config_bytes(architectures=["BertForMaskedLM"])
+                model = str(_folder(place / "m", bare, config=config))
+                whole = auditor.audit(model, target=target)
+                cut = auditor.audit(model, target=target, depth=depth)
+                assert cut.modules == tuple(row for row in whole.modules if row.depth <= depth)
+                assert cut.findings == whole.findings
 
 
 GPTQ_FILE = b'{"bits": 4, "group_size": 4, "desc_act": false, "sym": true}'
@@ -291,22 +302,22 @@ def _packed(expectation):
         yield stored(f"{module}.scales", (groups, out), dtype="F16")
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_a_layout_that_a_file_beside_the_config_declares_is_unpacked(
-    tmp_path: Path, packed
-) -> None:
-    wide = {"hidden_size": 16, "intermediate_size": 32}
-    expectation = expect("BertModel", **wide)
-    tensors = list(_packed(expectation)) if packed else stored_by(expectation)
-    config = config_bytes(architectures=["BertModel"], **wide)
-    folder = _folder(tmp_path / "m", tensors, config=config)
-    (folder / "quantize_config.json").write_bytes(GPTQ_FILE)
-    report = auditor.audit(str(folder))
-    assert report.residual == 0
-    assert report.verdict == ("clean" if packed else "findings")
-    file = tmp_path / "m.json"
-    file.write_bytes(dump(fetch(str(folder)), "m.json"))
-    assert auditor.audit(str(file)).findings == report.findings
+def test_a_layout_that_a_file_beside_the_config_declares_is_unpacked(subtests, tmp_path):
+    for packed in [True, False]:
+        with subtests.test(packed=packed):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            wide = {"hidden_size": 16, "intermediate_size": 32}
+            expectation = expect("BertModel", **wide)
+            tensors = list(_packed(expectation)) if packed else stored_by(expectation)
+            config = config_bytes(architectures=["BertModel"], **wide)
+            folder = _folder(place / "m", tensors, config=config)
+            (folder / "quantize_config.json").write_bytes(GPTQ_FILE)
+            report = auditor.audit(str(folder))
+            assert report.residual == 0
+            assert report.verdict == ("clean" if packed else "findings")
+            file = place / "m.json"
+            file.write_bytes(dump(fetch(str(folder)), "m.json"))
+            assert auditor.audit(str(file)).findings == report.findings
 
 
 # --- reports of another process -------------------------------------------------------------------
@@ -319,11 +330,12 @@ def audited(model: str):
     return auditor.audit(model, source="bundled")
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_outcome_is_the_same_behind_pickle(name):
-    outcome = EXAMPLES[name]()
-    assert pickle.loads(pickle.dumps(outcome)) == outcome  # noqa: S301 - our own
-    assert copy.deepcopy(outcome) == outcome
+def test_an_outcome_is_the_same_behind_pickle(subtests):
+    for name in EXAMPLES:
+        with subtests.test(name=name):
+            outcome = EXAMPLES[name]()
+            assert pickle.loads(pickle.dumps(outcome)) == outcome  # noqa: S301 - our own
+            assert copy.deepcopy(outcome) == outcome
 
 
 def test_a_table_of_tensors_takes_its_rows_along():

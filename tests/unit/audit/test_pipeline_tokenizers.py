@@ -1,6 +1,8 @@
 """The tokenizers of a pipeline: no token has an id beyond the embedding of its text encoder."""
 
-import pytest
+import tempfile
+from pathlib import Path
+
 from support.pipelines import BERT, CLIP, encoders, text, written
 
 from auditor import audit
@@ -38,13 +40,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_ids_are_compared_with_the_rows_of_the_encoder(name, tmp_path):
-    folders, files = CASES[name]
-    outcome = audit(written(tmp_path, encoders(**folders)))
-    assert [(one.kind, one.file) for one in outcome.findings] == [
-        ("token-beyond-embedding", file) for file in files
-    ]
+def test_ids_are_compared_with_the_rows_of_the_encoder(subtests, tmp_path):
+    for name, (folders, files) in CASES.items():
+        with subtests.test(name=name):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            outcome = audit(written(place, encoders(**folders)))
+            assert [(one.kind, one.file) for one in outcome.findings] == [
+                ("token-beyond-embedding", file) for file in files
+            ]
 
 
 def test_a_pipeline_on_the_hub_is_compared_too(at_hub):

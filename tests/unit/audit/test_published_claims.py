@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from msgspec.structs import replace
 from support.builders import safetensors_bytes
 from support.packed_models import packed
@@ -92,16 +91,14 @@ def test_a_number_of_the_hub_that_is_of_no_count_is_a_warning():
     assert (report.verdict, found) == ("clean", [])
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_a_model_without_published_numbers_has_no_claims(subtests):
+    for changes in [
         {"model": "/home/me/llama-70B", "commit": None, "source": Source.FOLDER},
         {"model": "someone/llama-70B-lora"},
         {"published": (PublishedText(name="cardData.size", text="10K<n<100K"),)},
-    ],
-)
-def test_a_model_without_published_numbers_has_no_claims(changes):
-    assert told(llama(**changes))[1] == []
+    ]:
+        with subtests.test(changes=changes):
+            assert told(llama(**changes))[1] == []
 
 
 def test_the_hub_may_have_counted_other_files():

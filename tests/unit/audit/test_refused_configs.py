@@ -1,6 +1,7 @@
 """A config that transformers refuses is a finding beside the comparison, end to end."""
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,8 @@ def reasons(outcome: Report | Unaudited) -> list[str]:
     return [one.reason for one in outcome.findings if isinstance(one, BadConfig)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
+def test_the_config_is_named_and_the_weights_are_compared_all_the_same(subtests, tmp_path):
+    for changes, reason in [
         (
             {"pad_token_id": 11},
             f"pad_token_id is 11, and the embedding has rows 0 to 10: {CANNOT}",
@@ -58,24 +58,24 @@ def reasons(outcome: Report | Unaudited) -> list[str]:
             {"layer_types": ["full_attention"] * 6},
             "transformers 5.24 refuses it: layer_types has 6 entries, and num_hidden_layers is 2",
         ),
-    ],
-)
-def test_the_config_is_named_and_the_weights_are_compared_all_the_same(tmp_path, changes, reason):
-    folder = whole(tmp_path / "model")
-    report = auditor.audit(says(folder, **changes))
-    assert isinstance(report, Report)
-    assert (report.verdict, report.residual, reasons(report)) == ("findings", 0, [reason])
-    errors = [one for one in report.findings if one.severity == "error"]
-    assert [one for one in errors if not is_of_repository(one)] == [
-        BadConfig(file=CONFIG, reason=reason)
-    ]
-    assert report.load_report is not None
-    assert report.load_report.raises == reason
-    rest = dict(list(TENSORS.items())[1:])
-    (folder / WEIGHTS).write_bytes(safetensors_bytes(rest))
-    report = auditor.audit(says(folder, **changes))
-    assert any(isinstance(one, Missing) for one in report.findings)
-    assert reasons(report) == [reason]
+    ]:
+        with subtests.test(changes=changes, reason=reason):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            folder = whole(place / "model")
+            report = auditor.audit(says(folder, **changes))
+            assert isinstance(report, Report)
+            assert (report.verdict, report.residual, reasons(report)) == ("findings", 0, [reason])
+            errors = [one for one in report.findings if one.severity == "error"]
+            assert [one for one in errors if not is_of_repository(one)] == [
+                BadConfig(file=CONFIG, reason=reason)
+            ]
+            assert report.load_report is not None
+            assert report.load_report.raises == reason
+            rest = dict(list(TENSORS.items())[1:])
+            (folder / WEIGHTS).write_bytes(safetensors_bytes(rest))
+            report = auditor.audit(says(folder, **changes))
+            assert any(isinstance(one, Missing) for one in report.findings)
+            assert reasons(report) == [reason]
 
 
 def test_all_faults_are_reported_where_nothing_follows_from_the_config_either(tmp_path):
@@ -116,34 +116,40 @@ def test_a_repositorys_own_class_need_not_suit_transformers_config_class(tmp_pat
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
-@pytest.mark.parametrize("spelt", ["auto", "torch.bfloat16", "bfloat16", "half", "float", "double"])
-def test_a_dtype_that_torch_does_not_have_is_refused(tmp_path, key, spelt):
-    import transformers  # noqa: PLC0415 - seconds
+def test_a_dtype_that_torch_does_not_have_is_refused(subtests, tmp_path):
+    for spelt in ["auto", "torch.bfloat16", "bfloat16", "half", "float", "double"]:
+        for key in ["dtype", "torch_dtype"]:
+            with subtests.test(key=key, spelt=spelt):
+                place = Path(tempfile.mkdtemp(dir=tmp_path))
+                import transformers  # noqa: PLC0415 - seconds
 
-    folder = says(whole(tmp_path / "model"), **{key: spelt})
-    try:
-        transformers.AutoConfig.from_pretrained(folder)
-    except AttributeError:
-        refused = True
-    else:
-        refused = False
-    assert [key in reason for reason in reasons(auditor.audit(folder))] == [True] * refused
+                folder = says(whole(place / "model"), **{key: spelt})
+                try:
+                    transformers.AutoConfig.from_pretrained(folder)
+                except AttributeError:
+                    refused = True
+                else:
+                    refused = False
+                assert [key in reason for reason in reasons(auditor.audit(folder))] == [
+                    True
+                ] * refused
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("dtype", ["int8", "bool", "float8_e4m3fn", "float16", "float64"])
-def test_a_dtype_is_refused_that_no_model_is_built_in(tmp_path, dtype):
-    import transformers  # noqa: PLC0415 - seconds
+def test_a_dtype_is_refused_that_no_model_is_built_in(subtests, tmp_path):
+    for dtype in ["int8", "bool", "float8_e4m3fn", "float16", "float64"]:
+        with subtests.test(dtype=dtype):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            import transformers  # noqa: PLC0415 - seconds
 
-    folder = says(whole(tmp_path / "model"), dtype=dtype)
-    try:
-        transformers.BertModel.from_pretrained(folder)
-    except (TypeError, ValueError):
-        refused = True
-    else:
-        refused = False
-    report = auditor.audit(folder)
-    assert [dtype in reason for reason in reasons(report)] == [True] * refused
-    packed = says(Path(folder), dtype=dtype, quantization_config={"quant_method": "fp8"})
-    assert not any(dtype in reason for reason in reasons(auditor.audit(packed)))
+            folder = says(whole(place / "model"), dtype=dtype)
+            try:
+                transformers.BertModel.from_pretrained(folder)
+            except (TypeError, ValueError):
+                refused = True
+            else:
+                refused = False
+            report = auditor.audit(folder)
+            assert [dtype in reason for reason in reasons(report)] == [True] * refused
+            packed = says(Path(folder), dtype=dtype, quantization_config={"quant_method": "fp8"})
+            assert not any(dtype in reason for reason in reasons(auditor.audit(packed)))

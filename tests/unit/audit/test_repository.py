@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -364,9 +365,8 @@ def test_a_pipeline_in_the_cache_is_audited_as_far_as_it_is_there(
 # --- hostile manifests ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("index", "says"),
-    [
+def test_a_broken_manifest_is_a_finding_and_all_folders_are_audited(subtests, tmp_path):
+    for index, says in [
         (
             {f"c{n}": ["diffusers", "X"] for n in range(65)},
             "names 65 components, expected at most 64",
@@ -377,17 +377,19 @@ def test_a_pipeline_in_the_cache_is_audited_as_far_as_it_is_there(
         ({"vae": ["diffusers", 3]}, "expected .library, class."),
         ({"vae": [["diffusers"], "X"]}, "expected .library, class."),
         ({"_class_name": ["X"]}, "_class_name is a list, expected a string"),
-    ],
-)
-def test_a_broken_manifest_is_a_finding_and_all_folders_are_audited(
-    tmp_path: Path, index: dict[str, object], says: str
-) -> None:
-    report = auditor.audit(written(tmp_path, stable_diffusion(index)))
-    assert isinstance(report, Report)
-    [bad] = [finding for finding in report.findings if isinstance(finding, BadConfig)]
-    assert bad.file == "model_index.json"
-    assert re.search(says, bad.reason)
-    assert verdicts(report) == {"text_encoder": "clean", "unet": "unaudited", "vae": "unaudited"}
+    ]:
+        with subtests.test(index=index, says=says):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            report = auditor.audit(written(place, stable_diffusion(index)))
+            assert isinstance(report, Report)
+            [bad] = [finding for finding in report.findings if isinstance(finding, BadConfig)]
+            assert bad.file == "model_index.json"
+            assert re.search(says, bad.reason)
+            assert verdicts(report) == {
+                "text_encoder": "clean",
+                "unet": "unaudited",
+                "vae": "unaudited",
+            }
 
 
 def test_folders_without_end_are_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The target is what a repository's own software builds, and not always architectures[0]."""
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -87,9 +88,8 @@ def found(outcome: Report | Unaudited, kind: type[Finding]) -> list[str]:
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize(
-    ("model_type", "stores", "declares", "target"),
-    [
+def test_a_sentence_encoder_is_what_auto_model_builds_whatever_head_it_declares(subtests, tmp_path):
+    for model_type, stores, declares, target in [
         ("mpnet", "MPNetModel", "MPNetForMaskedLM", "MPNetModel"),
         ("roberta", "RobertaModel", "RobertaForMaskedLM", "RobertaModel"),
         ("distilbert", "DistilBertModel", "DistilBertForMaskedLM", "DistilBertModel"),
@@ -101,18 +101,18 @@ def found(outcome: Report | Unaudited, kind: type[Finding]) -> list[str]:
         ("t5", "T5ForConditionalGeneration", "T5ForConditionalGeneration", "T5EncoderModel"),
         ("mt5", "MT5EncoderModel", "MT5ForConditionalGeneration", "MT5EncoderModel"),
         ("umt5", "UMT5EncoderModel", "UMT5ForConditionalGeneration", "UMT5EncoderModel"),
-    ],
-)
-def test_a_sentence_encoder_is_what_auto_model_builds_whatever_head_it_declares(
-    tmp_path, model_type, stores, declares, target
-):
-    folder = saved(tmp_path, model_type, stores, declares)
-    report = auditor.audit(as_sentences(folder))
-    assert (report.target, report.verdict, report.residual) == (target, "clean", 0)
-    if declares != target:
-        assert any(f"as {target}; the config declares {declares}" in note for note in report.notes)
-    dropped(folder, "layers.1.", "layer.1.", "block.1.")
-    assert auditor.audit(str(folder)).verdict == "findings"
+    ]:
+        with subtests.test(model_type=model_type, stores=stores, declares=declares, target=target):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            folder = saved(place, model_type, stores, declares)
+            report = auditor.audit(as_sentences(folder))
+            assert (report.target, report.verdict, report.residual) == (target, "clean", 0)
+            if declares != target:
+                assert any(
+                    f"as {target}; the config declares {declares}" in note for note in report.notes
+                )
+            dropped(folder, "layers.1.", "layer.1.", "block.1.")
+            assert auditor.audit(str(folder)).verdict == "findings"
 
 
 @pytest.mark.oracle
@@ -146,29 +146,30 @@ def test_a_pooler_is_missed_only_by_who_pools_with_it(tmp_path):
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize(
-    ("modules", "settings"),
-    [((SPLADE,), {}), ((TRANSFORMER,), {"transformer_task": "fill-mask"})],
-)
-def test_a_sparse_encoder_needs_its_head(tmp_path, modules, settings):
-    whole = saved(tmp_path / "whole", "bert", "BertForMaskedLM")
-    assert auditor.audit(as_sentences(whole, *modules, **settings)).verdict == "clean"
-    bare = saved(tmp_path / "bare", "bert", "BertModel")
-    assert auditor.audit(str(bare)).verdict == "clean"
-    report = auditor.audit(as_sentences(bare, *modules, **settings))
-    assert report.target == "BertForMaskedLM"
-    assert "cls.predictions.transform.dense.weight" in found(report, Missing)
+def test_a_sparse_encoder_needs_its_head(subtests, tmp_path):
+    for modules, settings in [((SPLADE,), {}), ((TRANSFORMER,), {"transformer_task": "fill-mask"})]:
+        with subtests.test(modules=modules, settings=settings):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            whole = saved(place / "whole", "bert", "BertForMaskedLM")
+            assert auditor.audit(as_sentences(whole, *modules, **settings)).verdict == "clean"
+            bare = saved(place / "bare", "bert", "BertModel")
+            assert auditor.audit(str(bare)).verdict == "clean"
+            report = auditor.audit(as_sentences(bare, *modules, **settings))
+            assert report.target == "BertForMaskedLM"
+            assert "cls.predictions.transform.dense.weight" in found(report, Missing)
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize(
-    ("task", "stores"),
-    [("sequence-classification", "BertForSequenceClassification"), ("retrieval", "BertModel")],
-)
-def test_the_task_of_a_module_selects_its_auto_class(tmp_path, task, stores):
-    folder = as_sentences(saved(tmp_path, "bert", stores), transformer_task=task)
-    report = auditor.audit(folder)
-    assert (report.target, report.verdict) == (stores, "clean")
+def test_the_task_of_a_module_selects_its_auto_class(subtests, tmp_path):
+    for task, stores in [
+        ("sequence-classification", "BertForSequenceClassification"),
+        ("retrieval", "BertModel"),
+    ]:
+        with subtests.test(task=task, stores=stores):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            folder = as_sentences(saved(place, "bert", stores), transformer_task=task)
+            report = auditor.audit(folder)
+            assert (report.target, report.verdict) == (stores, "clean")
 
 
 def test_a_module_may_change_the_config_that_it_is_loaded_with(tmp_path):
@@ -194,16 +195,20 @@ def test_unreadable_settings_are_a_finding_as_well_as_the_comparison(tmp_path):
     assert (report.target, report.residual) == ("BertModel", 0)
 
 
-@pytest.mark.parametrize("path", ["", ".", "./", "0_Transformer", "./0_Transformer/"])
-def test_a_module_may_be_in_the_folder_itself_however_that_is_written(tmp_path, path):
-    config = {"model_type": "bert", "architectures": ["BertForMaskedLM"], **SMALL}
-    stored = tensors({**config, "architectures": ["BertModel"]})
-    settings = {"sentence_bert_config.json": text({"transformer_task": "feature-extraction"})}
-    files = {**model(config, stored), **settings}
-    inside = path.strip("./")
-    folder = Path(written(tmp_path, under(inside, files) if inside else files))
-    report = auditor.audit(as_sentences(folder, {**TRANSFORMER, "path": path}))
-    assert (report.verdict, report.residual) == ("clean", 0)
+def test_a_module_may_be_in_the_folder_itself_however_that_is_written(subtests, tmp_path):
+    for path in ["", ".", "./", "0_Transformer", "./0_Transformer/"]:
+        with subtests.test(path=path):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            config = {"model_type": "bert", "architectures": ["BertForMaskedLM"], **SMALL}
+            stored = tensors({**config, "architectures": ["BertModel"]})
+            settings = {
+                "sentence_bert_config.json": text({"transformer_task": "feature-extraction"})
+            }
+            files = {**model(config, stored), **settings}
+            inside = path.strip("./")
+            folder = Path(written(place, under(inside, files) if inside else files))
+            report = auditor.audit(as_sentences(folder, {**TRANSFORMER, "path": path}))
+            assert (report.verdict, report.residual) == ("clean", 0)
 
 
 def test_a_snapshot_has_the_files_that_name_its_loader(at_hub: Hub):
@@ -266,46 +271,52 @@ def mosaic(name: str) -> str:
     return name.replace("attention.self.query", "attention.self.Wqkv")
 
 
-@pytest.mark.parametrize("declares", ["BertForMaskedLM", "MosaicBertForMaskedLM"])
-def test_a_class_of_the_repositorys_own_is_compared_only_if_its_names_fit(tmp_path, declares):
-    config = {"model_type": "bert", "architectures": ["BertForMaskedLM"], **SMALL}
-    stored = tensors(config)
-    custom = {
-        **config,
-        "architectures": [declares],
-        "auto_map": {**CUSTOM, "AutoModelForMaskedLM": f"bert_layers.{declares}"},
-    }
-    other = {mosaic(name): tensor for name, tensor in stored.items() if ".key." not in name}
-    outcome = auditor.audit(written(tmp_path, {**model(custom, other), **CODE}))
-    assert isinstance(outcome, Unaudited)
-    known = declares == "BertForMaskedLM"
-    assert outcome.reason is (Reason.CUSTOM_CODE if known else Reason.UNKNOWN_ARCHITECTURE)
-    assert outcome.findings == ()
-    assert f"'bert_layers.{declares}'" in outcome.detail
-    assert outcome.observed.tensors == len(other)
-    assert outcome.expected is None
-    if known:
-        assert "has no 'encoder.layer.#.attention.self.Wqkv.bias' and 1 more kind" in outcome.detail
-        fitting = auditor.audit(written(tmp_path, model(custom, stored)))
-        assert (fitting.verdict, fitting.residual) == ("clean", 0)
-        assert any("'bert_layers.BertForMaskedLM'" in note for note in fitting.notes)
+def test_a_class_of_the_repositorys_own_is_compared_only_if_its_names_fit(subtests, tmp_path):
+    for declares in ["BertForMaskedLM", "MosaicBertForMaskedLM"]:
+        with subtests.test(declares=declares):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            config = {"model_type": "bert", "architectures": ["BertForMaskedLM"], **SMALL}
+            stored = tensors(config)
+            custom = {
+                **config,
+                "architectures": [declares],
+                "auto_map": {**CUSTOM, "AutoModelForMaskedLM": f"bert_layers.{declares}"},
+            }
+            other = {mosaic(name): tensor for name, tensor in stored.items() if ".key." not in name}
+            outcome = auditor.audit(written(place, {**model(custom, other), **CODE}))
+            assert isinstance(outcome, Unaudited)
+            known = declares == "BertForMaskedLM"
+            assert outcome.reason is (Reason.CUSTOM_CODE if known else Reason.UNKNOWN_ARCHITECTURE)
+            assert outcome.findings == ()
+            assert f"'bert_layers.{declares}'" in outcome.detail
+            assert outcome.observed.tensors == len(other)
+            assert outcome.expected is None
+            if known:
+                assert (
+                    "has no 'encoder.layer.#.attention.self.Wqkv.bias' and 1 more kind"
+                    in outcome.detail
+                )
+                fitting = auditor.audit(written(place, model(custom, stored)))
+                assert (fitting.verdict, fitting.residual) == ("clean", 0)
+                assert any("'bert_layers.BertForMaskedLM'" in note for note in fitting.notes)
 
 
-@pytest.mark.parametrize(
-    ("model_type", "auto_map", "absent"),
-    [
+def test_code_that_weights_alone_need_is_looked_for(subtests, tmp_path):
+    for model_type, auto_map, absent in [
         ("mine", CUSTOM, True),
         ("bert", CUSTOM, True),
         ("mine", {"AutoModel": "org/repository--modeling_x.XModel"}, False),
         ("bert", {"AutoModel": "modeling_x.BertModel"}, False),  # transformers has it too
-    ],
-)
-def test_code_that_weights_alone_need_is_looked_for(tmp_path, model_type, auto_map, absent):
-    config = {"architectures": ["BertModel"], **SMALL, "auto_map": auto_map}
-    stored = tensors({**config, "model_type": "bert", "auto_map": {}})
-    outcome = auditor.audit(written(tmp_path, model({**config, "model_type": model_type}, stored)))
-    assert ["code-not-there"] * absent == [one.kind for one in outcome.findings]
-    assert not (absent and any("trust_remote_code" in one.fix for one in outcome.diagnosis))
+    ]:
+        with subtests.test(model_type=model_type, auto_map=auto_map, absent=absent):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            config = {"architectures": ["BertModel"], **SMALL, "auto_map": auto_map}
+            stored = tensors({**config, "model_type": "bert", "auto_map": {}})
+            outcome = auditor.audit(
+                written(place, model({**config, "model_type": model_type}, stored))
+            )
+            assert ["code-not-there"] * absent == [one.kind for one in outcome.findings]
+            assert not (absent and any("trust_remote_code" in one.fix for one in outcome.diagnosis))
 
 
 def test_code_that_transformers_took_over_is_compared_whether_it_fits_or_not(tmp_path):
@@ -347,9 +358,8 @@ def test_a_config_of_the_repositorys_own_is_no_broken_config_of_transformers(tmp
     assert "hidden_size" in outcome.detail
 
 
-@pytest.mark.parametrize(
-    "auto_map",
-    [
+def test_an_auto_map_without_models_changes_nothing(subtests, tmp_path):
+    for auto_map in [
         None,
         [],
         {},
@@ -358,14 +368,14 @@ def test_a_config_of_the_repositorys_own_is_no_broken_config_of_transformers(tmp
         {"AutoModel": ""},
         {"AutoModel": "x" * 300},
         {"AutoConfig": "x.C"},
-    ],
-)
-def test_an_auto_map_without_models_changes_nothing(tmp_path, auto_map):
-    config = {"model_type": "bert", "architectures": ["BertModel"], **SMALL}
-    plain = auditor.audit(written(tmp_path, model(config, {"a.weight": ("F32", (2,))})))
-    other = {**config, "auto_map": auto_map}
-    report = auditor.audit(written(tmp_path, model(other, {"a.weight": ("F32", (2,))})))
-    assert (report.findings, report.target) == (plain.findings, plain.target)
+    ]:
+        with subtests.test(auto_map=auto_map):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            config = {"model_type": "bert", "architectures": ["BertModel"], **SMALL}
+            plain = auditor.audit(written(place, model(config, {"a.weight": ("F32", (2,))})))
+            other = {**config, "auto_map": auto_map}
+            report = auditor.audit(written(place, model(other, {"a.weight": ("F32", (2,))})))
+            assert (report.findings, report.target) == (plain.findings, plain.target)
 
 
 def test_a_class_that_the_user_names_is_compared_whatever_code_there_is(tmp_path):

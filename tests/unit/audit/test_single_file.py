@@ -2,7 +2,6 @@
 
 from math import prod
 
-import pytest
 from msgspec.structs import replace
 from support.small_snapshots import snapshot_of
 
@@ -40,35 +39,41 @@ def alarms(outcome):
     return [(one.kind, one.names) for one in outcome.findings if one.severity != "info"]
 
 
-@pytest.mark.parametrize("start", [UNET, ""])
-@pytest.mark.parametrize("model", [name for name, of in ORIGINAL_MODELS.items() if of.target])
-def test_a_sound_file_is_clean_and_its_model_is_told(model, start):
-    shapes = shapes_of(model, start)
-    if not start:  # such files hold a denoiser alone
-        shapes = {one.name: one.shape for one in denoiser(model)}
-    outcome = audited(shapes)
-    assert (outcome.verdict, outcome.target, outcome.residual) == ("clean", model, 0)
+def test_a_sound_file_is_clean_and_its_model_is_told(subtests):
+    for model in [name for name, of in ORIGINAL_MODELS.items() if of.target]:
+        for start in [UNET, ""]:
+            with subtests.test(start=start, model=model):
+                shapes = shapes_of(model, start)
+                if not start:  # such files hold a denoiser alone
+                    shapes = {one.name: one.shape for one in denoiser(model)}
+                outcome = audited(shapes)
+                assert (outcome.verdict, outcome.target, outcome.residual) == ("clean", model, 0)
 
 
-@pytest.mark.parametrize("model", [name for name, of in ORIGINAL_MODELS.items() if not of.target])
-@pytest.mark.parametrize("start", [VAE, "vae.", ""])
-def test_a_vae_alone_is_told(model, start):
-    outcome = audited({start + one.name: one.shape for one in vae(model)})
-    assert (outcome.verdict, outcome.target) == ("clean", model)
+def test_a_vae_alone_is_told(subtests):
+    for start in [VAE, "vae.", ""]:
+        for model in [name for name, of in ORIGINAL_MODELS.items() if not of.target]:
+            with subtests.test(model=model, start=start):
+                outcome = audited({start + one.name: one.shape for one in vae(model)})
+                assert (outcome.verdict, outcome.target) == ("clean", model)
 
 
-@pytest.mark.parametrize(
-    "model", ["Stable Diffusion 2", "SDXL", "Flux.1", "Stable Diffusion 3 medium"]
-)
-@pytest.mark.parametrize("part", range(3))
-def test_a_lost_and_a_reshaped_tensor_of_each_component_are_named(model, part):
-    shapes = shapes_of(model)
-    prefix = (UNET, VAE, next(iter(ORIGINAL_MODELS[model].text_encoders)))[part]
-    matrices = [one for one in shapes if one.startswith(prefix) and len(shapes[one]) > 1]
-    lost, reshaped = matrices[len(matrices) // 2], matrices[len(matrices) // 3]
-    del shapes[lost]
-    shapes[reshaped] = (shapes[reshaped][0], *shapes[reshaped][1:-1], 5)
-    assert alarms(audited(shapes)) == [("mismatched", (reshaped,)), ("missing", (lost,))]
+def test_a_lost_and_a_reshaped_tensor_of_each_component_are_named(subtests):
+    for part in range(3):
+        for model in ["Stable Diffusion 2", "SDXL", "Flux.1", "Stable Diffusion 3 medium"]:
+            with subtests.test(model=model, part=part):
+                shapes = shapes_of(model)
+                prefix = (UNET, VAE, next(iter(ORIGINAL_MODELS[model].text_encoders)))[part]
+                matrices = [
+                    one for one in shapes if one.startswith(prefix) and len(shapes[one]) > 1
+                ]
+                lost, reshaped = matrices[len(matrices) // 2], matrices[len(matrices) // 3]
+                del shapes[lost]
+                shapes[reshaped] = (shapes[reshaped][0], *shapes[reshaped][1:-1], 5)
+                assert alarms(audited(shapes)) == [
+                    ("mismatched", (reshaped,)),
+                    ("missing", (lost,)),
+                ]
 
 
 def test_what_a_file_lacks_as_a_whole_is_noted():
@@ -81,16 +86,18 @@ def test_what_a_file_lacks_as_a_whole_is_noted():
     )
 
 
-@pytest.mark.parametrize(
-    ("model", "first", "channels"),
-    [(SD1, FIRST, 9), (SD1, FIRST, 8), ("Flux.1", f"{UNET}img_in.weight", 384)],
-)
-def test_other_published_numbers_of_input_channels_are_no_fault(model, first, channels):
-    shapes = shapes_of(model)
-    shapes[first] = (shapes[first][0], channels, *shapes[first][2:])
-    outcome = audited(shapes)
-    assert outcome.verdict == "clean"
-    assert any(f"with {channels} input channels" in note for note in outcome.notes)
+def test_other_published_numbers_of_input_channels_are_no_fault(subtests):
+    for model, first, channels in [
+        (SD1, FIRST, 9),
+        (SD1, FIRST, 8),
+        ("Flux.1", f"{UNET}img_in.weight", 384),
+    ]:
+        with subtests.test(model=model, first=first, channels=channels):
+            shapes = shapes_of(model)
+            shapes[first] = (shapes[first][0], channels, *shapes[first][2:])
+            outcome = audited(shapes)
+            assert outcome.verdict == "clean"
+            assert any(f"with {channels} input channels" in note for note in outcome.notes)
 
 
 def test_a_schedule_and_an_average_are_no_fault():
@@ -125,27 +132,26 @@ def of_scaled_weights():
     return shapes_of("Flux.1") | {"scaled_fp8": (2,)}
 
 
-@pytest.mark.parametrize("unknown", [of_half_the_blocks, of_depth, of_scaled_weights])
-def test_a_file_of_no_known_model_is_tallied_and_never_clean(unknown):
-    outcome = audited(unknown())
-    assert (outcome.verdict, outcome.target) == ("unaudited", None)
-    assert outcome.observed.tensors == len(unknown())
+def test_a_file_of_no_known_model_is_tallied_and_never_clean(subtests):
+    for unknown in [of_half_the_blocks, of_depth, of_scaled_weights]:
+        with subtests.test(unknown=unknown):
+            outcome = audited(unknown())
+            assert (outcome.verdict, outcome.target) == ("unaudited", None)
+            assert outcome.observed.tensors == len(unknown())
 
 
 def test_a_tensor_that_the_model_lacks_is_named():
     assert alarms(audited(shapes_of(SD1) | {"a.weight": (2,)})) == [("unexpected", ("a.weight",))]
 
 
-@pytest.mark.parametrize(
-    ("model", "parameters"),
-    [
+def test_the_text_encoders_have_their_published_sizes(subtests):
+    for model, parameters in [
         # github.com/buddy-compiler/buddy-mlir, examples/BuddyStableDiffusion: what diffusers reads
         ("Stable Diffusion 2", 340_387_840),
         # github.com/FanBB2333/FakeGPU, fakegpu/data/diffusion_profiles.json: from the Hub's headers
         ("SDXL", 817_720_320),
-    ],
-)
-def test_the_text_encoders_have_their_published_sizes(model, parameters):
-    encoders = ORIGINAL_MODELS[model].text_encoders.values()
-    tensors = [one for each in encoders for one in text_encoder(each)]
-    assert sum(one.elements for one in tensors if one.role == "parameter") == parameters
+    ]:
+        with subtests.test(model=model, parameters=parameters):
+            encoders = ORIGINAL_MODELS[model].text_encoders.values()
+            tensors = [one for each in encoders for one in text_encoder(each)]
+            assert sum(one.elements for one in tensors if one.role == "parameter") == parameters

@@ -1,6 +1,5 @@
 """What the oracle cannot tell of BERT's relatives: counts of real files, what old ones hold."""
 
-import pytest
 from support.bert_configs import config_of, refusal
 
 from auditor.analytic import Role, catalogue
@@ -44,12 +43,11 @@ def test_distilbert_base_uncased_is_published_as_its_class_has_it():
     assert not [tensor for tensor in expected.tensors if tensor.role.optional]
 
 
-@pytest.mark.parametrize(
-    "target", ["AlbertModel", "DebertaV2Model", "EsmModel", "LayoutLMModel", "MPNetModel"]
-)
-def test_a_hidden_size_that_the_heads_cannot_share_is_refused(target):
-    said = refusal(target, hidden_size=7, num_attention_heads=2, vocab_size=8)
-    assert ("hidden_size 7 is not a multiple" in said) is (target != "AlbertModel")
+def test_a_hidden_size_that_the_heads_cannot_share_is_refused(subtests):
+    for target in ["AlbertModel", "DebertaV2Model", "EsmModel", "LayoutLMModel", "MPNetModel"]:
+        with subtests.test(target=target):
+            said = refusal(target, hidden_size=7, num_attention_heads=2, vocab_size=8)
+            assert ("hidden_size 7 is not a multiple" in said) is (target != "AlbertModel")
 
 
 def test_a_rotary_esm_may_hold_the_tables_that_transformers_4_stored():
@@ -73,17 +71,18 @@ def test_a_rotary_esm_may_hold_the_tables_that_transformers_4_stored():
     }
 
 
-@pytest.mark.parametrize("legacy", [True, False])
-def test_deberta_may_hold_the_heads_that_it_was_trained_with(legacy):
-    config = config_of(hidden_size=4, num_attention_heads=1, vocab_size=8, legacy=legacy)
-    extra = roles(config, "DebertaV2ForMaskedLM", Role.EXTRA)
-    replaced = {name: shape for name, shape in extra.items() if name.startswith("mask_")}
-    assert replaced == {
-        "mask_predictions.dense.weight": (4, 4),
-        "mask_predictions.dense.bias": (4,),
-        "mask_predictions.LayerNorm.weight": (4,),
-        "mask_predictions.LayerNorm.bias": (4,),
-        "mask_predictions.classifier.weight": (1, 4),
-        "mask_predictions.classifier.bias": (1,),
-    }
-    assert ("lm_predictions.lm_head.bias" in extra) == legacy
+def test_deberta_may_hold_the_heads_that_it_was_trained_with(subtests):
+    for legacy in [True, False]:
+        with subtests.test(legacy=legacy):
+            config = config_of(hidden_size=4, num_attention_heads=1, vocab_size=8, legacy=legacy)
+            extra = roles(config, "DebertaV2ForMaskedLM", Role.EXTRA)
+            replaced = {name: shape for name, shape in extra.items() if name.startswith("mask_")}
+            assert replaced == {
+                "mask_predictions.dense.weight": (4, 4),
+                "mask_predictions.dense.bias": (4,),
+                "mask_predictions.LayerNorm.weight": (4,),
+                "mask_predictions.LayerNorm.bias": (4,),
+                "mask_predictions.classifier.weight": (1, 4),
+                "mask_predictions.classifier.bias": (1,),
+            }
+            assert ("lm_predictions.lm_head.bias" in extra) == legacy

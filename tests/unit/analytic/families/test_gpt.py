@@ -89,9 +89,8 @@ def test_a_falcon_of_today_does_not_read_the_keys_of_the_first_code():
     assert catalogue.expect(both, "FalconModel").tensors == expected.tensors
 
 
-@pytest.mark.parametrize(
-    ("values", "target", "message"),
-    [
+def test_what_no_class_can_be_built_from_is_refused(subtests):
+    for values, target, message in [
         ({"n_embd": 10, "n_head": 4}, "GPTJModel", r"^n_embd 10 is not a multiple of n_head 4"),
         (
             {"time_step_rank": "automatic"},
@@ -99,7 +98,6 @@ def test_a_falcon_of_today_does_not_read_the_keys_of_the_first_code():
             r"^time_step_rank is the string 'automatic', expected an integer",
         ),
         ({"multi_query": 1}, "FalconModel", r"^multi_query is 1, expected true or false$"),
-    ],
-)
-def test_what_no_class_can_be_built_from_is_refused(values, target, message):
-    assert re.search(message, refusal(target, **values))
+    ]:
+        with subtests.test(values=values, target=target, message=message):
+            assert re.search(message, refusal(target, **values))

@@ -66,9 +66,8 @@ def test_a_head_cannot_share_what_a_language_model_calls_otherwise():
     assert catalogue.expect(config, "LlavaModel").parameters
 
 
-@pytest.mark.parametrize(
-    ("target", "values", "message"),
-    [
+def test_a_part_without_a_closed_form_is_named(subtests):
+    for target, values, message in [
         (
             "LlavaModel",
             {"vision_config": {"model_type": "no-such"}},
@@ -84,8 +83,9 @@ def test_a_head_cannot_share_what_a_language_model_calls_otherwise():
             {"decoder": {"model_type": "vit"}},
             r"^no language model is known for decoder\.model_type 'vit'$",
         ),
-    ],
-)
-def test_a_part_without_a_closed_form_is_named(target, values, message):
-    with pytest.raises(SourceError, match=message):
-        catalogue.expect(config_of(**values), target)
+    ]:
+        with (
+            subtests.test(target=target, values=values, message=message),
+            pytest.raises(SourceError, match=message),
+        ):
+            catalogue.expect(config_of(**values), target)

@@ -62,9 +62,8 @@ def test_the_published_count_is_another_vocabulary_away(values, beside_words, pu
         assert round(count(**values, vocab_size=vocabulary) / 1e6) != published / 1e6
 
 
-@pytest.mark.parametrize(
-    ("changed", "published"),
-    [
+def test_what_the_table_changes_changes_as_much_here_whatever_the_vocabulary(subtests):
+    for changed, published in [
         ({"d_k": 16}, 58),
         ({"d_k": 32}, 60),
         ({"num_layers": 2}, 36),
@@ -72,21 +71,20 @@ def test_the_published_count_is_another_vocabulary_away(values, beside_words, pu
         ({"num_layers": 8}, 80),
         ({"d_ff": 1024}, 53),
         ({"d_ff": 4096}, 90),
-    ],
-)
-def test_what_the_table_changes_changes_as_much_here_whatever_the_vocabulary(changed, published):
-    difference = (count(**changed) - count()) / 1e6
-    assert abs(difference - (published - 65)) < 1  # half a million of rounding on either side
-    assert round(count(**changed, vocab_size=WORDS) / 1e6) == published
+    ]:
+        with subtests.test(changed=changed, published=published):
+            difference = (count(**changed) - count()) / 1e6
+            assert (
+                abs(difference - (published - 65)) < 1
+            )  # half a million of rounding on either side
+            assert round(count(**changed, vocab_size=WORDS) / 1e6) == published
 
 
-@pytest.mark.parametrize(
-    ("changed", "published"),
-    [
+def test_one_vocabulary_fits_the_table_at_three_widths(subtests):
+    for changed, published in [
         ({}, 65),
         ({"d_model": 256, "d_k": 32, "d_v": 32}, 28),
         ({"d_model": 1024, "d_k": 128, "d_v": 128}, 168),
-    ],
-)
-def test_one_vocabulary_fits_the_table_at_three_widths(changed, published):
-    assert round(count(**changed, vocab_size=WORDS) / 1e6) == published
+    ]:
+        with subtests.test(changed=changed, published=published):
+            assert round(count(**changed, vocab_size=WORDS) / 1e6) == published

@@ -41,44 +41,41 @@ def test_deepseek_numbers_its_drafting_layers_on_after_its_own():
     }
 
 
-@pytest.mark.parametrize(
-    ("target", "config"),
-    [
+def test_qwen_3_5_stores_its_drafting_layers_outside_the_model(subtests):
+    """The names are those of a published index, but for its packing."""
+    for target, config in [
         ("Qwen3_5ForCausalLM", {"mtp_num_hidden_layers": 1, "num_hidden_layers": 0, **SMALL}),
         (
             "Qwen3_5ForConditionalGeneration",
             {"text_config": {"mtp_num_hidden_layers": 1, "num_hidden_layers": 0, **SMALL}},
         ),
-    ],
-)
-def test_qwen_3_5_stores_its_drafting_layers_outside_the_model(target, config):
-    """The names are those of a published index, but for its packing."""
-    tensors = catalogue.expect(config_of(**config), target).tensors
-    layer = {
-        "input_layernorm.weight",
-        "mlp.down_proj.weight",
-        "mlp.gate_proj.weight",
-        "mlp.up_proj.weight",
-        "post_attention_layernorm.weight",
-        "self_attn.k_norm.weight",
-        "self_attn.k_proj.weight",
-        "self_attn.o_proj.weight",
-        "self_attn.q_norm.weight",
-        "self_attn.q_proj.weight",
-        "self_attn.v_proj.weight",
-    }
-    assert {tensor.name for tensor in tensors if tensor.role is Role.EXTRA} == {
-        "mtp.fc.weight",
-        "mtp.norm.weight",
-        "mtp.pre_fc_norm_embedding.weight",
-        "mtp.pre_fc_norm_hidden.weight",
-        *(f"mtp.layers.0.{name}" for name in layer),
-    }
+    ]:
+        with subtests.test(target=target, config=config):
+            tensors = catalogue.expect(config_of(**config), target).tensors
+            layer = {
+                "input_layernorm.weight",
+                "mlp.down_proj.weight",
+                "mlp.gate_proj.weight",
+                "mlp.up_proj.weight",
+                "post_attention_layernorm.weight",
+                "self_attn.k_norm.weight",
+                "self_attn.k_proj.weight",
+                "self_attn.o_proj.weight",
+                "self_attn.q_norm.weight",
+                "self_attn.q_proj.weight",
+                "self_attn.v_proj.weight",
+            }
+            assert {tensor.name for tensor in tensors if tensor.role is Role.EXTRA} == {
+                "mtp.fc.weight",
+                "mtp.norm.weight",
+                "mtp.pre_fc_norm_embedding.weight",
+                "mtp.pre_fc_norm_hidden.weight",
+                *(f"mtp.layers.0.{name}" for name in layer),
+            }
 
 
-@pytest.mark.parametrize(
-    ("target", "values", "message"),
-    [
+def test_a_config_with_inconsistent_layers_is_refused(subtests):
+    for target, values, message in [
         (
             "DeepseekV3ForCausalLM",
             {"num_nextn_predict_layers": 2**40},
@@ -114,11 +111,10 @@ def test_qwen_3_5_stores_its_drafting_layers_outside_the_model(target, config):
             {"subsampling_conv_channels": [8]},
             r"^subsampling_conv_channels has 1 items, expected 2$",
         ),
-    ],
-)
-def test_a_config_with_inconsistent_layers_is_refused(target, values, message):
-    assert catalogue.expect(config_of(**SMALL, num_hidden_layers=0, layer_types=[]), target)
-    assert re.match(message, refusal(target, **SMALL, **values))
+    ]:
+        with subtests.test(target=target, values=values, message=message):
+            assert catalogue.expect(config_of(**SMALL, num_hidden_layers=0, layer_types=[]), target)
+            assert re.match(message, refusal(target, **SMALL, **values))
 
 
 # google/gemma-4-E2B; the shapes are those in the header of its file.
@@ -172,15 +168,18 @@ def test_gemma_4_of_more_than_nine_layers_is_that_of_the_library():
 # --- decoders of Llama's kind ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("last", [46, 92])
-def test_glm_4_5_stores_one_layer_that_its_class_does_not_read(last):
+def test_glm_4_5_stores_one_layer_that_its_class_does_not_read(subtests):
     """transformers 5.23 ignores `model.layers.46` and `model.layers.92` for this type."""
-    config = config_of(model_type="glm4_moe", num_hidden_layers=last, num_nextn_predict_layers=1)
-    expected = catalogue.expect(config, "Glm4MoeForCausalLM")
-    extra = {tensor.name for tensor in expected.tensors if tensor.role is Role.EXTRA}
-    assert {".".join(name.split(".")[:3]) for name in extra} == {f"model.layers.{last}"}
-    assert f"model.layers.{last}.eh_proj.weight" in extra
-    assert f"model.layers.{last}.mlp.experts.127.up_proj.weight" in extra
+    for last in [46, 92]:
+        with subtests.test(last=last):
+            config = config_of(
+                model_type="glm4_moe", num_hidden_layers=last, num_nextn_predict_layers=1
+            )
+            expected = catalogue.expect(config, "Glm4MoeForCausalLM")
+            extra = {tensor.name for tensor in expected.tensors if tensor.role is Role.EXTRA}
+            assert {".".join(name.split(".")[:3]) for name in extra} == {f"model.layers.{last}"}
+            assert f"model.layers.{last}.eh_proj.weight" in extra
+            assert f"model.layers.{last}.mlp.experts.127.up_proj.weight" in extra
 
 
 def test_stablelm_epoch_is_stablelm():
@@ -192,17 +191,15 @@ def test_stablelm_epoch_is_stablelm():
     assert expected.model_type == "stablelm"
 
 
-@pytest.mark.parametrize(
-    ("target", "values", "message"),
-    [
+def test_what_transformers_cannot_build_is_refused(subtests):
+    for target, values, message in [
         ("Qwen3MoeModel", {"decoder_sparse_step": 0}, "decoder_sparse_step is 0; it has to be 1"),
         ("Qwen2MoeModel", {"mlp_only_layers": 3}, "mlp_only_layers is 3, expected a list"),
         ("Gemma2Model", {"hidden_size": 100}, "hidden_size 100 is not a multiple of num_att"),
         ("GemmaModel", {"head_dim": None}, "head_dim is null, expected an integer"),
-    ],
-)
-def test_what_transformers_cannot_build_is_refused(target, values, message):
-    assert message in refusal(target, **values)
+    ]:
+        with subtests.test(target=target, values=values, message=message):
+            assert message in refusal(target, **values)
 
 
 def test_without_experts_no_layer_is_sparse():

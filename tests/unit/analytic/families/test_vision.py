@@ -48,9 +48,8 @@ def test_a_backbone_selects_its_outputs_in_three_ways(missing, chosen):
     assert norms == {names[number] for number in chosen}
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
+def test_a_list_that_does_not_fit_the_stages_is_named(subtests):
+    for values, message in [
         ({"depths": MANY}, r"^depths has 33 items, expected 1 to 32$"),
         ({"num_heads": [3, 6]}, r"^num_heads has 2 items, expected 4 to 32$"),
         ({"mlp_ratio": -1.0}, r"^intermediate\.dense\.weight would have a negative size: "),
@@ -58,11 +57,10 @@ def test_a_backbone_selects_its_outputs_in_three_ways(missing, chosen):
         ({"out_features": "stage1"}, r"^out_features is .*, expected a list$"),
         ({"out_indices": [1, 5]}, r"^out_indices goes to 5; there are 4 stages$"),
         ({"out_indices": [-6]}, r"^out_indices goes to -6; there are 4 stages$"),
-    ],
-)
-def test_a_list_that_does_not_fit_the_stages_is_named(values, message):
-    catalogue.expect(config_of(model_type="swin"), "SwinBackbone")
-    assert re.match(message, refusal("SwinBackbone", model_type="swin", **values))
+    ]:
+        with subtests.test(values=values, message=message):
+            catalogue.expect(config_of(model_type="swin"), "SwinBackbone")
+            assert re.match(message, refusal("SwinBackbone", model_type="swin", **values))
 
 
 def test_stages_whose_layers_are_too_many_together_are_refused():
@@ -71,9 +69,8 @@ def test_stages_whose_layers_are_too_many_together_are_refused():
         catalogue.expect(config_of(**values), "SegformerModel")
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
+def test_a_detector_whose_backbone_is_not_known_is_not_audited(subtests):
+    for values, message in [
         ({"backbone": "resnet50d"}, r"^no closed form is known for backbone 'resnet50d' of timm$"),
         (
             {"backbone_config": {"model_type": "timm_backbone", "backbone": "x"}},
@@ -83,41 +80,42 @@ def test_stages_whose_layers_are_too_many_together_are_refused():
             {"backbone_config": {"model_type": "swin"}},
             r"^no closed form is known for DETR with a backbone 'swin'$",
         ),
-    ],
-)
-def test_a_detector_whose_backbone_is_not_known_is_not_audited(values, message):
-    catalogue.expect(config_of(model_type="detr", backbone="resnet50.a1_in1k"), "DetrModel")
-    with pytest.raises(SourceError, match=message):
-        catalogue.expect(config_of(model_type="detr", **values), "DetrModel")
+    ]:
+        with subtests.test(values=values, message=message):
+            catalogue.expect(config_of(model_type="detr", backbone="resnet50.a1_in1k"), "DetrModel")
+            with pytest.raises(SourceError, match=message):
+                catalogue.expect(config_of(model_type="detr", **values), "DetrModel")
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
+def test_a_mask_head_that_cannot_be_built_is_refused_with_a_reason(subtests):
+    for values, message in [
         (
             {"backbone_config": {"model_type": "resnet"}},
             r"^backbone_config\.out_features selects 1 stages, expected 3$",
         ),
         ({"position_embedding_type": "none"}, r"^position_embedding_type is neither sine nor"),
-    ],
-)
-def test_a_mask_head_that_cannot_be_built_is_refused_with_a_reason(values, message):
-    assert not refusal("DetrForSegmentation", model_type="detr")
-    assert re.match(message, refusal("DetrForSegmentation", model_type="detr", **values))
+    ]:
+        with subtests.test(values=values, message=message):
+            assert not refusal("DetrForSegmentation", model_type="detr")
+            assert re.match(message, refusal("DetrForSegmentation", model_type="detr", **values))
 
 
-@pytest.mark.parametrize(
-    ("name", "layers", "convolutions", "widest"),
-    [("resnet18", 8, 20, 512), ("resnet34", 16, 36, 512), ("resnet101", 33, 104, 2048)],
-)
-def test_a_resnet_of_timm_has_the_convolutions_of_its_name(name, layers, convolutions, widest):
+def test_a_resnet_of_timm_has_the_convolutions_of_its_name(subtests):
     """ResNet-34 has 33 and a classifier, which a backbone lacks; the shortcuts come on top."""
-    tensors = catalogue.expect(config_of(model_type="detr", backbone=name), "DetrModel").tensors
-    shapes = {tensor.name: tensor.shape for tensor in tensors if "backbone" in tensor.name}
-    kernels = [name for name, shape in shapes.items() if len(shape) == 4]
-    assert len([name for name in kernels if name.endswith("conv1.weight")]) == layers + 1
-    assert len(kernels) == convolutions
-    assert max(shape[0] for shape in shapes.values() if shape) == widest
+    for name, layers, convolutions, widest in [
+        ("resnet18", 8, 20, 512),
+        ("resnet34", 16, 36, 512),
+        ("resnet101", 33, 104, 2048),
+    ]:
+        with subtests.test(name=name, layers=layers, convolutions=convolutions, widest=widest):
+            tensors = catalogue.expect(
+                config_of(model_type="detr", backbone=name), "DetrModel"
+            ).tensors
+            shapes = {tensor.name: tensor.shape for tensor in tensors if "backbone" in tensor.name}
+            kernels = [name for name, shape in shapes.items() if len(shape) == 4]
+            assert len([name for name in kernels if name.endswith("conv1.weight")]) == layers + 1
+            assert len(kernels) == convolutions
+            assert max(shape[0] for shape in shapes.values() if shape) == widest
 
 
 # --- DETR's ResNet --------------------------------------------------------------------------------

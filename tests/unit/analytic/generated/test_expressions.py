@@ -10,9 +10,8 @@ from auditor.errors import CheckpointError
 VALUES = {"width": 12, "heads": 4, "bias": True, "kinds": ["full", "sliding"], "sizes": [3, 5]}
 
 
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
+def test_an_expression_has_the_value_of_its_operators(subtests):
+    for expression, value in [
         (7, 7),
         (["k", "width"], 12),
         (["+", ["*", 3, ["k", "width"]], -1], 35),
@@ -28,15 +27,13 @@ VALUES = {"width": 12, "heads": 4, "bias": True, "kinds": ["full", "sliding"], "
         (["and", ["<", 0, ["k", "heads"]], ["not", ["k", "bias"]]], False),
         (["or", ["k", "bias"], ["//", 1, 0]], True),
         (["in", ["i", 0], ["q", [1, 2]]], True),
-    ],
-)
-def test_an_expression_has_the_value_of_its_operators(expression, value):
-    assert evaluator(expression)(VALUES, (1,)) == value
+    ]:
+        with subtests.test(expression=expression, value=value):
+            assert evaluator(expression)(VALUES, (1,)) == value
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
+def test_an_expression_without_a_value_is_outside_by_its_first_key(subtests):
+    for expression in [
         ["//", ["k", "width"], ["-", ["k", "heads"], 4]],
         ["*", ["k", "width"], 2**47],
         ["+", ["k", "width"], ["k", "bias"]],
@@ -44,22 +41,20 @@ def test_an_expression_has_the_value_of_its_operators(expression, value):
         ["at", ["k", "width"], ["q", "x"]],
         ["2^", ["k", "width"]],
         ["k", "width"],
-    ],
-)
-def test_an_expression_without_a_value_is_outside_by_its_first_key(expression):
-    values = {**VALUES, "width": 99} if expression[0] != "k" else {}
-    with pytest.raises(Outside) as outside:
-        evaluator(expression)(values, ())
-    assert outside.value.key == "width"
+    ]:
+        with subtests.test(expression=expression):
+            values = {**VALUES, "width": 99} if expression[0] != "k" else {}
+            with pytest.raises(Outside) as outside:
+                evaluator(expression)(values, ())
+            assert outside.value.key == "width"
 
 
 def nested(depth):
     return ["not", nested(depth - 1)] if depth else True
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
+def test_what_is_not_in_the_grammar_is_refused(subtests):
+    for expression in [
         ["__import__", "os"],
         ["+", 1],
         ["not", True, True],
@@ -72,11 +67,9 @@ def nested(depth):
         ["i", -1],
         nested(40),
         ["q", "x" * 5000],
-    ],
-)
-def test_what_is_not_in_the_grammar_is_refused(expression):
-    with pytest.raises(CheckpointError):
-        evaluator(expression)
+    ]:
+        with subtests.test(expression=expression), pytest.raises(CheckpointError):
+            evaluator(expression)
 
 
 JSON = st.recursive(

@@ -60,9 +60,8 @@ def shapes(config, **changed):
     return {one.name: one.shape for one in form(**changed).tensors({"model_type": "toy", **config})}
 
 
-@pytest.mark.parametrize(
-    ("config", "layers", "width"),
-    [
+def test_a_form_lists_what_the_config_implies(subtests):
+    for config, layers, width in [
         ({}, [0], 8),
         ({"width": 4, "dropout": 0.5, "architectures": ["ToyModel"]}, [0], 4),
         ({"hidden_size": 4}, [0], 4),
@@ -72,17 +71,17 @@ def shapes(config, **changed):
         ({"text": {"model_type": "toy_text"}}, [0, 2], 8),  # a given part has other defaults
         ({"text": {"model_type": "toy_text", "layers": 5}}, [0, 2, 4], 8),
         ({"text": {"model_type": "toy_text", "layers": 2, "kinds": ["b", "a"]}}, [1], 8),
-    ],
-)
-def test_a_form_lists_what_the_config_implies(config, layers, width):
-    inner = {f"layers.{n}.weight": (2 * width, width) for n in layers}
-    ends = {"embed.weight": (100, width), "head.weight": (100, width)}
-    assert shapes(config) == inner | ends
+    ]:
+        with subtests.test(config=config, layers=layers, width=width):
+            inner = {f"layers.{n}.weight": (2 * width, width) for n in layers}
+            ends = {"embed.weight": (100, width), "head.weight": (100, width)}
+            assert shapes(config) == inner | ends
 
 
-@pytest.mark.parametrize("written", [{}, {"model_type": None}, {"model_type": ""}])
-def test_a_nested_config_may_have_no_type(written):
-    assert "layers.2.weight" in shapes({"text": written}, part_types={})
+def test_a_nested_config_may_have_no_type(subtests):
+    for written in [{}, {"model_type": None}, {"model_type": ""}]:
+        with subtests.test(written=written):
+            assert "layers.2.weight" in shapes({"text": written}, part_types={})
 
 
 def test_tensors_in_memory_are_rows_of_their_own():
@@ -101,9 +100,8 @@ def test_a_tied_tensor_is_last_and_names_its_source():
     assert (last.name, last.role, last.tied_to) == ("head.weight", Role.TIED, "embed.weight")
 
 
-@pytest.mark.parametrize(
-    ("config", "key"),
-    [
+def test_a_config_outside_the_guards_names_its_key(subtests):
+    for config, key in [
         ({"unheard_of": 1, "transformers_version": "5.25.0"}, "unheard_of"),
         ({"unheard_of": 1, "transformers_version": "main"}, "unheard_of"),
         ({"read": 1}, "read"),
@@ -124,12 +122,11 @@ def test_a_tied_tensor_is_last_and_names_its_source():
         ({"width": -1}, "width"),
         ({"gated": True, "act": "gelu"}, "act"),  # the row was not seen with gelu
         ({"id2label": {"0": "x"}}, "id2label"),
-    ],
-)
-def test_a_config_outside_the_guards_names_its_key(config, key):
-    with pytest.raises(Outside) as outside:
-        shapes(config)
-    assert outside.value.key == key
+    ]:
+        with subtests.test(config=config, key=key):
+            with pytest.raises(Outside) as outside:
+                shapes(config)
+            assert outside.value.key == key
 
 
 def test_a_derived_key_without_a_rule_must_be_written():
@@ -146,19 +143,16 @@ def test_a_default_may_be_infinite():
     assert generated.decoded(chunk)["ToyModel"].defaults == form["defaults"]
 
 
-@pytest.mark.parametrize(
-    "chunk",
-    [
+def test_a_broken_or_huge_chunk_is_refused(subtests):
+    for chunk in [
         b"",
         b"not zlib",
         zlib.compress(b"[1]"),
         zlib.compress(b"[Infinity"),
         zlib.compress(b'{"a": "' + b"x" * 2**25),
-    ],
-)
-def test_a_broken_or_huge_chunk_is_refused(chunk):
-    with pytest.raises(CheckpointError):
-        generated.decoded(chunk)
+    ]:
+        with subtests.test(chunk=chunk), pytest.raises(CheckpointError):
+            generated.decoded(chunk)
 
 
 def test_names_are_looked_up_in_rows_of_which_only_those_are_listed_that_may_have_them(monkeypatch):

@@ -1,6 +1,5 @@
 """Lengths of a generated form as Dims: equal to its shapes, and written in the config's keys."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from unit.analytic.generated.test_form import FORM, form
@@ -39,20 +38,18 @@ def test_lengths_and_numbers_of_modules_are_written_in_the_keys():
     assert keys(inside.shapes["layers.0.weight"][1]) == ["own.width"]
 
 
-@pytest.mark.parametrize(
-    ("expression", "text", "value"),
-    [
+def test_an_operator_is_written_as_a_formula_or_else_as_its_value(subtests):
+    for expression, text, value in [
         (["+", ["*", 3, ["k", "width"]], 1], "3*width + 1", 25),
         (["-", ["k", "width"], 2], "width - 2", 6),
         (["//", ["k", "width"], 3], "floor(width/3)", 2),
         (["if", ["k", "gated"], 1, ["k", "width"]], "width", 8),
         (["len", ["k", "text.kinds"]], "layers", 2),
         (["%", ["k", "width"], 3], "2", 2),
-    ],
-)
-def test_an_operator_is_written_as_a_formula_or_else_as_its_value(expression, text, value):
-    size = shape_of(expression)
-    assert (str(size), size.value) == (text, value)
+    ]:
+        with subtests.test(expression=expression, text=text, value=value):
+            size = shape_of(expression)
+            assert (str(size), size.value) == (text, value)
 
 
 def test_an_item_of_a_list_is_a_key_of_its_own():

@@ -1,6 +1,5 @@
 """Formulas of a class that only the oracle knows: found by changing one key at a time."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,9 +36,8 @@ def test_the_tree_has_each_tensor_in_its_shape(shapes):
         assert tuple(dim(size).value for size in follow(tree, name).shape) == shape
 
 
-@pytest.mark.parametrize(
-    ("length", "keys"),
-    [
+def test_a_length_is_a_formula_of_the_keys_with_which_it_changes(subtests):
+    for length, keys in [
         (lambda c: c["width"], {"width"}),
         (lambda c: c["rank"], {"rank"}),
         (lambda c: 3 * c["rank"] + 5, {"rank"}),
@@ -48,19 +46,20 @@ def test_the_tree_has_each_tensor_in_its_shape(shapes):
         (lambda c: c["groups"] * c["width"] // c["heads"], {"groups", "width", "heads"}),
         (lambda c: c["width"] + c["rank"] + 1, {"width", "rank"}),
         (lambda _: 8, set()),
-    ],
-)
-def test_a_length_is_a_formula_of_the_keys_with_which_it_changes(length, keys):
-    formulas, tree = formula_of(length)
-    path = follow(tree, "layers.8.up.weight")
-    assert {symbol.key for symbol in dim(path.shape[0]).symbols} == keys
-    assert dim(path.shape[0]).value == length(NUMBERS)
-    assert [dim(one.modules).value for one in path.lists] == [9]
-    assert {symbol.key for one in path.lists for symbol in one.modules.symbols} == {"num_layers"}
-    if keys:
-        other = {**NUMBERS, "width": 24, "rank": 5, "heads": 12, "groups": 3, "head_dim": 7}
-        expected = formulas["layers.0.up.weight", 0].at(other, {})
-        assert expected.value == length(other)
+    ]:
+        with subtests.test(length=length, keys=keys):
+            formulas, tree = formula_of(length)
+            path = follow(tree, "layers.8.up.weight")
+            assert {symbol.key for symbol in dim(path.shape[0]).symbols} == keys
+            assert dim(path.shape[0]).value == length(NUMBERS)
+            assert [dim(one.modules).value for one in path.lists] == [9]
+            assert {symbol.key for one in path.lists for symbol in one.modules.symbols} == {
+                "num_layers"
+            }
+            if keys:
+                other = {**NUMBERS, "width": 24, "rank": 5, "heads": 12, "groups": 3, "head_dim": 7}
+                expected = formulas["layers.0.up.weight", 0].at(other, {})
+                assert expected.value == length(other)
 
 
 def test_a_config_without_tensors_has_no_formulas():
