@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from support.builders import safetensors_bytes
-from support.sharding import INDEX, bytes_of, on_disk, shard_names
+from support.sharding import INDEX, alarms, bytes_of, kinds, on_disk, shard_names
 from support.torch_files import torch_bytes
 
 from auditor import Report, Unaudited, audit, fix
@@ -25,7 +25,8 @@ PLACE = Path(__file__).parent.parent / "cases"
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
-_KEYS = {"name", "model", "config", "tensors", "weights", "files", "audit", "expect", "also"}
+_KEYS = {"name", "model", "config", "tensors", "weights", "beside", "files", "audit", "expect"}
+_KEYS |= {"also"}
 _TENSOR_KEYS = {"of", "config", "drop", "keep", "rename", "shape", "dtype", "add"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
 _ALARMS = frozenset(kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO)
@@ -39,6 +40,11 @@ _OF_REPORT = {
     "fields",
     "alternatives",
     "mentions",
+    "alarms",
+    "hidden",
+    "stored",
+    "says",
+    "unchecked",
 }
 _OF_FIX = {"renames", "values", "allow", "after", "nothing"}
 
@@ -130,13 +136,30 @@ def build(case: Case, folder: Path) -> Path:
         table = tensors_of(case)
         shards = {weights: table} if isinstance(weights, str) else _sharded(table, weights, folder)
         for name, part in shards.items():
-            write = torch_bytes if name.endswith(".bin") else safetensors_bytes
-            (folder / name).write_bytes(write(part))
+            _write_weights(folder / name, part)
+    for name, share in case.keys.get("beside", {}).items():
+        _write_weights(folder / name, _share(case, share))
     for name, content in case.keys.get("files", {}).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content if isinstance(content, str) else json.dumps(content))
     return folder
+
+
+def _write_weights(path: Path, table: Table) -> None:
+    write = safetensors_bytes if path.suffix == ".safetensors" else torch_bytes
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(write(table))
+
+
+def _share(case: Case, share: str | Mapping[str, Any]) -> Table:
+    """Return all tensors, or for `2/3` every third from the second on, or those of a mapping."""
+    if not isinstance(share, str):
+        return {name: (dtype, tuple(shape)) for name, (dtype, *shape) in share.items()}
+    table = tensors_of(case)
+    number, _, count = share.partition("/")
+    names = sorted(table) if share == "all" else sorted(table)[int(number) - 1 :: int(count)]
+    return {name: table[name] for name in names}
 
 
 def _sharded(table: Table, shards: Mapping[str, Any], folder: Path) -> dict[str, Table]:
@@ -167,15 +190,20 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
     Alarms that the expectation does not name are added if it names one, or if it expects none.
     """
     expected = checked(case.keys["expect"], _OF_REPORT | {"fix"} | _KINDS, case.name)
-    found = {key: _answer(key, outcome) for key in expected if key in _OF_REPORT - {"mentions"}}
+    texts = {
+        "mentions": [f"{one.summary} {one.fix}" for one in outcome.diagnosis],
+        "says": [one.reason for one in outcome.findings],
+        "unchecked": outcome.unchecked,
+    }
+    found = {key: _answer(key, outcome) for key in expected if key in _OF_REPORT - texts.keys()}
     counts = dict.fromkeys((key for key in expected if key in _KINDS), 0)
     names_alarms = bool(_ALARMS & expected.keys()) or expected.get("exit") == 0
     for finding in outcome.findings:
         if finding.kind in counts or (names_alarms and finding.kind in _ALARMS):
             counts[finding.kind] = counts.get(finding.kind, 0) + max(len(finding.names), 1)
-    if "mentions" in expected:
-        said = " ".join(f"{one.summary} {one.fix}" for one in outcome.diagnosis)
-        found["mentions"] = [word for word in expected["mentions"] if word in said]
+    for key, lines in texts.items():
+        if key in expected:
+            found[key] = [word for word in expected[key] if word in " ".join(lines)]
     if "fix" in expected:
         found["fix"] = _fixed(expected["fix"], folder)
     if isinstance(outcome, Report) and outcome.residual:
@@ -184,19 +212,31 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
 
 
 def _answer(key: str, outcome: Report | Unaudited) -> Any:
-    if key == "exit":
-        return exit_code(outcome, FailOn.WARNING)
-    if key == "causes":
-        return [one.cause for one in outcome.diagnosis]
-    if key == "closes":
-        explained = {at for one in outcome.diagnosis for at in one.findings}
-        return sum(len(outcome.findings[at].names) for at in explained)
-    if key == "fields":
-        return {key: after for one in outcome.diagnosis for key, _, after in one.fields}
-    if key == "alternatives":
-        return [dict(one) for cause in outcome.diagnosis for one in cause.alternatives]
-    value = getattr(outcome, key)
-    return value.value if key == "reason" and value else value
+    """Return the outcome's value for a key of an expectation."""
+    match key:
+        case "exit":
+            value: Any = exit_code(outcome, FailOn.WARNING)
+        case "causes":
+            value = [one.cause for one in outcome.diagnosis]
+        case "closes":
+            explained = {at for one in outcome.diagnosis for at in one.findings}
+            value = sum(len(outcome.findings[at].names) for at in explained)
+        case "fields":
+            value = {key: after for one in outcome.diagnosis for key, _, after in one.fields}
+        case "alternatives":
+            value = [dict(one) for cause in outcome.diagnosis for one in cause.alternatives]
+        case "alarms":
+            value = kinds(outcome)
+        case "hidden":
+            hidden = (one for alarm in alarms(outcome) for one in getattr(alarm, "hidden", ()))
+            value = len({one.name for one in hidden})
+        case "stored":
+            value = outcome.observed.tensors if outcome.observed else 0
+        case "reason":
+            value = outcome.reason.value if isinstance(outcome, Unaudited) else None
+        case _:
+            value = getattr(outcome, key)
+    return value
 
 
 def _fixed(expected: Mapping[str, Any], folder: Path) -> dict[str, Any]:
