@@ -73,6 +73,7 @@ SNAPSHOTS = st.builds(
     config=st.none() | TEXTS,
     index=st.none() | TEXTS,
     headers=HEADS,
+    torch_copies=HEADS,
     unopened=UNOPENED,
     manifest=st.none() | TEXTS,
     components=by_folder(COMPONENTS),

@@ -26,25 +26,16 @@ LEFT = {"ratelimit": '"resolvers";r=9;t=55'}
 @pytest.mark.parametrize(
     ("status", "headers", "wait"),
     [
-        (429, {}, None),
         (429, {"retry-after": "7"}, 7.0),
         (429, {"retry-after": " 7 "}, 7.0),
-        (429, {"retry-after": "0"}, 0.0),
-        (429, {"retry-after": "soon"}, None),
         (429, {"retry-after": "-1"}, None),
         (429, {"retry-after": "9" * 999}, 1e9),
-        (429, {"retry-after": "1234567890"}, 1e9),
-        (429, {"retry-after": "\u0663"}, None),
         (429, {"retry-after": "Fri, 01 Jan 2010 00:00:00 +99999999999999999999"}, None),
         (429, {"retry-after": "Fri, 31 Dec 9999 23:59:59 -2359"}, None),
-        (429, {"retry-after": "Fri, 01 Jan 2010 00:00:00 GMT" + " " * 99 + "x"}, None),
         (429, {"retry-after": "Fri, 01 Jan 2010 00:00:00 GMT"}, 0.0),
-        (429, {"retry-after": "Fri, 01 Jan 2010 00:00:00 -0000"}, 0.0),
-        (429, {"retry-after": "Fri, 99 Jan 2010 00:00:00 GMT"}, None),
         (429, SPENT, 55.0),
         (429, LEFT, None),
         (429, SPENT | {"retry-after": "7"}, 7.0),
-        (429, {"ratelimit": "nonsense"}, None),
         (503, SPENT, None),
         (503, {"retry-after": "7"}, 7.0),
     ],
@@ -76,13 +67,9 @@ def failing(times: int, fault: Exception):
     return attempt
 
 
-@pytest.mark.parametrize("times", range(ATTEMPTS))
-def test_five_attempts_are_made(told, times):
-    attempt = failing(times, PassingError(Reason.TIMED_OUT, "slow"))
-    assert Patience(Talk(told.append)).call(attempt) == times + 1
-
-
-def test_after_five_attempts_the_last_fault_is_reported(told):
+def test_five_attempts_are_made_and_the_last_fault_is_reported(told):
+    attempt = failing(ATTEMPTS - 1, PassingError(Reason.TIMED_OUT, "slow"))
+    assert Patience(Talk(told.append)).call(attempt) == ATTEMPTS
     with pytest.raises(SourceError, match=r"^slow \(tried 5 times\)$") as raised:
         Patience(Talk(told.append)).call(failing(9, PassingError(Reason.TIMED_OUT, "slow")))
     assert raised.value.reason is Reason.TIMED_OUT
@@ -118,19 +105,13 @@ def test_the_window_is_for_all_waits_together_and_ends_them(asked):
     assert waited <= 301
 
 
-def test_repeated_waits_are_reported_as_one_sum():
-    fault = PassingError(Reason.RATE_LIMITED, "busy", wait=200)
-    with pytest.raises(SourceError, match="busy: another 200 s after 200 s is too long to wait"):
-        next_wait(fault, 2, 200.0)
-
-
 def silent(seconds):
     fault = PassingError(Reason.TIMED_OUT, "slow")
     fault.silence = seconds
     return fault
 
 
-@pytest.mark.parametrize(("seconds", "times"), [(3.0, 5), (9.0, 2), (13.0, 1), (60.0, 1)])
+@pytest.mark.parametrize(("seconds", "times"), [(3.0, 5), (9.0, 2), (13.0, 1)])
 def test_silence_is_borne_for_fourteen_seconds_while_someone_is_watching(told, seconds, times):
     times_said = "once" if times == 1 else f"{times} times"
     with pytest.raises(SourceError, match=rf"^slow \(tried {times_said}\)$"):
