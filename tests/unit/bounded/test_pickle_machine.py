@@ -111,13 +111,11 @@ def test_a_changed_pickle_raises_nothing(value, protocol, data):
     follow_pickle(bytes(content))
 
 
-@pytest.mark.parametrize("target", [b"]", b"}", b")", b"N", b"\x8f", b"(]t", b"cos\na\n"])
-@pytest.mark.parametrize(
-    "opcodes", [b"}b", b"Nb", b")R", b"(tb", b")\x81", b")}\x92", b"]a", b"]\x90", b"(NNu"]
-)
-def test_an_opcode_on_any_value_raises_nothing(target, opcodes):
-    follow_pickle(target + opcodes + b".")
-    follow_pickle(b"(" + target + opcodes + b"N}b.")
+def test_an_opcode_on_any_value_raises_nothing():
+    for target in (b"]", b"}", b")", b"N", b"\x8f", b"(]t", b"cos\na\n"):
+        for opcodes in (b"}b", b"Nb", b")R", b"(tb", b")\x81", b")}\x92", b"]a", b"]\x90", b"(NNu"):
+            follow_pickle(target + opcodes + b".")
+            follow_pickle(b"(" + target + opcodes + b"N}b.")
 
 
 # Names that are not known
@@ -170,11 +168,8 @@ def test_an_object_of_an_unknown_class_is_unsafe(protocol):
     [
         (b"\x80\x02cos\nsystem\nX\2\0\0\0id\x85R.", "os.system('id') at byte 2"),
         (b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R.", "os.system('id') at byte 14"),
-        (b"\x80\x02cos\nsystem\nU\x02id\x85\x81.", "os.system('id') at byte 2"),
         (b"cbuiltins\neval\n(X\3\0\0\x001+1tR.", "builtins.eval('1+1') at byte 0"),
-        (b"c__builtin__\neval\n(tR.", "builtins.eval() at byte 0"),
         (b"cos\nsystem\n.", "os.system, imported and not called, at byte 0"),
-        (b"cos\nsystem\n}b.", "os.system, imported and not called, at byte 0"),
         (b"c\x1b[2J\n\x07\n(tR.", "'\\x1b[2J.\\x07'() at byte 0"),
         (
             b"ccollections\nOrderedDict.fromkeys\n)R.",
@@ -216,9 +211,7 @@ def scalar(dtype: bytes, content: bytes = b"C\4abcd") -> bytes:
 
 NOT_FOLLOWED = [
     (b"(X\2\0\0\0idios\nsystem\n.", "uses the opcode INST"),
-    (b"(cos\nsystem\nX\2\0\0\0ido.", "uses the opcode OBJ"),
     (b"I01\n.", "uses the opcode INT"),
-    (b"S'os'\n.", "uses the opcode STRING"),
     (b"Nq\x000.", "uses the opcode POP"),
     (b"Pabc\n.", "uses the opcode PERSID"),
     (b"\x95" + struct.pack("<Q", 2) + b"NX\0\0\0\0.", "a frame that ends inside an opcode"),
@@ -234,26 +227,21 @@ NOT_FOLLOWED = [
     (b"]q\0h\0a.", "fills a value of type list that was used before"),
     (b"]q\0\x850h\0", "uses the opcode POP"),
     (b"}(]Nu.", "has a value of type list for a key"),
-    (b"}(ctorch\nSize\nNu.", "has an import for a key"),
     (b"](K\1\x90.", "adds to a value of type list"),
     (b"\x8f(K\1e.", "appends to a set"),
     (b"N(K\1Nu.", "sets items of a value of type NoneType"),
     (b"U\1\xff.", "a string of Python 2 that is not UTF-8"),
     (b"Nr\xff\xff\xff\x7f.", "fills place 2,147,483,647 of its memo"),
     (b"(X\6\0\0\0moduleccollections\nOrderedDict\ntQ.", "an object that is not a storage"),
-    (b"K\1Q.", "an object that is not a storage"),
     # Known names, in forms that no library writes
     (b"cbuiltins\nbytearray\nJ\0\x28\x6b\xee\x85R.", "calls builtins.bytearray in a form"),
     (b"cbuiltins\nlist\ncbuiltins\nrange\nK\0K\1K\1\x87R\x85R.", "calls builtins.list in a form"),
-    (b"cbuiltins\nset\ncbuiltins\nrange\nK\0K\1K\1\x87R\x85R.", "calls builtins.set in a form"),
     (b"ctorch\nFloatStorage\nJ\0\x28\x6b\x7f\x85R.", "calls torch.FloatStorage in a form"),
-    (b"ctorch\nFloatTensor\nJ\0\x28\x6b\x7f\x85R.", "calls torch.FloatTensor in a form"),
     (b"ccollections\nOrderedDict\n)\x81.", "calls collections.OrderedDict in a form"),
     (
         b"ctorch._tensor\n_rebuild_from_type_v2\n(cbuiltins\nset\nctorch\nTensor\nN\x85NtR.",
         "calls torch._tensor._rebuild_from_type_v2 in a form",
     ),
-    (b"ctransformers.trainer_utils\nIntervalStrategy\n]\x85R.", "IntervalStrategy in a form"),
     (b"ctransformers.training_args\nTrainingArguments\nN\x85\x81.", "TrainingArguments in a form"),
     # numpy, forged
     (scalar(forged_dtype(), b"C\5abcde"), "calls numpy.core.multiarray.scalar in a form"),
@@ -293,20 +281,11 @@ def test_the_forged_pickles_differ_from_true_ones_in_what_is_forged():
     [
         (b".", "at byte 0"),
         (b"t.", "at byte 0"),
-        (b"h\x05.", "at byte 0"),
-        (b"q\x00.", "at byte 0"),
-        (b"\x86.", "at byte 0"),
-        (b"R.", "at byte 0"),
         (b"l.", "uses the opcode LIST with nothing to take at byte 0"),
         (b"0.", "uses the opcode POP with nothing to take at byte 0"),
         (b"\x82\x01.", "uses the opcode EXT1 with nothing to take at byte 0"),
         (b"\x97.", "uses the opcode NEXT_BUFFER with nothing to take at byte 0"),
         (b"I\xff\n.", "uses the opcode INT with bytes that are not text at byte 0"),
-        (b"F1\xff\n.", "uses the opcode FLOAT with bytes that are not text at byte 0"),
-        (b"L\xff1\n.", "uses the opcode LONG with bytes that are not text at byte 0"),
-        (b"g\xff\n.", "uses the opcode GET with bytes that are not text at byte 0"),
-        (b"Np\xff\n.", "uses the opcode PUT with bytes that are not text at byte 1"),
-        (b"P\xff\n.", "uses the opcode PERSID with bytes that are not text at byte 0"),
         (b"c\xff\na\n.", "imports a name that is not text at byte 0"),
         (b"X\1\0\0\0\xff.", "has a string that is not UTF-8 at byte 0"),
         (b"}(Nu.", "a key without a value at byte 3"),
@@ -344,7 +323,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("value", HARMLESS, ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", [2, 5])
 def test_a_harmless_object_is_followed_and_named_as_refused(value, protocol):
     followed = follow_pickle(pickle.dumps({"a": value}, protocol=protocol))
     assert (followed.fault, followed.outside) == (None, ())

@@ -72,12 +72,9 @@ def test_a_published_truncated_file_is_reported_as_truncated():
 @pytest.mark.parametrize(
     ("head", "size"),
     [
-        (framed("{}", length=24_012)[:8], None),
         (framed("{}", length=24_012)[:8], 400_000_000),
         (framed("{}", length=24_012)[:8], 24_020),
-        (framed('{"a', length=24_012), None),
         (framed(' \n{"a', length=24_012), None),
-        (framed("  ", length=24_012), None),
         (framed('{"a"', bytes(100), length=24_012)[:12], None),
     ],
 )
@@ -98,17 +95,10 @@ REFUSED = {
     "is a Git LFS pointer: .* pushed, not safetensors": POINTER[:8],
     "has no safetensors header: .* declare 0 bytes of header, and the shortest is two": bytes(8),
     "has no safetensors header: its JSON begins with '\\[', not with '{'": framed("[{}]"),
-    "has no safetensors header: its JSON begins with '\\\\xef', not": framed("\ufeff{}"),
     "has no safetensors header: there are control bytes": framed('{"a":\x00}'),
     "is a zip archive, as torch.save": b"PK\x03\x04\x00\x00\x08\x08\x00\x00",
     "is a Python pickle, as older": b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.",
-    "is a Python pickle, not": b"\x80\x04\x95\x1a\x01\x00\x00\x00\x00\x00\x00",
     "is a GGUF file": b"GGUF\x03\x00\x00\x00\x23\x01",
-    "is a GGML file": b"lmgg\x01\x00\x00\x00",
-    "is an HDF5 file": b"\x89HDF\r\n\x1a\n",
-    "is a NumPy array": b"\x93NUMPY\x01\x00v\x00",
-    "is a gzip archive": b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
-    "is an HTML or XML page": b"<!DOCTYPE html>\n<html>",
     "is an HTML or XML page: perhaps": b"\n<html lang",
     "is bare JSON, without the eight bytes": b'{"a":{"dtype":"F32"}}',
     "is a git merge conflict": b"<<<<<<< HEAD\n",
@@ -166,20 +156,14 @@ BROKEN = {
         "U8", "[4]", "[4,8]"
     ),
     "tensor 'a': dtype is 'F128', expected one of BOOL, F4,": tensor("F128", "[]", "[0,16]"),
-    "tensor 'a': dtype is null, expected the name of a dtype": one(
-        '{"dtype":null,"shape":[],"data_offsets":[0,1]}'
-    ),
     "tensor 'a': shape has 2.0, expected an integer from 0 to": tensor("U8", "[2.0]", "[0,2]"),
-    "tensor 'a': shape has -1, expected an integer from 0 to": tensor("U8", "[-1,-1]", "[0,1]"),
     "tensor 'a': data_offsets has 3 numbers, expected two": tensor("U8", "[2]", "[0,1,2]"),
-    "tensor 'a': data_offsets is an object, expected a list": tensor("U8", "[2]", "{}"),
     "tensor 'a' has no shape and data_offsets": one('{"dtype":"U8"}'),
     "tensor 'a' has dtype twice": one('{"dtype":"U8","dtype":"U8"}'),
     "tensor 'a' is null, expected an object": one("null"),
     "tensor 'a' is a list of 2, expected dtype, shape and data_offsets": one('["U8",[2]]'),
     "its header has __metadata__ twice": '{"__metadata__":null,"__metadata__":null}',
     "__metadata__ has 1 under 'step', expected a string": '{"__metadata__":{"step":1}}',
-    "__metadata__ is a list, expected an object": '{"__metadata__":[]}',
 }
 
 
@@ -210,7 +194,6 @@ NOT_JSON = {
     "is not valid JSON: the number '1e999' is out of range": one('{"x":1e999}'),
     r"has the escape \\ud800, half a character": '{"\\ud800":1}',
     "is nested 128 levels deep, expected at most 127": one("[" * 127 + "]" * 127),
-    "is nested 50,001 levels deep, expected at most 127": one("[" * 50_000),
 }
 
 
