@@ -158,14 +158,14 @@ def test_a_pickle_that_calls_is_unsafe_and_runs_nothing(protocol, tmp_path):
     assert not proof.exists()
 
 
-@pytest.mark.parametrize("protocol", range(6))
-def test_an_object_of_an_unknown_class_is_unsafe(protocol):
-    assert is_unsafe(pickle.dumps([New(), New()], protocol=protocol))
+def test_an_object_of_an_unknown_class_is_unsafe(subtests):
+    for protocol in range(6):
+        with subtests.test(protocol=protocol):
+            assert is_unsafe(pickle.dumps([New(), New()], protocol=protocol))
 
 
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
+def test_a_name_that_is_not_known_is_listed_with_its_offset(subtests):
+    for content, line in [
         (b"\x80\x02cos\nsystem\nX\2\0\0\0id\x85R.", "os.system('id') at byte 2"),
         (b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R.", "os.system('id') at byte 14"),
         (b"cbuiltins\neval\n(X\3\0\0\x001+1tR.", "builtins.eval('1+1') at byte 0"),
@@ -177,11 +177,10 @@ def test_an_object_of_an_unknown_class_is_unsafe(protocol):
         ),
         (b"ctorch\nserialization.os.system\n.", "torch.serialization.os.system, imported"),
         (b"cos\nsystem\n(X\2\0\0\0idtRa.", "os.system('id') at byte 0"),  # before a fault
-    ],
-)
-def test_a_name_that_is_not_known_is_listed_with_its_offset(content, line):
-    [observed] = follow_pickle(content).outside
-    assert observed.startswith(line)
+    ]:
+        with subtests.test(content=content, line=line):
+            [observed] = follow_pickle(content).outside
+            assert observed.startswith(line)
 
 
 def test_names_beyond_a_bound_are_counted():
@@ -264,11 +263,12 @@ NOT_FOLLOWED = [
 ]
 
 
-@pytest.mark.parametrize(("content", "reason"), NOT_FOLLOWED)
-def test_what_no_library_writes_is_not_followed_and_so_unsafe(content, reason):
-    fault = follow_pickle(content).fault
-    assert fault.may_go_on
-    assert reason in fault.reason
+def test_what_no_library_writes_is_not_followed_and_so_unsafe(subtests):
+    for content, reason in NOT_FOLLOWED:
+        with subtests.test(content=content, reason=reason):
+            fault = follow_pickle(content).fault
+            assert fault.may_go_on
+            assert reason in fault.reason
 
 
 def test_the_forged_pickles_differ_from_true_ones_in_what_is_forged():
@@ -276,9 +276,8 @@ def test_the_forged_pickles_differ_from_true_ones_in_what_is_forged():
     assert (followed.fault, followed.outside) == (None, ())
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
+def test_what_no_unpickler_could_do_is_a_fault_and_not_unsafe(subtests):
+    for content, reason in [
         (b".", "at byte 0"),
         (b"t.", "at byte 0"),
         (b"l.", "uses the opcode LIST with nothing to take at byte 0"),
@@ -291,22 +290,22 @@ def test_the_forged_pickles_differ_from_true_ones_in_what_is_forged():
         (b"}(Nu.", "a key without a value at byte 3"),
         (b"\x80\x06.", "is of protocol 6 at byte 0"),
         (b"N\xff.", "has the byte 0xff in place of an opcode at byte 1"),
-    ],
-)
-def test_what_no_unpickler_could_do_is_a_fault_and_not_unsafe(content, reason):
-    with pytest.raises((pickle.UnpicklingError, ValueError, IndexError)):
-        pickle.loads(content)  # noqa: S301 - the oracle, on bytes that import nothing
-    fault = follow_pickle(content).fault
-    assert not fault.may_go_on
-    assert reason in fault.reason
+    ]:
+        with subtests.test(content=content, reason=reason):
+            with pytest.raises((pickle.UnpicklingError, ValueError, IndexError)):
+                pickle.loads(content)  # noqa: S301 - the oracle, on bytes that import nothing
+            fault = follow_pickle(content).fault
+            assert not fault.may_go_on
+            assert reason in fault.reason
 
 
-@pytest.mark.parametrize("opcodes", [b"N", b"]", b"}"])
-def test_a_pickle_of_too_many_steps_is_not_followed(opcodes):
-    content = b"(" + opcodes * (MAX_STEPS // len(opcodes) + 1) + b"."
-    fault = follow_pickle(content).fault
-    assert fault.may_go_on
-    assert f"takes more than {MAX_STEPS:,} steps" in fault.reason
+def test_a_pickle_of_too_many_steps_is_not_followed(subtests):
+    for opcodes in [b"N", b"]", b"}"]:
+        with subtests.test(opcodes=opcodes):
+            content = b"(" + opcodes * (MAX_STEPS // len(opcodes) + 1) + b"."
+            fault = follow_pickle(content).fault
+            assert fault.may_go_on
+            assert f"takes more than {MAX_STEPS:,} steps" in fault.reason
 
 
 # Harmless values that weights_only refuses
@@ -322,37 +321,54 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize("value", HARMLESS, ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize("protocol", [2, 5])
-def test_a_harmless_object_is_followed_and_named_as_refused(value, protocol):
-    followed = follow_pickle(pickle.dumps({"a": value}, protocol=protocol))
-    assert (followed.fault, followed.outside) == (None, ())
-    assert followed.refused
+def test_a_harmless_object_is_followed_and_named_as_refused(subtests):
+    for value in HARMLESS:
+        for protocol in [2, 5]:
+            with subtests.test(value=value, protocol=protocol):
+                followed = follow_pickle(pickle.dumps({"a": value}, protocol=protocol))
+                assert (followed.fault, followed.outside) == (None, ())
+                assert followed.refused
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_numpy_is_followed_in_the_form_that_numpy_writes(protocol):
-    numpy = pytest.importorskip("numpy", reason="the oracle of these forms")
-    kinds = ("bool", "int8", "uint16", "int64", "float16", "float32", "float64", "complex128")
-    values = [numpy.zeros((2, 3), kind) for kind in kinds]
-    values += [numpy.ones(1, kind)[0] for kind in kinds]
-    values += [numpy.dtype("f4"), numpy.arange(6).reshape(2, 3).T, numpy.zeros((0, 3))]
-    values += [random.getstate(), numpy.random.get_state()]
-    for value in values:
-        followed = follow_pickle(pickle.dumps({"a": value}, protocol=protocol))
-        assert (followed.fault, followed.outside) == (None, ()), repr(value)
+def test_numpy_is_followed_in_the_form_that_numpy_writes(subtests):
+    for protocol in PROTOCOLS:
+        with subtests.test(protocol=protocol):
+            numpy = pytest.importorskip("numpy", reason="the oracle of these forms")
+            kinds = (
+                "bool",
+                "int8",
+                "uint16",
+                "int64",
+                "float16",
+                "float32",
+                "float64",
+                "complex128",
+            )
+            values = [numpy.zeros((2, 3), kind) for kind in kinds]
+            values += [numpy.ones(1, kind)[0] for kind in kinds]
+            values += [numpy.dtype("f4"), numpy.arange(6).reshape(2, 3).T, numpy.zeros((0, 3))]
+            values += [random.getstate(), numpy.random.get_state()]
+            for value in values:
+                followed = follow_pickle(pickle.dumps({"a": value}, protocol=protocol))
+                assert (followed.fault, followed.outside) == (None, ()), repr(value)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_numpy_of_objects_and_strings_is_followed_to_what_they_are(protocol):
-    numpy = pytest.importorskip("numpy", reason="the oracle of these forms")
-    objects = numpy.array([None, {}], dtype=object)
-    for value in (objects, numpy.array(["a", "bc"]), numpy.array([b"a"]), numpy.array([], "O")):
-        followed = follow_pickle(pickle.dumps([value, value.dtype], protocol=protocol))
-        assert (followed.fault, followed.outside) == (None, ()), repr(value)
-    objects[0] = Called("id")
-    [line] = follow_pickle(pickle.dumps(objects, protocol=protocol)).outside
-    assert line.startswith(f"{SYSTEM}('id')")
+def test_numpy_of_objects_and_strings_is_followed_to_what_they_are(subtests):
+    for protocol in PROTOCOLS:
+        with subtests.test(protocol=protocol):
+            numpy = pytest.importorskip("numpy", reason="the oracle of these forms")
+            objects = numpy.array([None, {}], dtype=object)
+            for value in (
+                objects,
+                numpy.array(["a", "bc"]),
+                numpy.array([b"a"]),
+                numpy.array([], "O"),
+            ):
+                followed = follow_pickle(pickle.dumps([value, value.dtype], protocol=protocol))
+                assert (followed.fault, followed.outside) == (None, ()), repr(value)
+            objects[0] = Called("id")
+            [line] = follow_pickle(pickle.dumps(objects, protocol=protocol)).outside
+            assert line.startswith(f"{SYSTEM}('id')")
 
 
 def test_a_subclass_of_a_dict_keeps_its_items():

@@ -26,17 +26,14 @@ def test_a_tag_means_a_file_a_complete_part_of_its_name_or_shards():
     assert tagged_gguf_set([*FILES, *SHARDS], "o/n", "Q6_K") == SHARDS
 
 
-@pytest.mark.parametrize(
-    ("names", "tag", "says"),
-    [
+def test_a_tag_that_means_no_model_or_several_is_refused(subtests):
+    for names, tag, says in [
         (FILES, "Q4_K", r"no GGUF model of o/n is 'Q4_K', 'Meta.*and 2 more: name one, as in"),
         (FILES, "Llama", "7 of the 7 GGUF models of o/n are 'Llama'"),
         (BESIDE, "Q4_K_M", "o/n has no GGUF model, expected 'Q4_K_M'"),
-    ],
-)
-def test_a_tag_that_means_no_model_or_several_is_refused(names, tag, says):
-    with pytest.raises(SourceError, match=says):
-        tagged_gguf_set(names, "o/n", tag)
+    ]:
+        with subtests.test(names=names, tag=tag), pytest.raises(SourceError, match=says):
+            tagged_gguf_set(names, "o/n", tag)
 
 
 def test_the_only_model_is_selected_and_safetensors_go_first():

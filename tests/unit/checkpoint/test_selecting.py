@@ -44,9 +44,8 @@ def test_the_order_of_a_listing_changes_nothing(names):
     assert outcome(names) == outcome(sorted(names))
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
+def test_what_from_pretrained_would_load_is_audited(subtests):
+    for names, expected in [
         ([CONFIG, ONE, INDEX, TORCH], FileSelection(config=CONFIG, weights=ONE)),
         ([CONFIG, INDEX, TORCH], FileSelection(config=CONFIG, index=INDEX)),
         ([CONFIG, TORCH, TORCH_INDEX], FileSelection(config=CONFIG, weights=TORCH)),
@@ -55,30 +54,26 @@ def test_the_order_of_a_listing_changes_nothing(names):
             [PIPELINE, CONFIG, f"{UNET}.index.json"],
             FileSelection(config=CONFIG, index=f"{UNET}.index.json"),
         ),
-    ],
-)
-def test_what_from_pretrained_would_load_is_audited(names, expected):
-    assert select(names, "org/name") == expected
+    ]:
+        with subtests.test(names=names, expected=expected):
+            assert select(names, "org/name") == expected
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
+def test_only_safetensors_have_torch_copies_and_those_are_one_file_or_all_shards(subtests):
+    for names, expected in [
         ([ONE, TORCH, TORCH_INDEX, *SHARDS], (TORCH,)),
         ([INDEX, TORCH_INDEX, *SHARDS], SHARDS),
         ([ONE, "unet/pytorch_model.bin", "consolidated.pth", "pytorch_model.fp16.bin"], ()),
         ([TORCH, *SHARDS], ()),
-    ],
-)
-def test_only_safetensors_have_torch_copies_and_those_are_one_file_or_all_shards(names, expected):
-    chosen = with_torch_copies(names, "org/name")
-    assert chosen.torch_copies == expected
-    assert replace(chosen, torch_copies=()) == select(names, "org/name")
+    ]:
+        with subtests.test(names=names, expected=expected):
+            chosen = with_torch_copies(names, "org/name")
+            assert chosen.torch_copies == expected
+            assert replace(chosen, torch_copies=()) == select(names, "org/name")
 
 
-@pytest.mark.parametrize(
-    ("names", "reason", "words"),
-    [
+def test_a_listing_without_weights_is_reported_with_what_to_do(subtests):
+    for names, reason, words in [
         ([".gitattributes", "README.md", "LICENSE"], Reason.EMPTY_REPO, "org/name is empty"),
         ([CONFIG, "training_args.bin"], Reason.NO_WEIGHTS, "training_args.bin"),
         ([CONFIG, "flax_model.msgpack"], Reason.NO_SAFETENSORS, "from_flax=True"),
@@ -90,21 +85,19 @@ def test_only_safetensors_have_torch_copies_and_those_are_one_file_or_all_shards
         (["adapter_model.safetensors"], Reason.NO_SAFETENSORS, "adapter_model.safetensors"),
         (["ggml-model.bin"], Reason.NO_SAFETENSORS, "ggml-model.bin"),
         ([f"{n}.bin" for n in range(9)], Reason.NO_SAFETENSORS, "'4.bin' and 4 more"),
-    ],
-)
-def test_a_listing_without_weights_is_reported_with_what_to_do(names, reason, words):
-    found, message = fault(select, names, "org/name")
-    assert found is reason
-    assert words in message
+    ]:
+        with subtests.test(names=names, reason=reason):
+            found, message = fault(select, names, "org/name")
+            assert found is reason
+            assert words in message
 
 
-@pytest.mark.parametrize(
-    "name", ["consolidated.00.pth", "split_files/model_bf16.safetensors", "sd-v1-4.ckpt"]
-)
-def test_the_only_weight_file_of_a_repository_without_a_config_is_selected(name):
-    assert select([name, "README.md", "params.json"], "org/name").weights == name
-    other = f"other-{name.replace('/', '-')}"
-    assert "its weights are" in fault(select, [name, other], "org/name")[1]
+def test_the_only_weight_file_of_a_repository_without_a_config_is_selected(subtests):
+    for name in ["consolidated.00.pth", "split_files/model_bf16.safetensors", "sd-v1-4.ckpt"]:
+        with subtests.test(name=name):
+            assert select([name, "README.md", "params.json"], "org/name").weights == name
+            other = f"other-{name.replace('/', '-')}"
+            assert "its weights are" in fault(select, [name, other], "org/name")[1]
 
 
 def test_weight_files_are_recognised_by_their_names():
@@ -142,9 +135,8 @@ def test_what_is_not_read_is_other_weights():
 # --- variants -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("names", "variant", "expected"),
-    [
+def test_safetensors_come_first_and_a_variant_only_on_request(subtests):
+    for names, variant, expected in [
         ({ONE, UNET, TORCH}, None, FoundWeights(weights=ONE)),
         ({UNET, TORCH}, None, FoundWeights(weights=UNET)),
         ({ONE, HALF}, "fp16", FoundWeights(weights=HALF)),
@@ -152,10 +144,9 @@ def test_what_is_not_read_is_other_weights():
         ({HALF}, None, None),
         ({f"{INDEX[:-5]}.fp16.json"}, "fp16", FoundWeights(index=f"{INDEX[:-5]}.fp16.json")),
         ({f"unet/{UNET}", "other.safetensors"}, None, None),
-    ],
-)
-def test_safetensors_come_first_and_a_variant_only_on_request(names, variant, expected):
-    assert standard_weights(names, variant) == expected
+    ]:
+        with subtests.test(names=names, variant=variant):
+            assert standard_weights(names, variant) == expected
 
 
 def test_a_variant_is_recognised_by_the_name():
@@ -198,19 +189,17 @@ def test_components_of_a_pipeline_have_the_torch_copies_of_their_own_folders():
     assert chosen.parts[0].selection.torch_copies == ("vae/diffusion_pytorch_model.bin",)
 
 
-@pytest.mark.parametrize(
-    ("folder", "files", "is_model"),
-    [
+def test_modules_are_looked_for_where_weights_are_or_should_be(subtests):
+    for folder, files, is_model in [
         ("1_Pooling", [CONFIG], False),
         ("2_Dense", [CONFIG], True),
         ("odd", [ONE], True),
         ("onnx", [CONFIG, "model.onnx"], False),
-    ],
-)
-def test_modules_are_looked_for_where_weights_are_or_should_be(folder, files, is_model):
-    selection = select([CONFIG, ONE, MODULES, *(f"{folder}/{name}" for name in files)], "x")
-    assert (selection.weights, bool(selection.parts)) == (ONE, is_model)
-    assert selection.manifest == MODULES  # it also says what loads the repository's own
+    ]:
+        with subtests.test(folder=folder, files=files):
+            selection = select([CONFIG, ONE, MODULES, *(f"{folder}/{name}" for name in files)], "x")
+            assert (selection.weights, bool(selection.parts)) == (ONE, is_model)
+            assert selection.manifest == MODULES  # it also says what loads the repository's own
 
 
 def test_without_a_manifest_a_folder_is_a_model_only_with_config_and_weights():

@@ -168,9 +168,8 @@ def test_as_much_as_an_audit_reads_is_read():
     assert load(dump(whole), "x.json") == whole
 
 
-@pytest.mark.parametrize(
-    ("made", "fault"),
-    [
+def test_more_than_an_audit_reads_is_not_unpacked(subtests):
+    for made, fault in [
         (lambda: with_heads(SPACES + b" "), "heads: it inflates to more than 12,582,912 bytes"),
         (
             lambda: with_heads(*(SPACES,) * 4, b" "),
@@ -196,14 +195,12 @@ def test_as_much_as_an_audit_reads_is_read():
             ),
             "its texts and torch copies have 67,108,866 bytes, expected at most 50,331,648",
         ),
-    ],
-    ids=["a header", "headers", "tensors of a file", "tensors of a model", "texts"],
-)
-def test_more_than_an_audit_reads_is_not_unpacked(made, fault):
-    content = made()
-    assert len(content) < 1_000_000
-    with pytest.raises(UsageError, match=f"not a snapshot that can be read: .*{fault}"):
-        load(content, "x.json")
+    ]:
+        with subtests.test(made=made, fault=fault):
+            content = made()
+            assert len(content) < 1_000_000
+            with pytest.raises(UsageError, match=f"not a snapshot that can be read: .*{fault}"):
+                load(content, "x.json")
 
 
 def test_the_bounds_are_those_of_reading_a_checkpoint():
@@ -223,33 +220,36 @@ def test_names_in_a_folder_that_are_not_utf8_are_written_all_the_same():
 OWN, SHARED = dump_own_and_shared(SMALL)
 
 
-@pytest.mark.parametrize(
-    ("own", "shared", "fault"),
-    [
+def test_two_parts_of_a_snapshot_are_a_usage_error(subtests):
+    for own, shared, fault in [
         (OWN, SHARED[:-9], "x.json is"),
         (b"[]", SHARED, "expected a JSON object"),
         (OWN, b"{}", "its format is"),
         (OWN.replace(b"{", b'{"model": "x", ', 1), SHARED, "twice"),
-    ],
-)
-def test_two_parts_of_a_snapshot_are_a_usage_error(own, shared, fault):
-    with pytest.raises(UsageError, match=f"'x.json' is not a snapshot that can be read: .*{fault}"):
-        load_own_and_shared(own, shared, "x.json")
+    ]:
+        with (
+            subtests.test(own=own, shared=shared),
+            pytest.raises(
+                UsageError, match=f"'x.json' is not a snapshot that can be read: .*{fault}"
+            ),
+        ):
+            load_own_and_shared(own, shared, "x.json")
 
 
-@pytest.mark.parametrize(
-    ("content", "form"),
-    [(b" " * 16_384, "text"), (b" " * 16_385, "deflated"), (b"\xff", "deflated")],
-)
-def test_a_text_that_is_long_or_not_utf8_is_deflated(content, form):
-    odd = replace(SMALL, config=TextFile(name="config.json", content=content))
-    assert json.loads(dump(odd))["config"].keys() == {"name", form}
-    assert load(dump(odd), "x.json").config == odd.config
+def test_a_text_that_is_long_or_not_utf8_is_deflated(subtests):
+    for content, form in [
+        (b" " * 16_384, "text"),
+        (b" " * 16_385, "deflated"),
+        (b"\xff", "deflated"),
+    ]:
+        with subtests.test(content=content, form=form):
+            odd = replace(SMALL, config=TextFile(name="config.json", content=content))
+            assert json.loads(dump(odd))["config"].keys() == {"name", form}
+            assert load(dump(odd), "x.json").config == odd.config
 
 
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [
+def test_an_untrusted_file_is_checked_against_the_format(subtests):
+    for content, fault in [
         (changed("format", value="other"), "'other'.*'hf-audit-snapshot'"),
         (changed("version", value=1), "version 1, .* version 2; make it again with audit snapshot"),
         (changed("version", value=True), "version true"),
@@ -275,24 +275,18 @@ def test_a_text_that_is_long_or_not_utf8_is_deflated(content, form):
         (dump(SMALL).replace(b'"version": 2', b'"version": 2, "version": 2'), "twice"),
         (dump(SMALL)[:-9], "can be read: x.json is"),
         (gzip.compress(dump(SMALL), mtime=0)[:-9], "gzip is broken"),
-    ],
-)
-def test_an_untrusted_file_is_checked_against_the_format(content, fault):
-    with pytest.raises(UsageError, match=fault):
-        load(content, "x.json")
+    ]:
+        with subtests.test(content=content, fault=fault), pytest.raises(UsageError, match=fault):
+            load(content, "x.json")
 
 
-@pytest.mark.parametrize(
-    ("made", "fault"),
-    [
+def test_what_unpacks_to_more_than_is_read_is_refused(subtests):
+    for made, fault in [
         (
             lambda: deflated(zlib.compress(bytes(12 * 2**20 + 1))),
             "heads: it inflates to more than 12,582,912 bytes$",
         ),
         (lambda: gzip.compress(bytes(97 * 2**20), compresslevel=1), "inflates to more than"),
-    ],
-    ids=["a header", "the file"],
-)
-def test_what_unpacks_to_more_than_is_read_is_refused(made, fault):
-    with pytest.raises(UsageError, match=fault):
-        load(made(), "x.json")
+    ]:
+        with subtests.test(made=made, fault=fault), pytest.raises(UsageError, match=fault):
+            load(made(), "x.json")

@@ -45,28 +45,27 @@ TOTALS = {  # what is written: (what is kept, whether it is a fault)
 }
 
 
-@pytest.mark.parametrize("written", TOTALS)
-def test_a_total_is_kept_as_written_or_named_as_a_fault(written):
-    key = "total_parameters" if "9" in written else "total_size"
-    content = f'{{"metadata":{{"{key}":{written}}},"weight_map":{{"a":"m.safetensors"}}}}'
-    index = parse_index(F, content.encode())
-    kept, fault = TOTALS[written]
-    assert getattr(index, key) == kept
-    assert [f"{F}: {key} is " in sentence for sentence in index.faults] == [True] * fault
-    assert index.weight_map == {"a": "m.safetensors"}
+def test_a_total_is_kept_as_written_or_named_as_a_fault(subtests):
+    for written, value in TOTALS.items():
+        with subtests.test(written=written):
+            key = "total_parameters" if "9" in written else "total_size"
+            content = f'{{"metadata":{{"{key}":{written}}},"weight_map":{{"a":"m.safetensors"}}}}'
+            index = parse_index(F, content.encode())
+            kept, fault = value
+            assert getattr(index, key) == kept
+            assert [f"{F}: {key} is " in sentence for sentence in index.faults] == [True] * fault
+            assert index.weight_map == {"a": "m.safetensors"}
 
 
-@pytest.mark.parametrize(
-    ("metadata", "faults"),
-    [
+def test_metadata_that_is_no_object_is_a_fault(subtests):
+    for metadata, faults in [
         ("null", ()),
         ("[]", (f"{F}: metadata is a list, expected an object",)),
-    ],
-)
-def test_metadata_that_is_no_object_is_a_fault(metadata, faults):
-    index = parse_index(F, f'{{"metadata":{metadata},"weight_map":{{"a":"m"}}}}'.encode())
-    assert index.faults == faults
-    assert index.total_size is None
+    ]:
+        with subtests.test(metadata=metadata, faults=faults):
+            index = parse_index(F, f'{{"metadata":{metadata},"weight_map":{{"a":"m"}}}}'.encode())
+            assert index.faults == faults
+            assert index.total_size is None
 
 
 def test_a_tensor_named_twice_belongs_to_the_last_shard_with_a_fault():
@@ -99,17 +98,18 @@ SHARDS = {
 }
 
 
-@pytest.mark.parametrize("shard", SHARDS, ids=lambda shard: f"{shard[:30]!a}, {len(shard)}")
-def test_a_shard_is_a_file_in_or_below_the_folder_of_the_index(shard):
-    fault = SHARDS[shard]
-    content = index_bytes({"a": "ok.safetensors", "b": shard})
-    if fault is None:
-        assert shard_fault(shard) is None
-        assert shard in parse_index(F, content).shards
-    else:
-        assert fault in str(shard_fault(shard.removeprefix("./")))
-        with pytest.raises(CheckpointError, match=f"^{F}: the shard '.*{fault}"):
-            parse_index(F, content)
+def test_a_shard_is_a_file_in_or_below_the_folder_of_the_index(subtests):
+    for shard, value in SHARDS.items():
+        with subtests.test(shard=shard):
+            fault = value
+            content = index_bytes({"a": "ok.safetensors", "b": shard})
+            if fault is None:
+                assert shard_fault(shard) is None
+                assert shard in parse_index(F, content).shards
+            else:
+                assert fault in str(shard_fault(shard.removeprefix("./")))
+                with pytest.raises(CheckpointError, match=f"^{F}: the shard '.*{fault}"):
+                    parse_index(F, content)
 
 
 @given(st.dictionaries(names, st.tuples(st.sampled_from(["", "./"]), shards), min_size=1))
@@ -146,10 +146,10 @@ FAILS = {
 }
 
 
-@pytest.mark.parametrize("message", FAILS)
-def test_an_invalid_index_is_refused_with_a_reason(message):
-    with pytest.raises(CheckpointError, match=f"^{F}{message}"):
-        parse_index(F, FAILS[message])
+def test_an_invalid_index_is_refused_with_a_reason(subtests):
+    for message, value in FAILS.items():
+        with subtests.test(message=message), pytest.raises(CheckpointError, match=f"^{F}{message}"):
+            parse_index(F, value)
 
 
 @pytest.mark.slow

@@ -49,13 +49,14 @@ PUBLISHED = {  # file: (size, tensors, elements), by the repositories' own listi
 }
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_published_headers_are_read(name):
-    size, tensors, elements = PUBLISHED[name]
-    header = parse_header(name, (HEADERS / f"{name}.safetensors").read_bytes())
-    assert size_fault(header, size) is None
-    assert len(header.tensors) == tensors
-    assert sum(tensor.elements for tensor in header.tensors) == elements
+def test_published_headers_are_read(subtests):
+    for name, value in PUBLISHED.items():
+        with subtests.test(name=name):
+            size, tensors, elements = value
+            header = parse_header(name, (HEADERS / f"{name}.safetensors").read_bytes())
+            assert size_fault(header, size) is None
+            assert len(header.tensors) == tensors
+            assert sum(tensor.elements for tensor in header.tensors) == elements
 
 
 def test_a_published_truncated_file_is_reported_as_truncated():
@@ -69,17 +70,15 @@ def test_a_published_truncated_file_is_reported_as_truncated():
     assert "too long" in str(size_fault(header, 90_864_193))
 
 
-@pytest.mark.parametrize(
-    ("head", "size"),
-    [
+def test_the_first_bytes_give_the_headers_span(subtests):
+    for head, size in [
         (framed("{}", length=24_012)[:8], 400_000_000),
         (framed("{}", length=24_012)[:8], 24_020),
         (framed(' \n{"a', length=24_012), None),
         (framed('{"a"', bytes(100), length=24_012)[:12], None),
-    ],
-)
-def test_the_first_bytes_give_the_headers_span(head, size):
-    assert header_span(F, head, size) == Span(8, 24_020)
+    ]:
+        with subtests.test(head=head, size=size):
+            assert header_span(F, head, size) == Span(8, 24_020)
 
 
 def test_the_span_of_the_longest_header_is_given_and_no_longer_one():
@@ -106,12 +105,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("message", REFUSED)
-def test_what_is_no_header_is_named_from_its_first_bytes(message):
-    with pytest.raises(CheckpointError, match=f"^model.safetensors {message}"):
-        header_span(F, REFUSED[message], None)
-    with pytest.raises(CheckpointError, match=f"^model.safetensors {message}"):
-        parse_header(F, REFUSED[message])
+def test_what_is_no_header_is_named_from_its_first_bytes(subtests):
+    for message, value in REFUSED.items():
+        with subtests.test(message=message):
+            with pytest.raises(CheckpointError, match=f"^model.safetensors {message}"):
+                header_span(F, value, None)
+            with pytest.raises(CheckpointError, match=f"^model.safetensors {message}"):
+                parse_header(F, value)
 
 
 def test_a_header_that_passes_the_files_end_is_truncated_whatever_its_length_spells():
@@ -167,10 +167,13 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("message", BROKEN)
-def test_a_header_that_breaks_the_format_is_refused_with_place_and_numbers(message):
-    with pytest.raises(CheckpointError, match=f"^model.safetensors: {message}"):
-        parse_header(F, framed(BROKEN[message]))
+def test_a_header_that_breaks_the_format_is_refused_with_place_and_numbers(subtests):
+    for message, value in BROKEN.items():
+        with (
+            subtests.test(message=message),
+            pytest.raises(CheckpointError, match=f"^model.safetensors: {message}"),
+        ):
+            parse_header(F, framed(value))
 
 
 def test_an_overlap_names_both_tensors():
@@ -197,10 +200,13 @@ NOT_JSON = {
 }
 
 
-@pytest.mark.parametrize("message", NOT_JSON)
-def test_a_header_that_is_not_json_is_refused_with_the_place(message):
-    with pytest.raises(CheckpointError, match=f"^the header of model.safetensors {message}"):
-        parse_header(F, framed(NOT_JSON[message]))
+def test_a_header_that_is_not_json_is_refused_with_the_place(subtests):
+    for message, value in NOT_JSON.items():
+        with (
+            subtests.test(message=message),
+            pytest.raises(CheckpointError, match=f"^the header of model.safetensors {message}"),
+        ):
+            parse_header(F, framed(value))
 
 
 def test_a_header_of_millions_of_values_is_refused_before_they_take_memory():

@@ -42,6 +42,21 @@ def read(address, most=100):
         return error.reason, str(error)
 
 
+REFUSED = {
+    "both a Transfer-Encoding and|present": OK + LENGTH + CHUNKED + CHUNKS,
+    "chunked": OK + b"Transfer-Encoding: gzip, chunked\r\n" + CHUNKS,
+    "it changes to another protocol": b"HTTP/1.1 101 X\r\nContent-Length: 5\r\n\r\nhello",
+}
+
+
+def test_what_could_be_read_in_two_ways_is_refused(server, subtests):
+    for words, reply in REFUSED.items():
+        with subtests.test(words=words):
+            reason, detail = read(server.address(reply, None))
+            assert reason == Reason.BAD_RESPONSE
+            assert any(word in detail for word in words.split("|"))
+
+
 def test_a_refusal_with_a_limit_of_5000_digits_is_a_refusal(server):
     many = b'RateLimit: "api";r=' + b"9" * 5000 + b";t=1\r\n"
     reply = b"HTTP/1.1 429 Too Many Requests\r\n" + LENGTH + many + b"\r\n" + BODY

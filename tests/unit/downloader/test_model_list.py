@@ -45,10 +45,10 @@ def test_a_page_that_breaks_off_is_not_a_list(text, share):
         read(text.encode()[: len(text) * share // 101])
 
 
-@pytest.mark.parametrize("text", ["", '{"a": [{"id": "o/n"}]}', "<html>"])
-def test_an_invalid_list_is_reported(text):
-    with pytest.raises(SourceError, match="is not a JSON list"):
-        read(text.encode())
+def test_an_invalid_list_is_reported(subtests):
+    for text in ["", '{"a": [{"id": "o/n"}]}', "<html>"]:
+        with subtests.test(text=text), pytest.raises(SourceError, match="is not a JSON list"):
+            read(text.encode())
 
 
 def model(number, files, more=""):
@@ -61,13 +61,14 @@ def page(*models):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("files", [MAX_FILES + 1, 3 * MAX_TEXT_VALUES], ids=str)
-def test_a_model_with_too_many_files_is_reported_and_the_others_are_read(files):
-    before, crowded, after = read(page(model(1, 3), model(2, files), model(3, 3)))
-    assert before.id == "o/m1"
-    assert len(after.siblings) == 3
-    assert (crowded.id, crowded.siblings) == ("o/m2", None)
-    assert "expected at most 150,000" in crowded.excess
+def test_a_model_with_too_many_files_is_reported_and_the_others_are_read(subtests):
+    for files in [MAX_FILES + 1, 3 * MAX_TEXT_VALUES]:
+        with subtests.test(files=files):
+            before, crowded, after = read(page(model(1, 3), model(2, files), model(3, 3)))
+            assert before.id == "o/m1"
+            assert len(after.siblings) == 3
+            assert (crowded.id, crowded.siblings) == ("o/m2", None)
+            assert "expected at most 150,000" in crowded.excess
 
 
 def test_a_model_that_is_too_deep_is_reported_and_the_others_are_read():
@@ -96,11 +97,12 @@ def test_a_page_of_too_many_values_is_too_large(monkeypatch):
     assert raised.value.reason is Reason.TOO_LARGE
 
 
-@pytest.mark.parametrize("files", [1, MAX_TEXT_VALUES], ids=["plain", "crowded"])
-def test_half_a_character_in_one_model_spoils_no_other(files):
-    half = ', "x": "\\ud83d \\ud83d\\ude00"'  # a half alone, and a whole one
-    found = read(page(model(1, 1), model(2, 1, half), model(3, 1), model(4, files)))
-    assert [one.id for one in found[:3]] == ["o/m1", "o/m2", "o/m3"]
+def test_half_a_character_in_one_model_spoils_no_other(subtests):
+    for files in [1, MAX_TEXT_VALUES]:
+        with subtests.test(files=files):
+            half = ', "x": "\\ud83d \\ud83d\\ude00"'  # a half alone, and a whole one
+            found = read(page(model(1, 1), model(2, 1, half), model(3, 1), model(4, files)))
+            assert [one.id for one in found[:3]] == ["o/m1", "o/m2", "o/m3"]
 
 
 def test_a_model_that_is_not_utf8_spoils_no_other():

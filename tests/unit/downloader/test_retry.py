@@ -23,9 +23,8 @@ SPENT = {"ratelimit": '"resolvers";r=0;t=55'}
 LEFT = {"ratelimit": '"resolvers";r=9;t=55'}
 
 
-@pytest.mark.parametrize(
-    ("status", "headers", "wait"),
-    [
+def test_a_refusal_gives_the_seconds_to_wait(subtests):
+    for status, headers, wait in [
         (429, {"retry-after": "7"}, 7.0),
         (429, {"retry-after": " 7 "}, 7.0),
         (429, {"retry-after": "-1"}, None),
@@ -38,10 +37,9 @@ LEFT = {"ratelimit": '"resolvers";r=9;t=55'}
         (429, SPENT | {"retry-after": "7"}, 7.0),
         (503, SPENT, None),
         (503, {"retry-after": "7"}, 7.0),
-    ],
-)
-def test_a_refusal_gives_the_seconds_to_wait(status, headers, wait):
-    assert requested_wait(status, headers) == wait
+    ]:
+        with subtests.test(status=status, headers=headers):
+            assert requested_wait(status, headers) == wait
 
 
 def test_a_date_to_come_is_a_wait():
@@ -111,11 +109,12 @@ def silent(seconds):
     return fault
 
 
-@pytest.mark.parametrize(("seconds", "times"), [(3.0, 5), (9.0, 2), (13.0, 1)])
-def test_silence_is_borne_for_fourteen_seconds_while_someone_is_watching(told, seconds, times):
-    times_said = "once" if times == 1 else f"{times} times"
-    with pytest.raises(SourceError, match=rf"^slow \(tried {times_said}\)$"):
-        Patience(Talk(told.append)).call(failing(9, silent(seconds)))
+def test_silence_is_borne_for_fourteen_seconds_while_someone_is_watching(told, subtests):
+    for seconds, times in [(3.0, 5), (9.0, 2), (13.0, 1)]:
+        with subtests.test(seconds=seconds, times=times):
+            times_said = "once" if times == 1 else f"{times} times"
+            with pytest.raises(SourceError, match=rf"^slow \(tried {times_said}\)$"):
+                Patience(Talk(told.append)).call(failing(9, silent(seconds)))
 
 
 def test_an_attempt_gets_the_remaining_silence(told):

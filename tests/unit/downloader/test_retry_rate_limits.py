@@ -1,6 +1,5 @@
 """What a RateLimit header means: huggingface_hub is the judge of those that a Hub sends."""
 
-import pytest
 from huggingface_hub.utils import parse_ratelimit_headers
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,21 +68,20 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize(("header", "expected"), LIMITS.values(), ids=LIMITS)
-def test_a_header_has_the_remaining_budget_and_its_end_or_nothing(header, expected):
-    assert rate_limit({"ratelimit": header}) == expected
+def test_a_header_has_the_remaining_budget_and_its_end_or_nothing(subtests):
+    for header, expected in LIMITS.values():
+        with subtests.test(header=header, expected=expected):
+            assert rate_limit({"ratelimit": header}) == expected
 
 
-@pytest.mark.parametrize(
-    ("policy", "quota"),
-    [
+def test_a_policy_header_has_the_size_of_a_window(subtests):
+    for policy, quota in [
         ('"fixed window";"api";q=500;w=300', 500),
         ('"api";q=500', 500),
         ('"api";q=' + "9" * 5000, None),
         ("q", None),
-    ],
-)
-def test_a_policy_header_has_the_size_of_a_window(policy, quota):
-    found = rate_limit({"ratelimit": '"api";r=1;t=1', "ratelimit-policy": policy})
-    assert found is not None
-    assert found.quota == quota
+    ]:
+        with subtests.test(policy=policy, quota=quota):
+            found = rate_limit({"ratelimit": '"api";r=1;t=1', "ratelimit-policy": policy})
+            assert found is not None
+            assert found.quota == quota
