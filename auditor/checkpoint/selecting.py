@@ -11,16 +11,14 @@ from auditor.checkpoint.filenames import (
     FileSelection,
     FoundWeights,
     SelectedComponent,
-    standard_weights,
-    torch_model_files,
-    variant_of,
-    variants,
-)
-from auditor.checkpoint.model_folders import (
     components,
     folder_weights,
     models,
+    standard_weights,
     torch_copies_in,
+    torch_model_files,
+    variant_of,
+    variants,
     with_part_torch_copies,
 )
 from auditor.checkpoint.shard_names import (

@@ -5,8 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from auditor.checkpoint.filenames import FoundWeights, standard_weights, variant_of, variants
-from auditor.checkpoint.model_folders import folder_weights, models
+from auditor.checkpoint.filenames import (
+    FoundWeights,
+    folder_weights,
+    models,
+    standard_weights,
+    variant_of,
+    variants,
+)
 from auditor.checkpoint.selecting import (
     FileSelection,
     is_weights,
