@@ -47,7 +47,7 @@ BOUNDS = (
     ("tensors that a config implies", f"{blocks.MAX_TENSORS:,}"),
     ("a manifest of several models", mib(manifest.MAX_MANIFEST)),
     ("models in one repository", f"{manifest.MAX_COMPONENTS:,}"),
-    ("bytes that are read of a torch file or GGUF", mib(headers.MOST_BYTES)),
+    ("bytes that are read of a torch file or GGUF", mib(headers.MAX_PARTS)),
     ("reads of such a file", f"{headers.MOST_READS:,}"),
     ("a pickle", mib(pickle_machine.MAX_PICKLE)),
     (

@@ -118,10 +118,8 @@ def test_keys_that_are_written_twice_are_named():
 
 
 FAILS = {
-    r"is empty: 0 bytes": b"",
     r"is a Git LFS pointer to a file of 35,838 bytes, not the file: .* `git lfs pull`": POINTER,
     r"begins with a byte order mark \(EF BB BF\), which transformers refuses": b"\xef\xbb\xbf{}",
-    r"is not UTF-8: byte 0xe9 at line 2 column 8": '{\n "a": "é"}'.encode("latin-1"),
     r"is not UTF-8 \(it looks like UTF-16\): byte 0xff at line 1 column 1": "{}".encode("utf-16"),
     r"continues after the end of its JSON: '\[http\]\\n\\tpost.*' at line 4 column 1": (
         b'{\n "vocab_size": 32004\n}\n[http]\n\tpostBuffer = 524288000\n'
@@ -130,13 +128,10 @@ FAILS = {
         b'{\n<<<<<<< HEAD\n "a": 1\n=======\n "a": 2\n>>>>>>> main\n}'
     ),
     r"is not JSON: Expecting property name .* at line 3 column 1, before '}'": b'{\n "a": 1,\n}',
-    r"is not JSON: Expecting value at line 1 column 1, before '<html>'": b"<html>",
     r"is cut off: its JSON does not end before line 2 column 6": b'{\n "a":',
-    r"is a list, expected a JSON object": b"[{}]",
     r"has an integer of 641 digits at line 2 column 6, expected at most 640": b'{\n "a":'
     + b"7" * 641
     + b"}",
-    r"has the escape \\udfff, half a character": b'{"a": ["\\udfff"]}',
     r"has 33,554,433 bytes, expected at most 33,554,432": b"{}" + b" " * (32 * 1024 * 1024 - 1),
     r"has some 150,00\d JSON values, expected at most 150,000": b'{"a":['
     + b"1," * 150_000

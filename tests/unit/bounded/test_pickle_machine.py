@@ -19,7 +19,6 @@ from support.torch_files import parsed
 from auditor.bounded.pickle_machine import MAX_STEPS, follow_pickle
 from auditor.bounded.pickle_names import (
     WEIGHTS_ONLY,
-    Call,
     Global,
     PickledDict,
     PickledSet,
@@ -76,17 +75,6 @@ def test_a_plain_value_is_followed_to_the_end_of_its_pickle(value, protocol):
     assert plain(followed.value) == value
     assert followed.stop == len(content)
     assert followed.outside == ()
-
-
-@given(st.lists(VALUES, min_size=1, max_size=4), st.sampled_from(PROTOCOLS))
-def test_pickles_in_a_row_are_followed_one_by_one(values, protocol):
-    content = b"".join(pickle.dumps(value, protocol=protocol) for value in values)
-    at = 0
-    for value in values:
-        followed = follow_pickle(content, at)
-        assert plain(followed.value) == value
-        at = followed.stop
-    assert at == len(content)
 
 
 @given(VALUES, st.sampled_from(PROTOCOLS), st.data())
@@ -210,32 +198,24 @@ def scalar(dtype: bytes, content: bytes = b"C\4abcd") -> bytes:
 
 NOT_FOLLOWED = [
     (b"(X\2\0\0\0idios\nsystem\n.", "uses the opcode INST"),
-    (b"I01\n.", "uses the opcode INT"),
     (b"Nq\x000.", "uses the opcode POP"),
     (b"Pabc\n.", "uses the opcode PERSID"),
     (b"\x95" + struct.pack("<Q", 2) + b"NX\0\0\0\0.", "a frame that ends inside an opcode"),
     (b"\x95" + struct.pack("<Q", 3) + b"X\x99\x99\0\0cos\nsystem\n.", "a frame that ends inside"),
-    (b"\x95" + struct.pack("<Q", 3) + b"N.N", "ends before its frame does"),
     (b"\x95" + struct.pack("<Q", 20) + b"\x95" + bytes(40), "a frame inside a frame"),
     (b"\x8c\x01aN\x93.", "imports a value of type NoneType from a value of type str"),
     (b"NN\x85R.", "calls a value of type NoneType"),
-    (b"ctorch\nSize\n]R.", "calls with a value of type list"),
     (b"ccollections\nOrderedDict\n)R)R.", "calls the result of a call"),
     (b"ctorch\nSize\n}b.", "gives a state to torch.Size"),
     (b"ccollections\nOrderedDict\n)R}X\4\0\0\0keysNsb.", "a state to an object of collections"),
     (b"]q\0h\0a.", "fills a value of type list that was used before"),
-    (b"]q\0\x850h\0", "uses the opcode POP"),
     (b"}(]Nu.", "has a value of type list for a key"),
     (b"](K\1\x90.", "adds to a value of type list"),
-    (b"\x8f(K\1e.", "appends to a set"),
     (b"N(K\1Nu.", "sets items of a value of type NoneType"),
-    (b"U\1\xff.", "a string of Python 2 that is not UTF-8"),
     (b"Nr\xff\xff\xff\x7f.", "fills place 2,147,483,647 of its memo"),
     (b"(X\6\0\0\0moduleccollections\nOrderedDict\ntQ.", "an object that is not a storage"),
     # Known names, in forms that no library writes
     (b"cbuiltins\nbytearray\nJ\0\x28\x6b\xee\x85R.", "calls builtins.bytearray in a form"),
-    (b"cbuiltins\nlist\ncbuiltins\nrange\nK\0K\1K\1\x87R\x85R.", "calls builtins.list in a form"),
-    (b"ctorch\nFloatStorage\nJ\0\x28\x6b\x7f\x85R.", "calls torch.FloatStorage in a form"),
     (b"ccollections\nOrderedDict\n)\x81.", "calls collections.OrderedDict in a form"),
     (
         b"ctorch._tensor\n_rebuild_from_type_v2\n(cbuiltins\nset\nctorch\nTensor\nN\x85NtR.",
@@ -278,17 +258,12 @@ def test_the_forged_pickles_differ_from_true_ones_in_what_is_forged():
 
 def test_what_no_unpickler_could_do_is_a_fault_and_not_unsafe(subtests):
     for content, reason in [
-        (b".", "at byte 0"),
         (b"t.", "at byte 0"),
-        (b"l.", "uses the opcode LIST with nothing to take at byte 0"),
-        (b"0.", "uses the opcode POP with nothing to take at byte 0"),
         (b"\x82\x01.", "uses the opcode EXT1 with nothing to take at byte 0"),
         (b"\x97.", "uses the opcode NEXT_BUFFER with nothing to take at byte 0"),
         (b"I\xff\n.", "uses the opcode INT with bytes that are not text at byte 0"),
         (b"c\xff\na\n.", "imports a name that is not text at byte 0"),
-        (b"X\1\0\0\0\xff.", "has a string that is not UTF-8 at byte 0"),
         (b"}(Nu.", "a key without a value at byte 3"),
-        (b"\x80\x06.", "is of protocol 6 at byte 0"),
         (b"N\xff.", "has the byte 0xff in place of an opcode at byte 1"),
     ]:
         with subtests.test(content=content, reason=reason):
@@ -369,12 +344,6 @@ def test_numpy_of_objects_and_strings_is_followed_to_what_they_are(subtests):
             objects[0] = Called("id")
             [line] = follow_pickle(pickle.dumps(objects, protocol=protocol)).outside
             assert line.startswith(f"{SYSTEM}('id')")
-
-
-def test_a_subclass_of_a_dict_keeps_its_items():
-    followed = follow_pickle(pickle.dumps(collections.OrderedDict(a=1, b=[2]), protocol=2))
-    assert (followed.value.pairs, followed.fault) == ([("a", 1), ("b", [2])], None)
-    assert isinstance(followed.value, Call)
 
 
 # The lists

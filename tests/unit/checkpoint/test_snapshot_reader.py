@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.builders import safetensors_bytes
 
-from auditor.checkpoint import snapshot_reader
+from auditor.bounded.json_text import MAX_TEXT
 from auditor.checkpoint.snapshot import (
     Component,
     Fetched,
@@ -26,7 +26,6 @@ from auditor.checkpoint.snapshot_reader import is_snapshot, load, load_own_and_s
 from auditor.checkpoint.snapshot_writer import dump, dump_own_and_shared
 from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_MANIFEST
-from auditor.downloader import headers
 from auditor.downloader.assemble import MAX_CONFIG
 from auditor.errors import UsageError
 
@@ -203,12 +202,8 @@ def test_more_than_an_audit_reads_is_not_unpacked(subtests):
                 load(content, "x.json")
 
 
-def test_the_bounds_are_those_of_reading_a_checkpoint():
-    own = snapshot_reader
-    assert headers.FILE[1:] == (own.MAX_HEADER, own.MAX_TENSORS)
-    assert headers.MODEL[1:] == (own.MAX_HEADERS, own.MAX_ALL_TENSORS)
-    assert headers.MOST_BYTES == own.MAX_PARTS
-    assert max(MAX_INDEX, MAX_CONFIG, MAX_MANIFEST) <= own.MAX_TEXT
+def test_what_is_read_of_a_checkpoint_fits_a_snapshot():
+    assert max(MAX_INDEX, MAX_CONFIG, MAX_MANIFEST) <= MAX_TEXT
 
 
 def test_names_in_a_folder_that_are_not_utf8_are_written_all_the_same():
@@ -252,15 +247,11 @@ def test_an_untrusted_file_is_checked_against_the_format(subtests):
     for content, fault in [
         (changed("format", value="other"), "'other'.*'hf-audit-snapshot'"),
         (changed("version", value=1), "version 1, .* version 2; make it again with audit snapshot"),
-        (changed("version", value=True), "version true"),
         (changed("extra", value=1), "it has the unknown key 'extra'"),
         (changed("commit", value="main"), "expected 40 hex digits"),
-        (changed("files", 0, value="a"), r"files\[0\] is the string 'a', expected an object"),
         (changed("files", 0, "name", value="../../etc/passwd"), "leaves the repository"),
         (changed("files", 0, "name", value="z"), "not sorted"),
-        (changed("unopened", value=["b", "a"]), "not sorted"),
         (changed("files", 0, "size", value=-1), r"files\[0\].size is -1, expected .* >= 0"),
-        (changed("files", 0, "size", value=2**63), r"size is 9223372036854775808, expected"),
         (changed("config", "text", value="\ud800"), "half a character"),
         (changed("config", value={"name": "c", "deflated": "?"}), "its base64 is broken"),
         (
@@ -278,15 +269,3 @@ def test_an_untrusted_file_is_checked_against_the_format(subtests):
     ]:
         with subtests.test(content=content, fault=fault), pytest.raises(UsageError, match=fault):
             load(content, "x.json")
-
-
-def test_what_unpacks_to_more_than_is_read_is_refused(subtests):
-    for made, fault in [
-        (
-            lambda: deflated(zlib.compress(bytes(12 * 2**20 + 1))),
-            "heads: it inflates to more than 12,582,912 bytes$",
-        ),
-        (lambda: gzip.compress(bytes(97 * 2**20), compresslevel=1), "inflates to more than"),
-    ]:
-        with subtests.test(made=made, fault=fault), pytest.raises(UsageError, match=fault):
-            load(made(), "x.json")

@@ -12,7 +12,6 @@ from support.examples import examples
 from support.gguf_files import (
     ARRAY,
     BLOCKS,
-    BOOL,
     F32,
     I32,
     STRING,
@@ -194,11 +193,6 @@ def test_the_header_of_llama_3_is_read_in_four_requests():
     assert sum(span.length for span in spans) < 2 * len(content)
 
 
-def test_a_header_without_a_tokenizer_is_read_in_one_request():
-    content = gguf_bytes([("x.y", U32, 1)], [Tensor(f"blk.{n}.attn_q.weight") for n in range(300)])
-    assert len(read_by_ranges(content + bytes(2**20)).spans) == 1
-
-
 def test_a_long_string_is_stepped_over():
     header = read(gguf_bytes([("x", STRING, "a" * 70_000), ("y", STRING, "b")]))
     assert header.metadata == {"x": Skipped("byte", 70_000), "y": "b"}
@@ -240,23 +234,15 @@ def test_a_name_that_llama_cpp_refuses_is_a_note():
     assert note.startswith("m.gguf has 1 tensor names of more than 63 bytes")
 
 
-def test_an_empty_table_is_a_file_of_metadata_alone():
-    header = read(gguf_bytes([("general.architecture", STRING, "llama")]))
-    assert (header.tensors, header.size_faults, header.data_length) == ((), (), 0)
-
-
 # --- what is refused ------------------------------------------------------------------------------
 
 GOOD = [Tensor("t")]
 HUGE = 2**63
 REFUSED = {
-    "nothing": (b"", "is empty: 0 bytes"),
-    "a zip": (b"PK\x03\x04" + bytes(40), "is a zip archive.*, not GGUF"),
     "a pointer": (
         b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 411553788\n",
         "is a Git LFS pointer to a file of 411,553,788 bytes",
     ),
-    "version 0": (gguf_bytes(version=0), "is of GGUF version 0, expected 2 or 3"),
     "version 1": (gguf_bytes(version=1), "is of GGUF version 1, of August 2023"),
     "2^63 tensors": (
         gguf_bytes(counts=(HUGE, 0)),
@@ -270,15 +256,10 @@ REFUSED = {
         gguf_bytes(counts=(0, 1), alignment=1) + string("a", length=HUGE) + bytes(20),
         "ends in the middle of the key of metadata pair 0: expected 9,223,",
     ),
-    "a key that is not UTF-8": (
-        gguf_bytes(counts=(0, 1), alignment=1) + string(b"\xff\xfe") + bytes(20),
-        r"has '\\+xff\\+xfe' for the key of metadata pair 0, which is not UTF-8",
-    ),
     "a key twice": (
         gguf_bytes([("a", U32, 1), ("a", U32, 1)]),
         "has the metadata key 'a' twice",
     ),
-    "a type of 13": (gguf_bytes([("a", 13, b"")], GOOD), "has value type 13 for 'a'"),
     "a string past the end": (
         gguf_bytes([("a", STRING, string("", length=HUGE))], GOOD),
         "ends in the middle of the value of 'a': expected 9,223,",
@@ -287,10 +268,6 @@ REFUSED = {
         gguf_bytes([("a", ARRAY, array(STRING, [], count=HUGE))], GOOD),
         "ends in the middle of 'a', 9,223,372,036,854,775,808 items of 8 bytes at least",
     ),
-    "an item past the end": (
-        gguf_bytes([("a", ARRAY, array(STRING, [string("", length=HUGE), *["x"] * 1999]))], GOOD),
-        "ends in the middle of an item of 'a'",
-    ),
     "many arrays in an array": (
         gguf_bytes([("a", ARRAY, array(ARRAY, [array(U8, [])] * 2000))]),
         "has too many items in its arrays, up to 'a'",
@@ -298,10 +275,6 @@ REFUSED = {
     "an alignment of 0": (
         gguf_bytes([("general.alignment", U32, 0)], GOOD),
         "has a general.alignment of 0, expected a power of two",
-    ),
-    "an alignment of yes": (
-        gguf_bytes([("general.alignment", BOOL, True)], GOOD),
-        "has a general.alignment of type bool, expected u32",
     ),
     "a tensor twice": (gguf_bytes([], [Tensor("t"), Tensor("t")]), "has the tensor 't' twice"),
     "five dimensions": (

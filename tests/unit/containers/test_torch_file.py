@@ -197,12 +197,6 @@ class _Stem(torch.nn.Module):
         self.register_buffer("anchors", torch.ones(2), persistent=False)
 
 
-def test_a_checkpoint_of_lightning_is_named():
-    value = {"state_dict": {"a": torch.ones(2)}, "pytorch-lightning_version": "2.4.0"}
-    table = parsed(saved(value), "pytorch_model.bin")
-    assert table.notes[0].endswith("; it is a checkpoint of Lightning")
-
-
 def test_a_pickled_module_in_the_legacy_form_is_not_followed():
     content = saved(torch.nn.Linear(2, 3), _use_new_zipfile_serialization=False)
     with pytest.raises(UnsafeFileError, match="an object that is not a storage") as raised:
@@ -380,16 +374,6 @@ def test_a_tensor_that_cannot_be_there_is_a_fault_by_name(subtests):
             assert fault.names == ("a",)
             assert fault.reason.startswith("pytorch_model.bin: tensor 'a'")
             assert re.search(said, fault.reason), fault.reason
-
-
-def test_a_dict_without_tensors_is_an_empty_state_dict():
-    table = parsed(zipped(pickled({"epoch": b"K\x03"})))
-    assert (table.tensors, table.faults) == ((), ())
-
-
-def test_a_value_that_is_not_a_dict_is_not_a_state_dict():
-    with pytest.raises(CheckpointError, match=r"holds no tensors; a state dict holds some by name"):
-        parsed(zipped(b"\x80\x02" + text("weights") + b"."))
 
 
 def test_a_dict_that_holds_itself_is_not_followed():

@@ -21,7 +21,7 @@ from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.containers.weight_formats import PartialFile, Table
 from auditor.downloader.fetching import fetch
-from auditor.downloader.headers import AHEAD, MOST_BYTES, MOST_READS, Received, read_parsed_header
+from auditor.downloader.headers import AHEAD, MAX_PARTS, MOST_READS, Received, read_parsed_header
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.tensors import Span
 
@@ -122,7 +122,7 @@ def test_a_file_that_requires_too_much_ends_in_a_fault(parse, monkeypatch):
 
     head = read_parsed_header("a.bin", 10**12, receive, parse)
     assert len(received) <= MOST_READS
-    assert sum(span.length for span in received) <= MOST_BYTES
+    assert sum(span.length for span in received) <= MAX_PARTS
     monkeypatch.setattr("auditor.checkpoint.snapshot.parser", lambda _: parse)
     assert isinstance(head.parsed, CheckpointError)
     assert "too long or in too many parts to be read: bytes" in str(head.parsed)

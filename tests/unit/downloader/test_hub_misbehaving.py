@@ -14,7 +14,6 @@ from support.hub import (
     Header,
     HtmlPage,
     Origin,
-    Quota,
     RedirectLoop,
     RedirectTo,
     Reset,
@@ -171,11 +170,6 @@ def test_a_wait_of_more_than_a_window_is_not_begun(model):
     assert sum(record.fault is not None for record in model.log) == 1 + early(ANY_HEAD)
 
 
-def test_a_spent_quota_is_reported(model):
-    model.limit(Quota(api=0, window=400))
-    refused(Reason.RATE_LIMITED, "too many requests: try again in")
-
-
 # Answers that are not what sent 'bytes 0-40959/many', expected
 
 
@@ -186,11 +180,6 @@ def test_a_server_that_ignores_ranges_is_left_at_the_headers_end(model):
     assert len(asked) == 1  # it reads on, where a second range would begin anew
     assert snapshot.fetched.bytes < 2 * LENGTH
     assert asked[0].sent < ENOUGH < GIGABYTES
-
-
-def test_a_server_that_ignores_only_the_second_range_is_borne(model):
-    model.misbehave(origin=Origin.STORAGE, fault=WholeFile(), skip=1)
-    whole()
 
 
 @pytest.mark.parametrize("length", [FIRST_READ - 8, FIRST_READ - 7])
@@ -320,12 +309,6 @@ def test_a_token_does_not_come_back_from_another_port(model):
 # Answers without end
 
 
-def test_a_listing_without_end_is_left(model, machine):
-    machine.setattr("auditor.downloader.hub.MAX_LISTING", 100_000)
-    model.misbehave(path=API, fault=EndlessBody())
-    refused(Reason.TOO_LARGE, "'the listing' has more bytes, expected at most 100,000")
-
-
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_config_without_end_is_left(model, machine, chunked):
     machine.setattr("auditor.downloader.assemble.MAX_CONFIG", 100_000)
@@ -345,12 +328,6 @@ def test_a_range_without_end_is_read_as_far_as_it_goes(model, chunked):
 def test_headers_without_end_are_left(model):
     model.misbehave(path=API, fault=EndlessHeaders())
     refused(Reason.BAD_RESPONSE, "broke off its answer")
-
-
-def test_an_error_with_a_huge_body_is_reported(model):
-    model.misbehave(path=API, fault=ServerError(status=400, size=10**9))
-    refused(Reason.BAD_RESPONSE, "the Hub answered 400 for org/name")
-    assert all(record.sent < ENOUGH for record in model.log)
 
 
 # Silence
