@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from auditor.analytic import catalogue, generated
 from auditor.analytic.config_classes import of_model_type
 from auditor.analytic.config_classes.declarations import of_family, of_name
+from auditor.analytic.target import Classes
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile
 from auditor.downloader.bundled import PAPERS
 from auditor.errors import CheckpointError, UsageError
@@ -24,10 +25,13 @@ def is_model_type(requested: str) -> bool:
     return is_type and not Path(requested).exists()
 
 
-def snapshot_of_type(model_type: str) -> Snapshot:
-    """Return the snapshot of a config that has only a model type and the type's base class."""
-    source = catalogue if (classes := catalogue.siblings(model_type)) else generated
-    classes, base = classes or generated.siblings(model_type), source.base_class(model_type)
+def snapshot_of_type(model_type: str, oracle: Classes | None = None) -> Snapshot:
+    """Return the snapshot of a config that has only a model type and the type's base class.
+
+    The oracle, if it is given, knows the type; else there is a closed or a generated form.
+    """
+    source: Classes = oracle or (catalogue if catalogue.siblings(model_type) else generated)
+    classes, base = source.siblings(model_type), source.base_class(model_type)
     target = base if base in classes else classes[0]
     values = {"architectures": [target], "model_type": model_type}
     file = _config_file(values)

@@ -86,6 +86,12 @@ def measured_cache(config: Config, target: str) -> KVCache | None:
     return oracle.cache(config, target) if oracle else None
 
 
+def oracle_of_type(model_type: str) -> "Oracle | None":
+    """Return the oracle of transformers if it is installed and has the model type."""
+    oracle = None if "/" in model_type else _oracle()
+    return oracle if oracle and oracle.siblings(model_type) else None
+
+
 def classes_of_type(model_type: str) -> tuple[str, ...]:
     """Return a model type's classes with closed forms, else the oracle's, else generated ones."""
     closed = catalogue.siblings(model_type)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation
+from auditor.analytic.config_classes.relations import broken_relations
 from auditor.analytic.target import Refusal
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import (
@@ -167,7 +168,8 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         case = case.with_choice(implied.choice)
         if isinstance(implied, NotImplied):
             return _without_expected(case, declared, implied.error)
-        case = case.with_contradictions(*config_faults(implied.expectation))
+        relations = () if custom else broken_relations(config.values)
+        case = case.with_contradictions(*config_faults(implied.expectation), *relations)
         # Read in which form and dtype they are stored.
         quantization = declared.quantization or _quantization(config, case.snapshot)
         dtype = config.dtype

@@ -16,7 +16,7 @@ from auditor.audit.default_configs import (
     snapshot_of_type,
     with_settings,
 )
-from auditor.audit.expected import require_known_class, require_oracle
+from auditor.audit.expected import oracle_of_type, require_known_class, require_oracle
 from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import LookAtValues, Options
@@ -248,12 +248,20 @@ def describing_snapshot(
     token: str | None,
     say: Callable[[str], None],
 ) -> Snapshot:
-    """Read the config of a model, or create that of a model type; weights are not read."""
+    """Read the config of a model, or create that of a model type; weights are not read.
+
+    A name that no source has may be a model type that only transformers knows.
+    """
     if is_model_type(model):
         return snapshot_of_type(model)
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - as above
 
-    return fetch(model, source=source, token=token, say=say, choose=select_describing)
+    try:
+        return fetch(model, source=source, token=token, say=say, choose=select_describing)
+    except SourceError:
+        if (oracle := oracle_of_type(model)) is None:
+            raise
+        return snapshot_of_type(model, oracle)
 
 
 def diff(  # noqa: PLR0913 - one keyword for each choice a caller has

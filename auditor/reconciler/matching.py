@@ -96,14 +96,6 @@ class Place(NamedTuple):
     steps: tuple[Step, ...]  # the changes from the stored name to the expected name
 
 
-class _Lookup(NamedTuple):
-    """A name in memory, its expected tensor, and whether the base model's prefix was changed."""
-
-    name: str
-    expected: ExpectedTensor | None
-    shift: Step | None
-
-
 class Places(Struct, frozen=True):
     """A class's tensors by their names in memory."""
 
@@ -130,13 +122,13 @@ class Places(Struct, frozen=True):
             if name in unconverted:
                 places.append(Place(name, None, steps))
             elif place.expected is None and name != original and original in tensors:
-                lookup = _look_up(original, forms[original], tensors)
-                places.append(self._with_steps(original, lookup, ()))
+                unrenamed = _look_up(original, forms[original], tensors)
+                places.append(self._with_steps(original, unrenamed, ()))
             else:
                 places.append(self._with_steps(original, place, steps))
         return places
 
-    def _unconverted(self, names: Iterable[str], lookups: Iterable[_Lookup]) -> set[str]:
+    def _unconverted(self, names: Iterable[str], lookups: Iterable[Place]) -> set[str]:
         """Return the names to which a conversion applies only with, or only without, the prefix.
 
         No expected tensor fits such a name.
@@ -144,16 +136,17 @@ class Places(Struct, frozen=True):
         if not self.loading.converters:
             return set()
         pairs = zip(names, lookups, strict=True)
-        shifted = {name: place.name for name, place in pairs if place.shift}
+        shifted = {name: place.name for name, place in pairs if place.steps}
         bare = frozenset(self.loading.conversions(shifted))
         prefixed = frozenset(self.loading.conversions(shifted.values()))
         return {name for name, other in shifted.items() if (name in bare) != (other in prefixed)}
 
-    def _with_steps(self, stored: str, lookup: _Lookup, steps: tuple[Step, ...]) -> Place:
-        name, expected, shift = lookup
-        if expected is not None and not steps and self._older(stored, expected.name, shift):
-            steps = (Step.OLDER,)
-        return Place(name, expected, (*steps, shift) if shift else steps)
+    def _with_steps(self, stored: str, place: Place, steps: tuple[Step, ...]) -> Place:
+        """Return the place with the steps of the renames before the shift of the prefix."""
+        expected = place.expected
+        if expected is not None and not steps:
+            steps = (Step.OLDER,) if self._older(stored, expected.name, place.steps) else ()
+        return place._replace(steps=(*steps, *place.steps)) if steps else place
 
     def _tensors_under(self, forms: Mapping[str, tuple[str, ...]]) -> Mapping[str, ExpectedTensor]:
         """Return the class's tensors with these names, looked up all at once."""
@@ -161,22 +154,22 @@ class Places(Struct, frozen=True):
             return self.names
         return self.names.tensors(frozenset(chain.from_iterable(forms.values())))
 
-    def _older(self, stored: str, expected: str, shift: Step | None) -> bool:
+    def _older(self, stored: str, expected: str, shift: tuple[Step, ...]) -> bool:
         """Whether the stored and the expected name of a tensor differ in more than the prefix."""
         if not self.loading.renames or stored == expected:
             return False
         forms = forms_with_prefix((expected,), self.prefix)
-        return shift is None or stored not in forms[expected]
+        return not shift or stored not in forms[expected]
 
 
-def _look_up(name: str, forms: tuple[str, ...], tensors: Mapping[str, ExpectedTensor]) -> _Lookup:
+def _look_up(name: str, forms: tuple[str, ...], tensors: Mapping[str, ExpectedTensor]) -> Place:
     """Look up a name with and without the prefix; return the first form that the class has."""
     for form in forms:
         if expected := tensors.get(form):
-            longer = len(form) > len(name)
-            shift = None if form == name else Step.ADDED if longer else Step.STRIPPED
-            return _Lookup(form, expected, shift)
-    return _Lookup(name, None, None)
+            if form == name:
+                return Place(form, expected, ())
+            return Place(form, expected, (Step.ADDED if len(form) > len(name) else Step.STRIPPED,))
+    return Place(name, None, ())
 
 
 def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:
@@ -226,17 +219,17 @@ def match(
             plain[name] = tensor
         else:
             candidates.append(Candidate(tensor, name))
-    claims, copies, unmatched = _Claims({}, (), ())
+    matches, copies, unmatched = _Matches({}, (), ())
     if candidates:
         where = places(expectation, chain(plain, (candidate.name for candidate in candidates)))
-        claims, copies, unmatched = _claims(candidates, plain, where, indexed)
+        matches, copies, unmatched = _matches(candidates, plain, where, indexed)
     return Matching(
         plain=plain,
-        hits=tuple(claims.values()),
+        hits=tuple(matches.values()),
         copies=copies,
         unmatched=unmatched,
         parameters=listed.learned,
-        shift=_shift(claims, plain, expectation.prefix),
+        shift=_shift(matches, plain, expectation.prefix),
     )
 
 
@@ -260,24 +253,26 @@ def _plain(
     return first, [tensor for tensor in tensors if first.get(tensor.name) is not tensor]
 
 
-class _Claims(NamedTuple):
-    claims: dict[str, Hit]
+class _Matches(NamedTuple):
+    """The matches of candidates by expected name, second matches, and all other candidates."""
+
+    first: dict[str, Hit]
     copies: tuple[Hit, ...]
     unmatched: tuple[Candidate, ...]
 
 
-def _claims(
+def _matches(
     candidates: Collection[Candidate],
     plain: dict[str, StoredTensor],
     places: Places,
     indexed: Mapping[str, str],
-) -> _Claims:
+) -> _Matches:
     """Match the candidates, which differ from expected tensors in name or shape.
 
     Two candidates for one expected tensor are rivals; one of them becomes a copy. A plain tensor
-    with a rival is moved from `plain` to the claims.
+    with a rival is moved from `plain` to the matches.
     """
-    claims: dict[str, Hit] = {}
+    matches: dict[str, Hit] = {}
     copies: list[Hit] = []
     unmatched: list[Candidate] = []
     candidate_places = places.of([candidate.name for candidate in candidates])
@@ -287,14 +282,14 @@ def _claims(
             continue
         hit, name = Hit(candidate.tensor, expected, steps), expected.name
         if name in plain:
-            claims[name] = Hit(plain.pop(name), expected, ())
-        rival = claims.get(name)
+            matches[name] = Hit(plain.pop(name), expected, ())
+        rival = matches.get(name)
         if rival is None:
-            claims[name] = hit
+            matches[name] = hit
         else:
-            claims[name], copy = sorted((rival, hit), key=_precedence(indexed))
+            matches[name], copy = sorted((rival, hit), key=_precedence(indexed))
             copies.append(copy)
-    return _Claims(claims, tuple(copies), tuple(unmatched))
+    return _Matches(matches, tuple(copies), tuple(unmatched))
 
 
 def _precedence(indexed: Mapping[str, str]) -> Callable[[Hit], tuple[object, ...]]:
@@ -311,15 +306,15 @@ def _precedence(indexed: Mapping[str, str]) -> Callable[[Hit], tuple[object, ...
 
 
 def _shift(
-    claims: Mapping[str, Hit], plain: Mapping[str, StoredTensor], prefix: str
+    matches: Mapping[str, Hit], plain: Mapping[str, StoredTensor], prefix: str
 ) -> Step | None:
     """Return STRIPPED or ADDED if most names of the base model have this shift, else None."""
-    steps = [hit.steps[-1] if hit.steps else None for hit in claims.values()]
+    steps = [hit.steps[-1] if hit.steps else None for hit in matches.values()]
     counts = {step: steps.count(step) for step in (Step.STRIPPED, Step.ADDED)}
     if not any(counts.values()):
         return None
     below = f"{prefix}."
-    unshifted = [name for name, hit in claims.items() if not hit.steps] + list(plain)
+    unshifted = [name for name, hit in matches.items() if not hit.steps] + list(plain)
     direct = sum(name.startswith(below) for name in unshifted)
     step = max(counts, key=counts.__getitem__)
     return step if counts[step] > direct else None

@@ -11,17 +11,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
-from auditor.analytic import Expectation, ExpectedTensor
+from auditor.analytic import Expectation
 from auditor.analytic.conversions import (
     Conversion,
     ConversionError,
     Shapes,
     UnknownOperationError,
     class_memory,
-    converted_groups,
     converted_tensors,
-    tensors_before_conversion,
-    tied_pairs,
 )
 from auditor.analytic.loading import Loading, Rule, forms_with_prefix, renamed_by
 from auditor.messages import quoted
@@ -35,7 +32,7 @@ class Target(NamedTuple):
 
     prefix: str  # prefix of the base model
     loading: Loading
-    shapes: Shapes
+    shapes: Mapping[str, _Shape]
     ties: tuple[tuple[str, str], ...] = ()
     unset: frozenset[str] | None = frozenset()  # None if they are not known
 
@@ -48,15 +45,6 @@ class Destination(NamedTuple):
     source: str  # name before conversion; the stored name if unchanged
 
 
-class StateDictLoad(NamedTuple):
-    """Stored tensors with unique names, and the class into which they are loaded."""
-
-    stored: Mapping[str, _Shape]
-    leads: Mapping[str, Destination]  # stored name -> Destination, for names that rules change
-    target: Target
-    missing: Iterable[str]  # names in memory that these tensors have to fill
-
-
 class _Tensor(NamedTuple):
     """A stored tensor that is loaded into a tensor of the model."""
 
@@ -66,13 +54,21 @@ class _Tensor(NamedTuple):
     source: str
 
 
-def simulate_load(load: StateDictLoad) -> LoadReport:
+def load_report(expectation: Expectation, stored: Mapping[str, _Shape]) -> LoadReport:
+    """Return the report of loading tensors into a class; see `simulate_load`."""
+    shapes, ties, unset = class_memory(expectation)
+    return simulate_load(
+        stored, Target(expectation.prefix, expectation.loading, shapes, ties, unset)
+    )
+
+
+def simulate_load(stored: Mapping[str, _Shape], target: Target) -> LoadReport:
     """Return the load report; raise UnknownOperationError for a conversion not known here."""
-    target, shapes = load.target, load.target.shapes
-    missing, unexpected = dict.fromkeys(load.missing), set[str]()
+    shapes = target.shapes
+    missing, unexpected = dict.fromkeys(shapes), set[str]()
     mismatched: set[Mismatch] = set()
     faults: list[str] = []
-    for first, tensors in _by_parameter(load, unexpected).items():
+    for first, tensors in _by_parameter(stored, target, unexpected).items():
         try:
             loaded = tuple(_loaded(first, tensors, shapes))
         except ConversionError as error:
@@ -139,13 +135,15 @@ def _in_model(names: Iterable[str], target: Target) -> dict[str, str]:
 # --- the loaded tensors -----------------------------------------------------------------------
 
 
-def _by_parameter(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[_Tensor]]:
+def _by_parameter(
+    stored: Mapping[str, _Shape], target: Target, unexpected: set[str]
+) -> Mapping[str, list[_Tensor]]:
     """Group the stored tensors by the parameter that they fill; add all others to `unexpected`."""
     tensors_by_name: dict[str, list[_Tensor]] = {}
-    shapes = load.target.shapes
-    in_model = _in_model(chain(load.stored, (one.name for one in load.leads.values())), load.target)
-    for name, shape in load.stored.items():
-        first, rule, source = load.leads.get(name) or (name, None, name)
+    shapes, changed = target.shapes, destinations(stored, target.loading)
+    in_model = _in_model(chain(stored, (one.name for one in changed.values())), target)
+    for name, shape in stored.items():
+        first, rule, source = changed.get(name) or (name, None, name)
         first = in_model[first]
         if first not in shapes and name in shapes:
             first, rule, source = in_model[name], None, name
@@ -205,93 +203,3 @@ def _part(part: str) -> tuple[int | str, ...]:
     if not digits or len(digits) > _MOST_DIGITS:
         return (1, part)
     return (1, text, int(digits)) if text else (0, int(digits))
-
-
-# --- loads of all tensors, or of those that may be in the report -------------------------------
-
-
-def complete_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> StateDictLoad:
-    """Return the load of all stored tensors."""
-    loading = expectation.loading
-    shapes, tied, unset = class_memory(expectation)
-    target = Target(expectation.prefix, loading, shapes, tied, unset)
-    return StateDictLoad(stored, destinations(stored, loading), target, missing=shapes)
-
-
-def load_of_differences(
-    expectation: Expectation, stored: Mapping[str, _Shape], as_expected: Collection[str]
-) -> StateDictLoad:
-    """Return a load of fewer tensors that gives the same report as the complete load.
-
-    `as_expected` are the names that are stored in their expected shapes.
-    """
-    loading = expectation.loading
-    names = tensors_before_conversion(expectation)
-    loose = {name: shape for name, shape in stored.items() if name not in as_expected}
-    lacking = [name for name, tensor in names.items() if tensor.name not in as_expected]
-    converted = loading.conversions(lacking)
-    first_by_name = _first_names(names, loading)
-    first_names = {one.name for one in converted.values()}
-    leads = destinations(loose, loading)
-    reached = _possible_names(loose, leads, expectation.prefix, first_by_name)
-    first_names.update(first_by_name[name] for name in reached)
-    in_memory: dict[str, _Shape] = {}
-    members: dict[str, _Shape] = {}
-    for group in converted_groups(_members(first_names, names, loading), loading).values():
-        in_memory.update(group.in_memory)
-        on_disk = (one.name for one in group.on_disk if one.name in as_expected)
-        members.update((name, stored[name]) for name in on_disk)
-    if members:
-        loose |= members
-        leads = destinations(loose, loading)
-    missing = [*(name for name in lacking if name not in converted), *in_memory]
-    shapes: Mapping[str, _Shape]
-    if loading.memory is None:
-        reached = _possible_names(loose, leads, expectation.prefix, names)
-        converted = loading.conversions(reached)
-        shapes = {name: names[name].shape for name in reached if name not in converted} | in_memory
-        unset = None if expectation.by == "generated" else frozenset[str]()
-    else:
-        shapes, _, unset = loading.memory
-        missing += (name for name in shapes if name not in names and name not in first_by_name)
-    target = Target(expectation.prefix, loading, shapes, tied_pairs(expectation), unset)
-    return StateDictLoad(loose, leads, target, missing)
-
-
-def _possible_names(
-    stored: Iterable[str],
-    leads: Mapping[str, Destination],
-    prefix: str,
-    targets: Mapping[str, object],
-) -> set[str]:
-    """Return the names of the model that loading may look up for these stored names."""
-    looks = chain(stored, (one.name for one in leads.values())) if targets else ()
-    forms = chain.from_iterable(forms_with_prefix(looks, prefix).values())
-    return {name for name in forms if name in targets}
-
-
-def _first_names(names: Iterable[str], loading: Loading) -> Mapping[str, str]:
-    """Map each name that a conversion makes to the first name made by this conversion.
-
-    If all conversions are of lists, only names of module 0 are converted: every list has one.
-    """
-    rules = loading.converters
-    lists = all("*." in source for rule in rules for source in rule.sources)
-    examples = (name for name in names if not lists or ".0." in name)
-    conversions = loading.conversions(examples).values()
-    return {made: one.name for one in conversions for made in one.made}
-
-
-def _members(
-    first_names: Collection[str], names: Mapping[str, ExpectedTensor], loading: Loading
-) -> Mapping[str, ExpectedTensor]:
-    """Return the tensors on disk that conversions turn into these first names, by name on disk."""
-    starts = tuple({_unchanged_start(first, loading) for first in first_names})
-    converted = loading.conversions(name for name in names if name.startswith(starts))
-    return {name: names[name] for name, one in converted.items() if one.name in first_names}
-
-
-def _unchanged_start(first: str, loading: Loading) -> str:
-    """Return the start of a converted name that conversion does not change: its layer's name."""
-    places = (first.find(rule.targets[0]) for rule in loading.converters)
-    return first[: max(0, min((place for place in places if place >= 0), default=0))]

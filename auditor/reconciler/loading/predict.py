@@ -11,9 +11,6 @@ from auditor.reconciler.matching import Fate, places
 from auditor.reconciler.reconcile import Reconciled, is_remnant
 from auditor.tensors import StoredTensor
 
-# If there are at most so many stored tensors, all are loaded name by name: 10 ms.
-_MOST_LOADED = 2048
-
 
 def predict(
     contents: Contents,
@@ -49,20 +46,11 @@ def _loaded(contents: Contents, expectation: Expectation, reconciled: Reconciled
         return Predicted(LoadReport())
     from auditor.analytic.conversions import UnknownOperationError  # noqa: PLC0415 - few need it
     from auditor.reconciler.loading.from_pretrained import (  # noqa: PLC0415 - likewise
-        complete_load,
-        load_of_differences,
-        simulate_load,
+        load_report,
     )
 
-    stored = _shapes(contents.tensors)
-    plain = {name for name, tensor in reconciled.plain.items() if tensor.name == name}
     try:
-        load = (
-            complete_load(expectation, stored)
-            if expectation.by != "closed-form" and len(stored) <= _MOST_LOADED
-            else load_of_differences(expectation, stored, plain)
-        )
-        return Predicted(simulate_load(load))
+        return Predicted(load_report(expectation, _shapes(contents.tensors)))
     except UnknownOperationError as error:
         reason = f"the load report: it takes the conversion {error}, which is not known here"
         return Predicted(unchecked=(reason,))

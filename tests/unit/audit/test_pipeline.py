@@ -350,3 +350,15 @@ def test_a_pool_of_processes_audits():
     with get_context("spawn").Pool(1) as pool:
         found = pool.map(audited, NAMES)
     assert [one.to_json() for one in found] == [audited(name).to_json() for name in NAMES]
+
+
+@pytest.mark.oracle
+def test_a_type_that_only_transformers_knows_is_explained():
+    import torch  # noqa: PLC0415 - seconds
+    from transformers import AutoConfig, AutoModel  # noqa: PLC0415 - likewise
+
+    with torch.device("meta"):
+        model = AutoModel.from_config(AutoConfig.for_model("rt_detr"))
+    found = auditor.explain("rt_detr")
+    assert (found.target, found.expected.by) == ("RTDetrModel", "oracle")
+    assert found.expected.parameters == sum(one.numel() for one in model.parameters())

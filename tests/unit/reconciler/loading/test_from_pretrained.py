@@ -5,9 +5,7 @@ import pytest
 from auditor.analytic.conversions import UnknownOperationError
 from auditor.analytic.loading import PLAIN, Loading, Memory, Operation, Rule
 from auditor.reconciler.loading.from_pretrained import (
-    StateDictLoad,
     Target,
-    destinations,
     simulate_load,
 )
 from auditor.reconciler.loading.report import LoadReport, Mismatch
@@ -28,9 +26,7 @@ CUT = Memory({"m.q": (2, 4), "m.k": (2, 4), "m.v": (2, 4)})
 
 
 def load(stored, prefix, loading, memory):
-    leads = destinations(dict(stored), loading)
-    target = Target(prefix, loading, *memory)
-    return simulate_load(StateDictLoad(dict(stored), leads, target, memory.shapes))
+    return simulate_load(dict(stored), Target(prefix, loading, *memory))
 
 
 def without(stored, *names):
