@@ -13,7 +13,7 @@ from auditor.checkpoint.hub_listing import model_card
 from auditor.checkpoint.snapshot import FileState, ModelCard, RepoFile, Snapshot, Source
 from auditor.downloader.local_file import file_sha256, open_regular_file
 from auditor.downloader.parallel import awaited, threads
-from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_read
+from auditor.downloader.waits import STOPPED, ProgressLines, ReadingProgress, numbers_read
 from auditor.errors import Reason, SourceError
 from auditor.machine import cpu_count
 from auditor.tensors import Span
@@ -38,8 +38,8 @@ def read_completely(
     Each read calls its argument with numbers of bytes, which add up to `size`.
     """
     over, lock, done = Event(), Lock(), 0
-    talk = Talk.of(say)
-    progress = ReadingProgress(talk.progress, numbers_read)
+    lines = ProgressLines.of(say)
+    progress = ReadingProgress(lines.progress, numbers_read)
 
     def count(read: int) -> None:
         nonlocal done
@@ -54,7 +54,7 @@ def read_completely(
             futures = [scheduler.submit(read, count) for read in reads]
             return tuple(map(awaited, futures))
     finally:
-        talk.progress(None)
+        lines.progress(None)
 
 
 def read_digests(

@@ -15,11 +15,11 @@ from pyreqwest.http import Url
 from auditor.checkpoint.snapshot import Fetched
 from auditor.downloader.answers import Answer, refusal_error
 from auditor.downloader.client import Reply, shared_client
-from auditor.downloader.hub_settings import patience, plain_url
+from auditor.downloader.hub_settings import plain_url, time_out
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import outside_main_thread
-from auditor.downloader.retry import PassingError, Patience
-from auditor.downloader.waits import Talk
+from auditor.downloader.retry import PassingError, RetryPolicy
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 from auditor.redaction import redacted
@@ -42,11 +42,11 @@ NO_ANSWER = 0  # the status of a request that was not answered
 MOST_BYTES = 160 * 1024 * 1024
 
 
-class Governor:
+class RateLimiter:
     """A gate for requests to the Hub that also records results; several threads call it.
 
     Every `admit` is followed by one `note`. This class is for a single audit: it admits every
-    request and only limits the bytes, because Patience repeats refused requests.
+    request and only limits the bytes, because RetryPolicy repeats refused requests.
     """
 
     def __init__(self, most: float = MOST_BYTES, subject: str = "one model") -> None:
@@ -94,7 +94,7 @@ requests_log = logging.getLogger("auditor.requests")
 class Session:
     """The requests of one audit of one model; several threads use it.
 
-    `silence` and `over` are passed to the Patience that repeats failed requests.
+    `silence` and `over` are passed to the RetryPolicy that repeats failed requests.
     """
 
     def __init__(  # noqa: PLR0913 - one keyword for each bound
@@ -103,19 +103,19 @@ class Session:
         token: str | None,
         say: Callable[[str], None],
         *,
-        governor: Governor = Governor(),  # noqa: B008 - its bound never changes
+        limiter: RateLimiter = RateLimiter(),  # noqa: B008 - its bound never changes
         silence: float | None = None,
         over: Event | None = None,
     ) -> None:
         self._model = model
         self._client = shared_client()
-        self._governor = governor
+        self._limiter = limiter
         self._headers = {
             "user-agent": _AGENT,
             "accept-encoding": "identity",  # a compressed body has other offsets than the file
         }
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
-        self._patience = Patience(Talk.of(say), governor.held, silence=silence, over=over)
+        self._retries = RetryPolicy(ProgressLines.of(say), limiter.held, silence=silence, over=over)
         self._lock = threading.Lock()
         self._requests = 0
         self._redirects = 0
@@ -131,7 +131,7 @@ class Session:
 
     def stop(self) -> None:
         """End the waits of all threads, because the audit has failed."""
-        self._patience.end()
+        self._retries.end()
 
     def get(
         self,
@@ -153,7 +153,7 @@ class Session:
                 url, take, purpose=purpose, span=span, commit=commit, silence=silence
             )
 
-        return outside_main_thread(lambda: self._patience.call(once))
+        return outside_main_thread(lambda: self._retries.call(once))
 
     def try_once(  # noqa: PLR0913 - one keyword for each bound of an attempt
         self,
@@ -166,7 +166,7 @@ class Session:
         silence: float | None = None,
     ) -> T:
         """Make one attempt of `get`; it fails after `silence` seconds without an answer."""
-        address, seconds_left = plain_url(url), silence or patience()
+        address, seconds_left = plain_url(url), silence or time_out()
         hub = address.origin_ascii
         headers = self._headers | self._authorization
         if span is not None:
@@ -200,14 +200,14 @@ class Session:
         self, url: Url, headers: Mapping[str, str], silence: float, purpose: str, *, by_hub: bool
     ) -> Iterator[Reply]:
         """Send one request; when the block ends, close its reply and log it."""
-        turn = self._governor.admit(url.path) if by_hub else None
+        turn = self._limiter.admit(url.path) if by_hub else None
         with self._lock:
             self._requests += 1
         since, reply = time.monotonic(), None
         try:
             reply = self._client.ask(url, headers, silence)
             if turn:
-                self._governor.note(turn, reply.status, reply.headers)
+                self._limiter.note(turn, reply.status, reply.headers)
             yield reply
         except PassingError as fault:
             if fault.reason is Reason.TIMED_OUT:
@@ -217,7 +217,7 @@ class Session:
             if reply:
                 reply.close()
             elif turn:
-                self._governor.note(turn, NO_ANSWER, {})
+                self._limiter.note(turn, NO_ANSWER, {})
             # The query is left out, because it contains the signature of a storage address.
             requests_log.debug(
                 "GET %s%s %s %s, %s bytes, %.0f ms: %s",
@@ -233,7 +233,7 @@ class Session:
     def _count(self, received: int) -> None:
         with self._lock:
             self._bytes += received
-        self._governor.check(self._bytes)
+        self._limiter.check(self._bytes)
 
 
 def _require_plain(answer: Answer) -> None:

@@ -7,7 +7,7 @@ from auditor.downloader import hub
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import awaited, threads
-from auditor.downloader.waits import Talk, Waits
+from auditor.downloader.waits import ProgressLines, Waits
 from auditor.errors import SourceError
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.changes import ALARMING
@@ -30,7 +30,7 @@ def record_authors(
 
     The authors stay unknown if the Hub does not name them or the request fails.
     """
-    over, talk = Event(), Talk(ignore_message, waits)
+    over, talk = Event(), ProgressLines(ignore_message, waits)
 
     def authors(result: Result) -> str | None:
         model = HubModel(id=result.model, revision=result.commit_sha)

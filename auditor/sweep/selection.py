@@ -19,7 +19,7 @@ from auditor.downloader.http import Session
 from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.downloader.model_list import PAGE, ListEntry
 from auditor.downloader.parallel import awaited, threads
-from auditor.downloader.waits import Talk, Waits
+from auditor.downloader.waits import ProgressLines, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.reading import SelectedModel
@@ -75,7 +75,7 @@ class Selector:
         self._token = token
         self._budget = budget
         self._over = Event()
-        self._talk = Talk(ignore_message, waits)
+        self._talk = ProgressLines(ignore_message, waits)
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from pathlib import Path
 from auditor.checkpoint.snapshot import Snapshot, Source, WeightHeader
 from auditor.comparing import BytesCompared
 from auditor.downloader.local_file import BLOCK, RegularFile
-from auditor.downloader.waits import ReadingProgress, Talk, numbers_read
+from auditor.downloader.waits import ProgressLines, ReadingProgress, numbers_read
 from auditor.tensors import StoredTensor
 from auditor.values.base_files import digests
 from auditor.values.placing import Placed, open_files, place_tensors
@@ -46,7 +46,7 @@ def _by_bytes(
     ]
     both = [(one, other) for one, other in placed if one is not None and other is not None]
     size, done = sum(one.span.length for one, _ in both), 0
-    talk = Talk.of(say)
+    talk = ProgressLines.of(say)
     progress = ReadingProgress(talk.progress, numbers_read)
     equal: list[str] = []
     others: list[str] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
-from auditor.downloader.waits import Talk
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import SourceError, UsageError
 from auditor.extras import install
 from auditor.findings import Duplicate, Finding, Unexpected
@@ -168,7 +168,7 @@ class NumbersOfModels:
         from auditor.values.evidence import LocalBytes  # noqa: PLC0415 - needs numpy
         from auditor.values.local_numbers import NumbersReader  # noqa: PLC0415 - likewise
 
-        show = Talk.of(self._say).progress
+        show = ProgressLines.of(self._say).progress
         tensors = NumbersReader(statistics=self._statistics, show=show).read(placed)
         names = {one.name for one in tensors}
         unread = [one.tensor for one in placed if one.tensor.name not in names]

@@ -7,12 +7,12 @@ from functools import partial
 from threading import Condition, Event, Lock
 from typing import NamedTuple, Self
 
-from auditor.downloader.http import Governor, Session, Turn
+from auditor.downloader.http import RateLimiter, Session, Turn
 from auditor.downloader.hub_settings import require_online
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.model_list import MAX_PAGE, PAGE_SECONDS
 from auditor.downloader.retry import WINDOW
-from auditor.downloader.waits import Talk
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy
 from auditor.sweep.workers.budget import Budget
@@ -62,15 +62,20 @@ PAGE_BOUNDS = Bounds("one page of the list of models", PAGE_SECONDS, MAX_PAGE)
 LARGE = 4 * 1024 * 1024
 
 
-class Allowance(Governor):
-    """The governor that admits the requests of one model or page, within its bounds.
+class Allowance(RateLimiter):
+    """The limiter that admits the requests of one model or page, within its bounds.
 
     A model with more than LARGE bytes waits at the `gate`, if given. Setting `over` ends all waits.
     Waits for the budget and waits imposed by a server are excused: they are not part of `seconds`.
     """
 
     def __init__(
-        self, bounds: Bounds, budget: Budget, talk: Talk, over: Event, gate: ByteGate | None = None
+        self,
+        bounds: Bounds,
+        budget: Budget,
+        talk: ProgressLines,
+        over: Event,
+        gate: ByteGate | None = None,
     ) -> None:
         super().__init__(bounds.most, bounds.what)
         self.over = over  # set: end all waits
@@ -93,7 +98,7 @@ class Allowance(Governor):
         """
         require_online()
         silence, over = self._bounds.seconds, self.over
-        return Session(model, token, self._talk, governor=self, silence=silence, over=over)
+        return Session(model, token, self._talk, limiter=self, silence=silence, over=over)
 
     @property
     def seconds(self) -> float:

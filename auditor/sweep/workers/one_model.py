@@ -22,7 +22,7 @@ from auditor.downloader import hub, local_folder
 from auditor.downloader.fetching import ignore_message, with_base_model
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import run_into
-from auditor.downloader.waits import Talk, Waits
+from auditor.downloader.waits import ProgressLines, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.policy import Policy
@@ -61,7 +61,7 @@ class Auditor:
     def __init__(
         self, policy: Policy, token: str | None, budget: Budget, waits: Waits | None = None
     ) -> None:
-        self.talk = Talk(ignore_message, waits)
+        self.talk = ProgressLines(ignore_message, waits)
         self._policy = policy
         self._token = token
         self._budget = budget

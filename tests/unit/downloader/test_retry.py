@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from auditor.downloader.retry import (
     ATTEMPTS,
     PassingError,
-    Patience,
+    RetryPolicy,
     next_wait,
     requested_wait,
 )
-from auditor.downloader.waits import Talk
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import Reason, SourceError
 
 SPENT = {"ratelimit": '"resolvers";r=0;t=55'}
@@ -47,6 +47,10 @@ def test_a_date_to_come_is_a_wait():
     assert 3500 < requested_wait(503, {"retry-after": later}) <= 3600
 
 
+def called(attempt, **options):
+    return RetryPolicy(ProgressLines(list), **options).call(attempt)
+
+
 @pytest.fixture
 def told(machine):  # noqa: ARG001 - shortens the waits
     return []
@@ -67,21 +71,21 @@ def failing(times: int, fault: Exception):
 
 def test_five_attempts_are_made_and_the_last_fault_is_reported(told):
     attempt = failing(ATTEMPTS - 1, PassingError(Reason.TIMED_OUT, "slow"))
-    assert Patience(Talk(told.append)).call(attempt) == ATTEMPTS
+    assert called(attempt) == ATTEMPTS
     with pytest.raises(SourceError, match=r"^slow \(tried 5 times\)$") as raised:
-        Patience(Talk(told.append)).call(failing(9, PassingError(Reason.TIMED_OUT, "slow")))
+        called(failing(9, PassingError(Reason.TIMED_OUT, "slow")))
     assert raised.value.reason is Reason.TIMED_OUT
 
 
 def test_what_does_not_pass_is_not_tried_again(told):
     with pytest.raises(SourceError, match=r"^gone$"):
-        Patience(Talk(told.append)).call(failing(1, SourceError(Reason.NOT_FOUND, "gone")))
+        called(failing(1, SourceError(Reason.NOT_FOUND, "gone")))
 
 
 def test_no_wait_goes_past_one_window(told):
     fault = PassingError(Reason.RATE_LIMITED, "busy", wait=302)
     with pytest.raises(SourceError, match="busy: another 302 s is too long to wait") as raised:
-        Patience(Talk(told.append)).call(failing(1, fault))
+        called(failing(1, fault))
     assert raised.value.reason is Reason.RATE_LIMITED
     assert told == []
 
@@ -114,7 +118,7 @@ def test_silence_is_borne_for_fourteen_seconds_while_someone_is_watching(told, s
         with subtests.test(seconds=seconds, times=times):
             times_said = "once" if times == 1 else f"{times} times"
             with pytest.raises(SourceError, match=rf"^slow \(tried {times_said}\)$"):
-                Patience(Talk(told.append)).call(failing(9, silent(seconds)))
+                called(failing(9, silent(seconds)))
 
 
 def test_an_attempt_gets_the_remaining_silence(told):
@@ -125,16 +129,16 @@ def test_an_attempt_gets_the_remaining_silence(told):
         raise silent(6.0)
 
     with pytest.raises(SourceError, match="slow"):
-        Patience(Talk(told.append)).call(attempt)
+        called(attempt)
     assert given_seconds == [14.0, 8.0, 2.0]
 
 
 def test_who_expects_long_silences_is_not_cut_short(told, machine):
-    machine.setattr("auditor.downloader.retry.patience", lambda: 60.0)
+    machine.setattr("auditor.downloader.retry.time_out", lambda: 60.0)
     with pytest.raises(SourceError, match=r"tried 2 times"):
-        Patience(Talk(told.append)).call(failing(9, silent(60.0)))
+        called(failing(9, silent(60.0)))
     with pytest.raises(SourceError, match=r"tried 4 times"):
-        Patience(Talk(told.append), silence=240.0).call(failing(9, silent(60.0)))
+        called(failing(9, silent(60.0)), silence=240.0)
 
 
 def test_only_a_wait_that_a_server_requires_is_reported_while_it_lasts(told):
@@ -148,20 +152,20 @@ def test_only_a_wait_that_a_server_requires_is_reported_while_it_lasts(told):
 
     asked, own = (PassingError(Reason.RATE_LIMITED, "busy", wait) for wait in (0.01, None))
     for fault in (asked, own):
-        assert Patience(Talk(told.append), hold).call(failing(1, fault)) == 2
+        assert called(failing(1, fault), during_wait=hold) == 2
     [(seconds, lasted)] = held
     assert 0.01 <= seconds <= lasted < 1
 
 
 def test_when_it_is_over_nothing_is_waited_for(told):
-    patience = Patience(Talk(told.append))
+    policy = RetryPolicy(ProgressLines(told.append))
 
     def attempt(_silence: float) -> None:
-        patience.end()
+        policy.end()
         raise PassingError(Reason.RATE_LIMITED, "busy", wait=250)
 
     with pytest.raises(SourceError, match="stopped, because another request has failed"):
-        patience.call(attempt)
+        policy.call(attempt)
 
 
 @given(st.text(max_size=80) | st.text(alphabet="0123456789:,+- GMTFriJan", max_size=60))

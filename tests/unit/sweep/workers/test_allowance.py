@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from auditor.downloader.fetching import ignore_message
-from auditor.downloader.waits import Talk
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import SourceError
 from auditor.sweep import workers
 from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds, ByteGate
@@ -19,7 +19,7 @@ FILE = "/o/n/resolve/main/model.safetensors"
 
 def allowance(gate=None, seconds=60.0):
     bounds = Bounds("one model", seconds, 2 * LARGE)
-    return Allowance(bounds, Budget(), Talk.of(ignore_message), threading.Event(), gate)
+    return Allowance(bounds, Budget(), ProgressLines.of(ignore_message), threading.Event(), gate)
 
 
 def test_large_models_are_received_one_after_the_other_and_small_ones_are_not_held_up():
