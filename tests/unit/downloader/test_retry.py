@@ -51,9 +51,9 @@ def called(attempt, **options):
     return RetryPolicy(ProgressLines(list), **options).call(attempt)
 
 
-@pytest.fixture
-def told(machine):  # noqa: ARG001 - shortens the waits
-    return []
+@pytest.fixture(autouse=True)
+def _shorter_waits(machine):
+    """The waits of `machine`."""
 
 
 def failing(times: int, fault: Exception):
@@ -69,7 +69,7 @@ def failing(times: int, fault: Exception):
     return attempt
 
 
-def test_five_attempts_are_made_and_the_last_fault_is_reported(told):
+def test_five_attempts_are_made_and_the_last_fault_is_reported():
     attempt = failing(ATTEMPTS - 1, PassingError(Reason.TIMED_OUT, "slow"))
     assert called(attempt) == ATTEMPTS
     with pytest.raises(SourceError, match=r"^slow \(tried 5 times\)$") as raised:
@@ -77,17 +77,16 @@ def test_five_attempts_are_made_and_the_last_fault_is_reported(told):
     assert raised.value.reason is Reason.TIMED_OUT
 
 
-def test_what_does_not_pass_is_not_tried_again(told):
+def test_what_does_not_pass_is_not_tried_again():
     with pytest.raises(SourceError, match=r"^gone$"):
         called(failing(1, SourceError(Reason.NOT_FOUND, "gone")))
 
 
-def test_no_wait_goes_past_one_window(told):
+def test_no_wait_goes_past_one_window():
     fault = PassingError(Reason.RATE_LIMITED, "busy", wait=302)
     with pytest.raises(SourceError, match="busy: another 302 s is too long to wait") as raised:
         called(failing(1, fault))
     assert raised.value.reason is Reason.RATE_LIMITED
-    assert told == []
 
 
 WAITS = st.none() | st.floats(0, 400)
@@ -113,7 +112,7 @@ def silent(seconds):
     return fault
 
 
-def test_silence_is_borne_for_fourteen_seconds_while_someone_is_watching(told, subtests):
+def test_silence_is_borne_for_fourteen_seconds_while_someone_is_watching(subtests):
     for seconds, times in [(3.0, 5), (9.0, 2), (13.0, 1)]:
         with subtests.test(seconds=seconds, times=times):
             times_said = "once" if times == 1 else f"{times} times"
@@ -121,7 +120,7 @@ def test_silence_is_borne_for_fourteen_seconds_while_someone_is_watching(told, s
                 called(failing(9, silent(seconds)))
 
 
-def test_an_attempt_gets_the_remaining_silence(told):
+def test_an_attempt_gets_the_remaining_silence():
     given_seconds = []
 
     def attempt(silence):
@@ -133,7 +132,7 @@ def test_an_attempt_gets_the_remaining_silence(told):
     assert given_seconds == [14.0, 8.0, 2.0]
 
 
-def test_who_expects_long_silences_is_not_cut_short(told, machine):
+def test_who_expects_long_silences_is_not_cut_short(machine):
     machine.setattr("auditor.downloader.retry.time_out", lambda: 60.0)
     with pytest.raises(SourceError, match=r"tried 2 times"):
         called(failing(9, silent(60.0)))
@@ -141,7 +140,7 @@ def test_who_expects_long_silences_is_not_cut_short(told, machine):
         called(failing(9, silent(60.0)), silence=240.0)
 
 
-def test_only_a_wait_that_a_server_requires_is_reported_while_it_lasts(told):
+def test_only_a_wait_that_a_server_requires_is_reported_while_it_lasts():
     held = []
 
     @contextmanager
@@ -157,8 +156,8 @@ def test_only_a_wait_that_a_server_requires_is_reported_while_it_lasts(told):
     assert 0.01 <= seconds <= lasted < 1
 
 
-def test_when_it_is_over_nothing_is_waited_for(told):
-    policy = RetryPolicy(ProgressLines(told.append))
+def test_when_it_is_over_nothing_is_waited_for():
+    policy = RetryPolicy(ProgressLines(list))
 
     def attempt(_silence: float) -> None:
         policy.end()
