@@ -33,6 +33,7 @@ Sha1 = Annotated[str, Meta(pattern="^[0-9a-f]{40}$", max_length=40)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 
+_TENSOR = b'"data_offsets"'  # a JSON string cannot contain it unescaped
 _CUT = "truncated"  # in the errors of the formats' readers for a file that ends too soon
 
 
@@ -101,6 +102,11 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     def length(self) -> int:
         """The number of bytes that are kept."""
         return len(self.prefix) + sum(len(part.data) for part in self.parts)
+
+    @property
+    def most_tensors(self) -> int:
+        """An upper bound of the tensors in a safetensors header."""
+        return self.prefix.count(_TENSOR)
 
     @property
     def pointed(self) -> int | None:

@@ -53,7 +53,6 @@ MAX_OTHERS = 48 * _MIB  # bytes of all texts: an index, a config
 MAX_SNAPSHOT = MAX_HEADERS + MAX_OTHERS
 # JSON values: three for each of the 100,000 files that a folder may have, five for a header.
 MAX_VALUES = 500_000
-_TENSOR = b'"data_offsets"'  # a JSON string cannot contain it unescaped
 
 
 class _Closed(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -271,9 +270,9 @@ class _Reader:
 
     def _head(self, entry: HeaderEntry) -> WeightHeader:
         header = _weight_file(entry, "heads", self._header_bytes)
-        tensors = header.prefix.count(_TENSOR)  # an upper bound
-        require(f"the header of {named(header.name)} has", tensors, "tensors", MAX_TENSORS)
-        self._tensors.add(tensors)
+        what = f"the header of {named(header.name)} has"
+        require(what, header.most_tensors, "tensors", MAX_TENSORS)
+        self._tensors.add(header.most_tensors)
         return header
 
     def _torch_files(self, entries: Sequence[HeaderEntry], key: str) -> tuple[WeightHeader, ...]:

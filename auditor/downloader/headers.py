@@ -67,14 +67,13 @@ class Bound(NamedTuple):
 
 FILE = Bound("one file", MAX_HEADER, MAX_TENSORS)
 MODEL = Bound("one model", MAX_HEADERS, MAX_ALL_TENSORS)
-_TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 
 def within_bound(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
     """Yield the headers; raise SourceError(too-large) if a header or all together are too large."""
     size, tensors = 0, 0
     for count, head in enumerate(heads, 1):
-        own_tensors = head.prefix.count(_TENSOR)
+        own_tensors = head.most_tensors
         observed = f"the header of {quoted(head.name)} has"
         _require(FILE, observed, len(head.prefix), own_tensors)
         size += head.length
