@@ -206,7 +206,7 @@ def _base_names(values: Mapping[str, Any]) -> Iterator[str]:
 
 # These patterns are compiled on first use: most repositories have one model.
 _MODULE = rf"[0-9]+_(?:{'|'.join(LEARNING)})"  # a folder of sentence-transformers: 2_Dense
-_SAFE = r"(?:diffusion_pytorch_)?model\.safetensors(?:\.index\.json)?"
+_SAFETENSORS = r"(?:diffusion_pytorch_)?model\.safetensors(?:\.index\.json)?"
 
 
 def components(
@@ -241,7 +241,7 @@ def folder_weights(names: set[str], variant: str | None) -> FoundWeights | None:
 def torch_copies_in(names: Iterable[str], weights: FoundWeights) -> tuple[str, ...]:
     """Return the torch files that repeat a folder's weights; () if these are not safetensors."""
     name = weights.weights or weights.index or ""
-    return torch_model_files(names) if re.fullmatch(_SAFE, name) else ()
+    return torch_model_files(names) if re.fullmatch(_SAFETENSORS, name) else ()
 
 
 def with_part_torch_copies(selection: FileSelection, names: Iterable[str]) -> FileSelection:

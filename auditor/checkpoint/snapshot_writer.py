@@ -99,7 +99,7 @@ def _component(component: Component) -> ComponentEntry:
 
 
 def _text(file: JsonFile | None) -> BytesEntry | None:
-    return file and _bytes(file)
+    return None if file is None else _bytes(file)
 
 
 def _bytes(file: JsonFile) -> BytesEntry:

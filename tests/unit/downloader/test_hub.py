@@ -85,23 +85,6 @@ def test_a_long_header_costs_one_more_range_through_the_resolver(at_hub):
     assert ranges == [f"bytes=0-{FIRST_READ - 1}", f"bytes={FIRST_READ}-100007"]
 
 
-@pytest.mark.slow
-def test_the_headers_that_are_under_way_are_bounded_together(at_hub):
-    shards = [f"model-{n:05}-of-00300.safetensors" for n in range(1, 301)]
-    files = dict.fromkeys(shards, large(1_000_000))
-    at_hub.add("org/name", {INDEX: index_of(*shards), **files})
-    with pytest.raises(SourceError, match=r"at most 50,331,648 of one model|at most 167,772,160"):
-        fetch("org/name")
-    assert sum(record.sent for record in at_hub.log) < 160 * 1024 * 1024  # of 300
-
-
-@pytest.mark.parametrize("past", [-1, 0, 1])
-def test_a_header_that_ends_at_the_first_read_survives(at_hub, past):
-    at_hub.add("org/name", {ONE: large(FIRST_READ - 8 + past)})
-    assert len(fetch("org/name").headers[0].prefix) == FIRST_READ + past
-    assert asked(at_hub)[Origin.STORAGE] == (2 if past > 0 else 1)
-
-
 def test_shards_are_read_once_each(at_hub):
     shards = [f"model-{n:05}-of-00030.safetensors" for n in range(1, 31)]
     files = dict.fromkeys(shards, large(4_000))

@@ -182,13 +182,6 @@ def test_a_server_that_ignores_ranges_is_left_at_the_headers_end(model):
     assert asked[0].sent < ENOUGH < GIGABYTES
 
 
-@pytest.mark.parametrize("length", [FIRST_READ - 8, FIRST_READ - 7])
-def test_a_full_file_is_cut_at_the_end_of_its_header(at_hub, length):
-    at_hub.add("org/name", {ONE: large(length)})
-    at_hub.misbehave(origin=Origin.STORAGE, fault=WholeFile())
-    assert fetch("org/name").headers[0].prefix == large(length).head
-
-
 def test_a_full_file_without_a_header_is_abandoned_at_once(at_hub):
     at_hub.add("org/name", {ONE: Sparse(b"PK\x03\x04" * 9, GIGABYTES)})
     at_hub.misbehave(origin=Origin.STORAGE, fault=WholeFile())
