@@ -246,8 +246,15 @@ def by_another_file(path: Path) -> None:
     other.replace(path)
 
 
-@pytest.mark.parametrize("replace", [by_link, by_another_file])
-@pytest.mark.parametrize("name", [CONFIG, WEIGHTS, "tokenizer_config.json", "optimizer.pt"])
+@pytest.mark.parametrize(
+    ("name", "replace"),
+    [
+        (CONFIG, by_link),
+        (WEIGHTS, by_another_file),
+        ("tokenizer_config.json", by_link),
+        ("optimizer.pt", by_another_file),
+    ],
+)
 def test_a_file_is_read_only_in_the_state_in_which_it_was_listed(
     tmp_path, monkeypatch, name, replace
 ):
