@@ -13,6 +13,7 @@ error is UnsafeFileError: the file may run code.
 import re
 from collections.abc import Iterator, Mapping
 from math import prod
+from tarfile import HeaderError, TarInfo
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -288,8 +289,6 @@ def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
 
 def is_tar(block: bytes) -> bool:
     """Return whether torch.load reads the file as a tar archive, which it tries first."""
-    from tarfile import HeaderError, TarInfo  # noqa: PLC0415 - few files are of the legacy form
-
     try:
         TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except HeaderError:

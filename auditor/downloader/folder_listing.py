@@ -123,14 +123,15 @@ def state_within(path: str, root: str, *, is_link: bool) -> FileState | SkipReas
     """
     try:
         if is_link:
-            os.stat(path)  # noqa: PTH116 - raises for a circle, or more links than the system follows
-            path = os.path.realpath(path)
-            if not (_is_inside(path, root) or _BLOB.fullmatch(path)):
+            target = os.path.realpath(path)
+            if not (_is_inside(target, root) or _BLOB.fullmatch(target)):
                 return SkipReason.OUTSIDE
+            os.stat(path)  # noqa: PTH116 - raises for a circle, or more links than the system follows
+            path = target
         status = os.lstat(path)
     except PermissionError:
         return SkipReason.NO_ACCESS
-    except OSError:
+    except (OSError, RecursionError):  # realpath calls itself for each link
         return SkipReason.BROKEN_LINK
     if stat.S_ISREG(status.st_mode):
         return state_of(status)
