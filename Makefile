@@ -137,7 +137,7 @@ claims: $(VENV)/.test ## explain 500 claims with a slip or two, drawn at random:
 diagnose-values: $(VENV)/.test ## the same of faults in their numbers, by --values; ARGS=--sampled: from the Hub
 	@$(PROGRAM) tools/diagnose_values.py $(ARGS)
 
-bench-values: $(VENV)/.test ## --values beside safe_open and torch, and diff: GB/s a core, memory, a sparse file
+bench-values: $(VENV)/.test ## --values beside safe_open and torch, and diff: GB/s a core, memory
 	@$(PROGRAM) tools/bench_values.py $(ARGS)
 
 first-hour: $(VENV)/.test ## install from a clone as the README says, then each of its commands, and slips

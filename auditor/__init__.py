@@ -35,9 +35,9 @@ if TYPE_CHECKING:
         UsageError,
     )
     from auditor.functions import fix, memory, snapshot
+    from auditor.options import AuditRequest
     from auditor.reconciler import Finding, ModuleRow, Severity
     from auditor.report import Expected, Observed, Report, Unaudited
-    from auditor.request import AuditRequest
 
 __all__ = [
     "AuditError",
@@ -87,7 +87,7 @@ _MODULES = {
     "auditor.functions": ("fix", "memory", "snapshot"),
     "auditor.reconciler": ("Finding", "ModuleRow", "Severity"),
     "auditor.report": ("Expected", "Observed", "Report", "Unaudited"),
-    "auditor.request": ("AuditRequest",),
+    "auditor.options": ("AuditRequest",),
 }
 _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names}
 

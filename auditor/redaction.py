@@ -1,14 +1,14 @@
 r"""Remove secrets in use, as access tokens, from texts: a server may repeat what it was sent.
 
 Texts are redacted where they arrive (bodies and headers of answers) and where they are printed or
-stored (`printable`, `json_text`, errors, snapshots). A secret is found in any case, with any
-characters between its letters, by its first twelve letters or any 23 others, and encoded: with
-escapes (%68, \x68, \u0068, &#104;), as numbers, and in base64.
+stored (`printable`, `json_text`, errors, snapshots). A complete secret becomes asterisks, in any
+case and with any characters between its letters. A line or a string in quotes that has a secret's
+first twelve letters or any 23 others, or a secret encoded with escapes (%68, \x68, \u0068, &#104;),
+as numbers, or in base64, becomes asterisks as a whole.
 """
 
 import re
 from binascii import b2a_base64
-from collections.abc import Sequence
 from string import ascii_lowercase, digits
 from urllib.parse import unquote
 
@@ -20,31 +20,31 @@ _ALPHABET = (ascii_lowercase + digits).encode()
 _FOLD = bytes(range(256)).lower()
 _OTHERS = bytes(set(range(256)) - set(_ALPHABET) - set(_ALPHABET.upper()))
 
-_BETWEEN = b"[^0-9A-Za-z]*+"
 _HEX = re.compile(rb"(?:%|\\x|\\[uU]0+|&#[xX]0*)([0-9A-Fa-f]{2});?")
 _DECIMAL = re.compile(rb"&#0*([0-9]{2,3});?")
+_PIECE = re.compile(rb'(?:[^"\\\r\n]++|\\.)+')  # a line, or a string in quotes
 _NESTED = 3  # how often a text may be encoded
 
 _secrets: set[str] = set()
 _marks: tuple[bytes, ...] = ()  # folded parts of all forms of the secrets
-_pattern = re.compile(b"(?!)")
+_patterns: tuple[re.Pattern[bytes], ...] = ()  # of complete secrets
 
 
 def hide(secret: str | None) -> None:
     """Remove a secret from all texts from now on, unless it is too short to be told from words."""
-    global _marks, _pattern  # noqa: PLW0603 - the secrets of this process
+    global _marks, _patterns  # noqa: PLW0603 - the secrets of this process
     if not secret or secret in _secrets or len(_folded(secret.encode())) < _LEAST:
         return
     _secrets.add(secret)
     content = secret.encode()
+    letters = [bytes((char,)) for char in _folded(content)]
+    _patterns += (re.compile(b"[^0-9A-Za-z]*+".join(letters), re.IGNORECASE),)
     numbers = "".join(map(str, content)).encode()
-    forms = {content, content.hex().encode(), numbers, *_in_base64(content)}
-    patterns = [_pattern.pattern, *map(_tolerant, (content, *_in_base64(content)))]
-    for form in forms:
-        letters = _folded(form)
+    for form in {content, content.hex().encode(), numbers, *_in_base64(content)}:
+        folded = _folded(form)
         size = _PART * len(form) // len(content)
-        _marks += tuple(letters[part] for part in _parts(letters, size))
-    _pattern = re.compile(b"|".join(patterns))
+        last = max(0, len(folded) - size)  # any piece of twice the size contains a mark
+        _marks += tuple(folded[at : at + size] for at in {*range(0, last, size), last})
 
 
 def hide_user(address: str) -> None:
@@ -58,10 +58,17 @@ def hide_user(address: str) -> None:
 
 def masked(content: bytes) -> bytes:
     """Replace each secret by as many asterisks, so that offsets and sizes stay as they are."""
-    if not _marks or not _is_found(content):
+    if not _is_found(content):
         return content
-    content = _pattern.sub(lambda found: b"*" * len(found[0]), content)
+    for pattern in _patterns:
+        content = pattern.sub(_asterisks, content)
+    if _is_found(content):
+        content = _PIECE.sub(lambda one: _asterisks(one) if _is_found(one[0]) else one[0], content)
     return b"*" * len(content) if _is_found(content) else content
+
+
+def _asterisks(found: re.Match[bytes]) -> bytes:
+    return b"*" * len(found[0])
 
 
 def redacted(text: str) -> str:
@@ -78,11 +85,10 @@ def _folded(content: bytes) -> bytes:
 
 
 def _is_found(content: bytes) -> bool:
-    for _ in range(_NESTED):
+    for _ in range(_NESTED if _marks else 0):
         letters = _folded(content)
-        for mark in _marks:
-            if mark in letters:
-                return True
+        if any(mark in letters for mark in _marks):
+            return True
         if not (b"%" in content or b"\\" in content or b"&#" in content):
             return False
         content = _HEX.sub(lambda found: bytes((int(found[1], 16),)), content)
@@ -99,32 +105,3 @@ def _in_base64(content: bytes) -> set[bytes]:
         if len(_folded(form)) >= _LEAST_BASE64:
             forms.add(form)
     return forms
-
-
-def _tolerant(form: bytes) -> bytes:
-    """Return a pattern of a secret or a piece of it, with escapes and characters in between."""
-    letters, others = [], b""
-    for char in form:
-        code = "".join(f"[{digit}{digit.upper()}]" for digit in f"{char:02x}")
-        escaped = f"(?:x|[uU]0*+)?{code}|0*+{char}(?![0-9])"
-        if chr(char).isalnum():
-            plain = f"[{chr(char).lower()}{chr(char).upper()}]"
-            letters.append(others + f"(?:{plain}|{escaped})".encode())
-            others = b""
-        else:
-            others += f"(?:{escaped})?".encode() + _BETWEEN
-    patterns = [_BETWEEN.join(letters)]
-    for part in _parts(letters, _PART):
-        before = after = b""
-        for letter in letters[: part.start]:
-            before = b"(?:" + before + letter + _BETWEEN + b")?"
-        for letter in reversed(letters[part.stop :]):
-            after = b"(?:" + _BETWEEN + letter + after + b")?"
-        patterns.append(before + _BETWEEN.join(letters[part]) + after)
-    return b"|".join(patterns)
-
-
-def _parts(letters: Sequence[object], size: int) -> list[slice]:
-    """Return parts of a form that cover it; any piece of twice the size contains one."""
-    last = max(0, len(letters) - size)
-    return [slice(start, start + size) for start in {*range(0, last, size), last}]

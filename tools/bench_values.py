@@ -2,8 +2,8 @@
 
 Each in a process of its own, over the same 2 GiB of BF16 in the page cache; processor time is user
 and system, the best of three. `--gib 4` takes another size. Then `audit diff` of the file and its
-copy (in gigabytes of one of the two), a sparse file of 400 GB, and what a sample of Llama-3.1-70B
-costs on a Hub on loopback beside its headers.
+copy (in gigabytes of one of the two), and what a sample of Llama-3.1-70B costs on a Hub on
+loopback beside its headers.
 """
 
 import argparse
@@ -43,7 +43,7 @@ import sys
 from pathlib import Path
 from auditor.comparing import side_of, stored_pairs
 from auditor.downloader import local_folder
-from auditor.values.equal_bytes import compare_bytes
+from auditor.values.same_bytes import compare_bytes
 first, second = (local_folder.read(Path(one), one) for one in sys.argv[1:])
 pairs = tuple(stored_pairs(side_of(first), side_of(second), str))
 found = compare_bytes(first, second, pairs, lambda text: None)
@@ -53,11 +53,13 @@ READER = """
 import sys
 from pathlib import Path
 from auditor.downloader import local_folder
-from auditor.values.local_numbers import NumbersReader
-from auditor.values.placing import place_tensors
+from auditor.values.reading import NumbersReader
+from auditor.values.tensor_bytes import opened, place_tensors
 snapshot = local_folder.read(Path(sys.argv[1]), sys.argv[1])
-placed, _ = place_tensors(snapshot, snapshot.folder)
-found = NumbersReader(threads=int(sys.argv[2]), statistics=len(sys.argv) > 3).read(placed)
+placed, _ = place_tensors(snapshot)
+with opened(placed) as data:
+    reader = NumbersReader(data, threads=int(sys.argv[2]), statistics=len(sys.argv) > 3)
+    found = reader.read(placed)
 print(sum(one.nan + one.inf for one in found), sum(not one.nonzero for one in found))
 """
 
@@ -136,14 +138,6 @@ def main() -> None:
         _, _, plain = measured(PLAIN, str(file), "--quiet")
         _, _, whole = measured(PLAIN, str(file), "--values", "--quiet")
         print(f"memory of audit {plain / 1e6:.0f} MB, with --values {whole / 1e6:.0f} MB")
-        sparse = Path(place, "sparse.safetensors")
-        width, count = 4096, 400_000_000_000 // (2 * 4096 * 4096)
-        start = header(count, width, 2 * width * width)
-        with sparse.open("wb") as hollow:
-            hollow.write(start)
-            hollow.truncate(len(start) + count * 2 * width * width)
-        wall, cpu, _ = measured(PLAIN, str(sparse), "--values", "--quiet")
-        print(f"a sparse file of {sparse.stat().st_size / 1e9:.0f} GB: {wall:.2f} s")
     sampled()
 
 

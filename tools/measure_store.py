@@ -1,6 +1,6 @@
 """What a model costs a store, in bytes on disk: `PYTHONPATH=tests python tools/measure_store.py`.
 
-costs.py and docs/sweeps.md say what it printed; a test holds them to it.
+docs/sweeps.md has the figures that it printed.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from support.builders import safetensors_bytes
@@ -17,12 +18,11 @@ from support.checkpoints import stored_by
 
 from auditor.analytic import catalogue, read_config
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
-from auditor.sweep.policy import Policy
+from auditor.sweep.one_model import Auditor
+from auditor.sweep.rate_limits import RateLimiter
+from auditor.sweep.settings import Policy
 from auditor.sweep.store.ledger import StoreWriter, Waiting
 from auditor.sweep.store.reading import SelectedModel, Versions
-from auditor.sweep.workers.allowance import Allowance
-from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.one_model import Auditor
 
 # Usual types of the Hub, the class that is trained of each, and a size that makes one another.
 TYPES = (
@@ -76,11 +76,11 @@ class Made(Auditor):
     """Audits snapshots that were made here as if they had been fetched."""
 
     def __init__(self) -> None:
-        super().__init__(Policy(), None, Budget())
+        super().__init__(Policy(), None, RateLimiter())
         self.made: dict[str, Snapshot] = {}
 
-    def _fetched(self, waiting: Waiting, allowance: Allowance) -> Snapshot:
-        del allowance
+    def _fetched(self, waiting: Waiting, over: Event) -> Snapshot:
+        del over
         return self.made.pop(waiting.model)
 
 
@@ -144,7 +144,7 @@ def stored(snapshots: Iterator[Snapshot], path: Path) -> tuple[float, float]:
         for one in snapshots:
             auditor.made[one.model] = one
             waiting = Waiting(one.model, one.commit or "", None, None)
-            done = auditor.audit(waiting, auditor.allowance())
+            done = auditor.audit(waiting)
             verdict = done.recorded.summary.verdict
             if verdict != "clean":
                 raise ValueError(f"{one.model} is {verdict}, and should be clean")

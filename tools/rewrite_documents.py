@@ -2,7 +2,7 @@
 
 `python tools/rewrite_documents.py`
 
-test_readme.py and test_docs.py hold the documents to the same.
+test_documents.py and test_docs.py hold the documents to the same.
 """
 
 import os

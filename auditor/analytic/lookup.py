@@ -1,9 +1,6 @@
-"""A lookup of tensors by name in a tree of blocks, without listing the complete tree.
+"""A lookup of tensors by name in a tree of blocks, without listing the complete tree."""
 
-`NameLookup` searches one class, `Union` all classes of a family at once.
-"""
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import prod
 
 from msgspec import Struct
@@ -129,76 +126,3 @@ def index_in_list(key: str, count: int) -> int | None:
 
 
 _DEEPEST = 128  # segments of a name; names in trees have at most ten
-
-
-class Union:
-    """The names of several classes; `name in union` is true if any class has the name.
-
-    A step from one segment of a name to the next is computed once for all classes and cached.
-    Unknown segments are not cached, so that unknown names, however many, use no memory.
-    """
-
-    def __init__(self, classes: Iterable[NameLookup | Mapping[str, object]]) -> None:
-        distinct_classes = {id(names): names for names in classes}.values()
-        self._listed = tuple(
-            names for names in distinct_classes if not isinstance(names, NameLookup)
-        )
-        self._start = _State(
-            names.tree for names in distinct_classes if isinstance(names, NameLookup)
-        )
-
-    def __contains__(self, name: str) -> bool:
-        if any(name in listed for listed in self._listed):
-            return True
-        state = self._start
-        for part in name.split(".", _DEEPEST):
-            below = state.step(part)
-            if below is None:
-                return False
-            state = below
-        return state.leaf
-
-
-class _State:
-    """The blocks reached by the segments of a name so far, at most one in each class."""
-
-    __slots__ = ("_blocks", "_children", "_counts", "_steps", "leaf")
-
-    def __init__(self, blocks: Iterable[Block]) -> None:
-        self._blocks = tuple({id(block): block for block in map(_body, blocks)}.values())
-        self._children = frozenset(
-            name
-            for block in self._blocks
-            if isinstance(block, Module)
-            for name, _ in block.children
-        )
-        counts = [block.count.value for block in self._blocks if isinstance(block, Repeat | Stack)]
-        self._counts = max(counts, default=0)
-        self._steps: dict[str, _State] = {}
-        self.leaf = any(not isinstance(one, Module | Repeat | Stack) for one in self._blocks)
-
-    def step(self, part: str) -> "_State | None":
-        """Return the state after a further segment; None if no class has such a name."""
-        if part in self._steps:
-            return self._steps[part]
-        if part not in self._children and index_in_list(part, self._counts) is None:
-            return None
-        self._steps[part] = state = _State(_below(self._blocks, part))
-        return state
-
-
-def _body(block: Block) -> Block:
-    while isinstance(block, Experts | Extra | Submodel):
-        block = block.body
-    return block
-
-
-def _below(blocks: Iterable[Block], part: str) -> Iterable[Block]:
-    for block in blocks:
-        match block:
-            case Module(children):
-                yield from (child for name, child in children if name == part)
-            case Repeat(count, body) if index_in_list(part, count.value) is not None:
-                yield body
-            case Stack(count, layers) if (place := index_in_list(part, count.value)) is not None:
-                yield layers[place]

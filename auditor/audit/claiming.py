@@ -119,9 +119,4 @@ def _stored_numbers(snapshot: Snapshot, target: str | None) -> StoredNumbers | N
     observed = outcome.observed
     if observed is None or observed.elements is None:
         return None
-    return StoredNumbers(
-        elements=observed.elements,
-        parameters=observed.parameters,
-        packed=observed.layout is not None,
-        bytes=observed.bytes,
-    )
+    return StoredNumbers(elements=observed.elements, packed=observed.layout is not None)

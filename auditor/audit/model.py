@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from auditor.analytic import Config, Expectation
 from auditor.analytic.config_classes.relations import broken_relations
@@ -30,7 +30,7 @@ from auditor.audit.expected import (
     second_opinion,
 )
 from auditor.audit.implied import class_tree, implied_shapes, name_forms
-from auditor.audit.options import Options
+from auditor.audit.options import Options, TrialOptions
 from auditor.audit.outcome import (
     UNPACKED,
     ModelAudit,
@@ -55,9 +55,12 @@ from auditor.reconciler.contents import Contents, pipeline_file, unindexed_files
 from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import OTHER_NAMES, drafting_notes, listed_size_rule
-from auditor.reconciler.parts_alone import denoiser_notes, training_notes
 from auditor.reconciler.repository_rules import repository_findings
-from auditor.reconciler.single_files import single_file_notes
+from auditor.reconciler.single_files import (
+    denoiser_notes,
+    single_file_notes,
+    training_notes,
+)
 from auditor.report import Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
 
@@ -93,9 +96,8 @@ def _diagnose(
     from auditor.diagnosis import diagnose  # noqa: PLC0415 - most models are clean
 
     def again(changed: Snapshot, target: str | None) -> Report | Unaudited:
-        return examine_undiagnosed(
-            changed, replace(options, target=target, depth=0, is_trial=True), entry
-        )
+        trial = TrialOptions(**asdict(options) | {"target": target, "depth": 0})
+        return examine_undiagnosed(changed, trial, entry)
 
     diagnosis = diagnose(
         outcome,

@@ -44,5 +44,8 @@ class Options(Struct, frozen=True, kw_only=True):
     engines: tuple[str, ...] = ()  # engines whose verdict is requested
     # Arguments of the class beside its config, such as add_pooling_layer.
     arguments: Mapping[str, bool] = MappingProxyType({})
-    is_trial: bool = False  # an audit of the diagnosis, which reads the findings alone
     weights: bool = True  # compare stored tensors; if false, only read the config
+
+
+class TrialOptions(Options, frozen=True, kw_only=True):
+    """The options of an audit that the diagnosis makes, of which only the findings are read."""

@@ -14,7 +14,7 @@ from auditor.analytic.kept_in_f32 import kept_in_f32
 from auditor.analytic.target import TargetChoice
 from auditor.audit.declaration import where
 from auditor.audit.expected import Implied, Opinion, measured_cache
-from auditor.audit.options import Options
+from auditor.audit.options import Options, TrialOptions
 from auditor.checkpoint.filenames import dtype_of
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
@@ -201,7 +201,6 @@ def compared_outcome(
         written=packing.written,
         declared=dtype,
         wide_names=case.wide_names,
-        parameters=expectation.parameters,
     )
     published = _published(case, expectation, observed)
     total = weights.index.total_size if weights.index else None
@@ -231,7 +230,7 @@ def compared_outcome(
     reported, ignored = split(findings, case.options.ignore)
     # Predict the load report.
     loads = Predicted()
-    if not case.options.is_trial:
+    if not isinstance(case.options, TrialOptions):
         loads = predict(weights, expectation, reconciled, findings, packing.method)
     # Put the report together.
     notes = (

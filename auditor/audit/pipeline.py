@@ -35,8 +35,8 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.findings.ignore import Ignore
 from auditor.messages import described, log_line, quoted
+from auditor.options import AuditRequest
 from auditor.report import Outcome, Report, Unaudited
-from auditor.request import AuditRequest
 
 if TYPE_CHECKING:
     from auditor.comparing import Comparison
@@ -131,9 +131,9 @@ def _values_reader(request: AuditRequest, say: Callable[[str], None]) -> LookAtV
     """Return the reader of numbers and of the base's files; None if the request needs neither."""
     if not request.reads_values and request.base is None:
         return None
-    from auditor.values.examination import values_reader  # noqa: PLC0415 - few read numbers
+    from auditor.values.examination import ValuesReader  # noqa: PLC0415 - few read numbers
 
-    return values_reader(request, say)
+    return ValuesReader(request, say)
 
 
 def _verified(

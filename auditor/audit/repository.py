@@ -42,7 +42,7 @@ from auditor.reconciler.other_weights import (
     unread_pickles,
     unsafe_pickles,
 )
-from auditor.reconciler.parts_alone import training_notes
+from auditor.reconciler.single_files import training_notes
 from auditor.report import Outcome, Report, Unaudited, in_order
 from auditor.tensors import natural_key
 
@@ -253,10 +253,10 @@ def _tokenizers(snapshot: Snapshot, components: Iterable[ComponentAudit]) -> _Be
         files_by_folder.setdefault(folder_of(file.name).rstrip("/"), []).append(file)
     if not files_by_folder:
         return _Between()
-    from auditor.reconciler.repository_rules import tokenizers  # noqa: PLC0415 - few are pipelines
+    from auditor.reconciler.repository_rules import pipelines  # noqa: PLC0415 - few are pipelines
 
     found = [
-        tokenizers.tokenizer_findings(folder, files_by_folder[folder], piece.snapshot)
+        pipelines.tokenizer_findings(folder, files_by_folder[folder], piece.snapshot)
         for piece in components
         if (folder := piece.folder.replace("text_encoder", "tokenizer", 1)) in files_by_folder
     ]

@@ -10,8 +10,8 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.comparing import Comparison, Side, compare, renaming, side_of, stored_pairs
 from auditor.errors import CheckpointError, SourceError
 from auditor.layouts.packing import Implied
-from auditor.values.equal_bytes import compare_bytes
 from auditor.values.examination import require_numpy
+from auditor.values.same_bytes import compare_bytes
 
 # Keys of a GGUF file's metadata below its architecture, and the keys of a config.
 _NUMBERS = {
@@ -32,7 +32,7 @@ def compare_models(
     stored = compare_bytes(before, after, pairs, say)
     if not values:
         return compare(first, second, stored)
-    from auditor.values.two_models import sample_distances  # noqa: PLC0415 - imports numpy
+    from auditor.values.distances import sample_distances  # noqa: PLC0415 - imports numpy
 
     numbers, unread = sample_distances(before, after, first, second, stored)
     return compare(first, second, stored, numbers, unread)

@@ -148,7 +148,7 @@ def load(content: bytes, path: str) -> Snapshot:
 
 
 def load_own_and_shared(own: bytes, shared: bytes, path: str) -> Snapshot:
-    """Parse a snapshot that `dump_own` and `dump_shared` wrote; raise UsageError otherwise."""
+    """Parse a snapshot that `dump_own_and_shared` wrote; raise UsageError otherwise."""
     try:
         parts = [_load_json(part, path) for part in (own, shared)]
         document = {**parts[1].value, **parts[0].value}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,6 +41,10 @@ ONE_HEAD = 1 << 11  # count one attention head instead of all
 
 
 MOST_NAMES = 4096  # names of cells in a cache; a mixture of two towers has 300
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+_PROJECTION = re.compile(r"(^|_)(q|k|v|query|key|value)(_|$|proj|lin)", re.IGNORECASE)
+_NORM = re.compile(r"(^|[._])(ln|bn|gn)(_|\d|$)|norm|layrnorm", re.IGNORECASE)
+_BIAS = re.compile(r"(^|_)bias$|^b$")
 
 
 class CellKind(StrEnum):
@@ -70,7 +74,6 @@ class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
     elements: int  # of one tensor; of one expert if a tensor contains all experts
     axes: tuple[Axis, ...] = ()  # the lists around it, the outermost first
     role: Role = Role.PARAMETER
-    kind: CellKind = CellKind.WEIGHT
     embedding: bool = False
     is_frozen: bool = False  # not trained, such as sinusoids
     tied_to: str | None = None  # the name of a cell
@@ -79,6 +82,10 @@ class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def module(self) -> str:
         return self.name.rpartition(".")[0]
+
+    @cached_property
+    def kind(self) -> CellKind:
+        return _kind_of(self.name, len(self.shape))
 
     @cached_property
     def optional(self) -> bool:
@@ -115,8 +122,32 @@ def total_of(cells: Iterable[FoldedTensor]) -> int:
 
 
 def cells_of_tree(tree: Module, heads: Mapping[str, int] | None = None) -> tuple[FoldedTensor, ...]:
-    """Return the cells of a tree; `heads` maps "q" and "kv" to their numbers of attention heads."""
-    return _with_ties(_cells(tree, "", (), ""), heads or {})
+    """Return the cells of a tree; `heads` maps "q" and "kv" to their numbers of attention heads.
+
+    A tied cell gets the shape of its original; without an original it is left out.
+    """
+    cells = _cells(tree, "", (), "")
+    by_name = {cell.name: cell for cell in reversed(cells)}
+    completed = []
+    for cell in cells:
+        if cell.tied_to is not None:
+            source = by_name.get(cell.tied_to)
+            if source is not None:
+                sizes = source.shape
+                completed.append(replace(cell, shape=sizes, elements=prod(sizes)))
+            continue
+        number = _head_count(cell, heads) if heads else 0
+        completed.append(replace(cell, heads=number) if number > 1 else cell)
+    return tuple(completed)
+
+
+def _head_count(cell: FoldedTensor, heads: Mapping[str, int]) -> int:
+    """Return the number of attention heads of a projection; 0 for other cells."""
+    match = _PROJECTION.search(cell.module.rpartition(".")[2])
+    if not match or not cell.axes or cell.kind is CellKind.NORM:
+        return 0
+    number = heads.get("q" if match[2].lower().startswith("q") else "kv", 0)
+    return 0 if not number or cell.elements % number else number
 
 
 def _cells(block: Block, name: str, axes: tuple[Axis, ...], within: str) -> list[FoldedTensor]:
@@ -130,52 +161,43 @@ def _collect(  # noqa: C901, PLR0912 - one for each kind of block
     cells: list[FoldedTensor], block: Block, name: str, axes: tuple[Axis, ...], within: str
 ) -> None:
     """Append the cells below a block to a list; generators would take twice the time."""
+    begin = f"{name}." if name else ""
     match block:
         case Param(shape, layer=layer, is_frozen=is_frozen):
-            embedding = layer is Layer.EMBEDDING
-            cell = _leaf(name, shape, axes, Role.PARAMETER, embedding=embedding)
-            cells.append(changed(cell, is_frozen=True) if is_frozen else cell)
+            cell = _cell(name, _sizes(shape), axes, Role.PARAMETER)
+            is_embedding = layer is Layer.EMBEDDING
+            if is_embedding or is_frozen:
+                cell = replace(cell, embedding=is_embedding, is_frozen=is_frozen)
+            cells.append(cell)
         case Module(children):
             for key, child in children:
-                _collect(cells, child, f"{name}.{key}" if name else key, axes, within)
+                _collect(cells, child, f"{begin}{key}", axes, within)
         case Buffer(shape):
-            cells.append(_leaf(name, shape, axes, Role.BUFFER))
+            cells.append(_cell(name, _sizes(shape), axes, Role.BUFFER))
         case Legacy(shape):
-            cells.append(_leaf(name, shape, axes, Role.LEGACY))
+            cells.append(_cell(name, _sizes(shape), axes, Role.LEGACY))
         case Tied(to):
-            source = re.sub(r"(?<=\.)\d+(?=\.)", "*", f"{within}{to}")
-            cells.append(
-                FoldedTensor(
-                    name=name, shape=(), elements=0, axes=axes, role=Role.TIED, tied_to=source
-                )
-            )
+            source = _NUMBER.sub("*", f"{within}{to}")
+            cells.append(replace(_cell(name, (0,), axes, Role.TIED), tied_to=source))
         case Extra(body):
             for cell in _cells(body, name, axes, within):
                 role = Role.EXTRA if cell.role.learned else Role.LEGACY
-                cells.append(changed(cell, role=role))
+                cells.append(replace(cell, role=role))
         case Submodel(body):
-            _collect(cells, body, name, axes, f"{name}." if name else "")
+            _collect(cells, body, name, axes, begin)
         case Experts(body, count, active):
             cells += _experts(body, name, axes, within, (count.value, active.value))
         case Repeat(count, body):
             if count.value > 0:
-                below = f"{name}.*" if name else "*"
-                axis = Axis(below, count.value, count.value)
-                _collect(cells, body, below, (*axes, axis), within)
+                axis = Axis(f"{begin}*", count.value, count.value)
+                _collect(cells, body, axis.module, (*axes, axis), within)
         case Stack(_, layers):
-            cells += _stack(layers, name, axes, within)
-
-
-def _stack(
-    layers: tuple[Module, ...], name: str, axes: tuple[Axis, ...], within: str
-) -> Iterator[FoldedTensor]:
-    below = f"{name}.*" if name else "*"
-    kinds: dict[int, list[int]] = {}
-    for place, layer in enumerate(layers):
-        kinds.setdefault(id(layer), []).append(place)
-    for number, places in enumerate(kinds.values()):
-        axis = Axis(below, len(places), len(layers), number, tuple(places))
-        yield from _cells(layers[places[0]], below, (*axes, axis), within)
+            kinds: dict[int, list[int]] = {}
+            for place, one in enumerate(layers):
+                kinds.setdefault(id(one), []).append(place)
+            for number, places in enumerate(kinds.values()):
+                axis = Axis(f"{begin}*", len(places), len(layers), number, tuple(places))
+                _collect(cells, layers[places[0]], axis.module, (*axes, axis), within)
 
 
 def _experts(
@@ -187,89 +209,28 @@ def _experts(
 ) -> Iterator[FoldedTensor]:
     count, active = numbers
     for cell in _cells(body, name, axes, within):
+        inner = cell.axes[len(axes) :]
         if isinstance(body, Repeat):
-            axis = cell.axes[len(axes)]._replace(active=min(active, count))
-            yield changed(cell, axes=(*axes, axis, *cell.axes[len(axes) + 1 :]))
+            axis = inner[0]._replace(active=min(active, count))
+            yield replace(cell, axes=(*axes, axis, *inner[1:]))
         elif cell.elements % max(count, 1) == 0 and count > 0:  # all experts in one tensor
             axis = Axis(name, count, count, active=min(active, count))
-            inner = cell.axes[len(axes) :]
-            yield changed(cell, axes=(*axes, axis, *inner), elements=cell.elements // count)
+            yield replace(cell, axes=(*axes, axis, *inner), elements=cell.elements // count)
         else:
             yield cell
 
 
-def _leaf(
-    name: str, shape: Shape, axes: tuple[Axis, ...], role: Role, *, embedding: bool = False
-) -> FoldedTensor:
-    sizes = tuple(dim(size).value for size in shape)
-    return _sized(name, sizes, axes, role, embedding=embedding)
+def _sizes(shape: Shape) -> tuple[int, ...]:
+    return tuple(dim(size).value for size in shape)
 
 
-def _sized(
-    name: str, sizes: tuple[int, ...], axes: tuple[Axis, ...], role: Role, *, embedding: bool
-) -> FoldedTensor:
-    return FoldedTensor(
-        name=name,
-        shape=sizes,
-        elements=prod(sizes),
-        axes=axes,
-        role=role,
-        kind=kind_of(name, sizes),
-        embedding=embedding,
-    )
-
-
-def changed(cell: FoldedTensor, **fields: Any) -> FoldedTensor:
-    """Return a copy of the cell with other values of some fields."""
-    return replace(cell, **fields)
-
-
-_PROJECTION = re.compile(r"(^|_)(q|k|v|query|key|value)(_|$|proj|lin)", re.IGNORECASE)
-
-
-def _with_ties(cells: list[FoldedTensor], heads: Mapping[str, int]) -> tuple[FoldedTensor, ...]:
-    """Give each tied cell the shape of its original, and each projection its number of heads.
-
-    A tied cell without an original is left out.
-    """
-    by_name: dict[str, FoldedTensor] = {}
-    for cell in cells:
-        by_name.setdefault(cell.name, cell)
-    completed = []
-    for cell in cells:
-        if cell.tied_to is not None:
-            source = by_name.get(cell.tied_to)
-            if source is not None:
-                sizes = source.shape
-                completed.append(changed(cell, shape=sizes, elements=prod(sizes), kind=source.kind))
-            continue
-        number = heads.get(_head_key(cell), 0) if heads else 0
-        if number > 1 and cell.elements % number == 0 and cell.kind is not CellKind.NORM:
-            completed.append(changed(cell, heads=number))
-        else:
-            completed.append(cell)
-    return tuple(completed)
-
-
-def _head_key(cell: FoldedTensor) -> str:
-    last = cell.module.rpartition(".")[2]
-    match = _PROJECTION.search(last)
-    if not match or not cell.axes:
-        return ""
-    return "q" if match[2].lower().startswith("q") else "kv"
-
-
-_NORM = re.compile(r"(^|[._])(ln|bn|gn)(_|\d|$)|norm|layrnorm", re.IGNORECASE)
-_BIAS = re.compile(r"(^|_)bias$|^b$")
-
-
-def kind_of(name: str, shape: tuple[int, ...]) -> CellKind:
-    """Return the kind of a tensor (norm, bias or weight), judged by its name and shape."""
-    return _kind_by_name(name, len(shape))
+def _cell(name: str, sizes: tuple[int, ...], axes: tuple[Axis, ...], role: Role) -> FoldedTensor:
+    return FoldedTensor(name=name, shape=sizes, elements=prod(sizes), axes=axes, role=role)
 
 
 @lru_cache(maxsize=MOST_NAMES)
-def _kind_by_name(name: str, dimensions: int) -> CellKind:
+def _kind_of(name: str, dimensions: int) -> CellKind:
+    """Return the kind of a tensor (norm, bias or weight), judged by its name and shape."""
     module, _, leaf = name.rpartition(".")
     last = module.rpartition(".")[2]
     if dimensions <= 1 and (_NORM.search(last) or _NORM.search(leaf)):
@@ -282,27 +243,25 @@ def _kind_by_name(name: str, dimensions: int) -> CellKind:
 
 def cells_of_tensors(tensors: Iterable[ExpectedTensor]) -> tuple[FoldedTensor, ...]:
     """Return the cells of tensors; tensors whose names differ only in numbers are one cell."""
-    alike: dict[tuple[str, tuple[int, ...], Role], list[ExpectedTensor]] = {}
+    groups: dict[tuple[str, tuple[int, ...], Role], list[ExpectedTensor]] = {}
     for tensor in tensors:
-        pattern = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", tensor.name)
-        alike.setdefault((pattern, tensor.shape, tensor.role), []).append(tensor)
+        key = (_NUMBER.sub("*", tensor.name), tensor.shape, tensor.role)
+        groups.setdefault(key, []).append(tensor)
     cells = []
-    for (pattern, shape, role), equal in alike.items():
-        cell = _sized(pattern, shape, _axes(pattern, equal), role, embedding=False)
-        tied = next((one.tied_to for one in equal if one.tied_to), None)
-        to = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", tied) if tied else None
-        cells.append(changed(cell, tied_to=to))
+    for (pattern, shape, role), equal in groups.items():
+        tied_to = next((one.tied_to for one in equal if one.tied_to), None)
+        cell = _cell(pattern, shape, _axes(pattern, equal), role)
+        cells.append(replace(cell, tied_to=_NUMBER.sub("*", tied_to)) if tied_to else cell)
     return tuple(cells)
 
 
-def _axes(pattern: str, alike: list[ExpectedTensor]) -> tuple[Axis, ...]:
+def _axes(pattern: str, equal: list[ExpectedTensor]) -> tuple[Axis, ...]:
     """Return an axis for each number in the names; one axis if some combinations are missing."""
-    if "*" not in pattern:
-        return ()
-    places = [place for place, part in enumerate(pattern.split(".")) if part == "*"]
-    parts = [tensor.name.split(".") for tensor in alike]
-    numbers = [len({name[place] for name in parts}) for place in places]
-    modules = [".".join(pattern.split(".")[: place + 1]) for place in places]
-    if prod(numbers) != len(alike):
-        return (Axis(modules[0], len(alike), len(alike)),)
+    parts = pattern.split(".")
+    places = [place for place, part in enumerate(parts) if part == "*"]
+    names = [tensor.name.split(".") for tensor in equal]
+    numbers = [len({name[place] for name in names}) for place in places]
+    modules = [".".join(parts[: place + 1]) for place in places]
+    if places and prod(numbers) != len(equal):
+        return (Axis(modules[0], len(equal), len(equal)),)
     return tuple(Axis(name, n, n) for name, n in zip(modules, numbers, strict=True))

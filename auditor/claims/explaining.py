@@ -6,24 +6,15 @@ slips cost together (see `candidates`): with enough slips, any number can be exp
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from auditor.claims.candidates import (
-    COMMON,
-    FOR_ANY_FIGURE,
-    PUBLISHED,
-    RARE,
-    CountedCells,
-    PossibleSlip,
-    candidates,
-)
-from auditor.claims.figures import Figure, Way, ways
-from auditor.claims.other_values import values_with_total
+from auditor.claims.candidates import Cost, CountedCells, PossibleSlip, candidates
+from auditor.claims.figures import Fields, Figure, Way, ways
 from auditor.claims.parts import PartReading, readings
-from auditor.claims.subject import Counterpart, Subject
+from auditor.claims.subject import Counterpart, Subject, values_with_total
 from auditor.claims.verdict import Explanation, Slip
 
 SHOWN = 3  # explanations of one claim
@@ -56,49 +47,43 @@ class Question(Struct, frozen=True, kw_only=True):
         return self.counted(of, part_readings[0]) if part_readings else None
 
 
-class _Base(Struct, frozen=True, kw_only=True):
-    """A count to which slips are applied: of the audited class, or of another class or config.
+class _Count(NamedTuple):
+    """A count that slips lead to.
 
-    `step` is the slip of counting that other class or config; None for the audited class.
+    `step` is the slip of counting another class; None if the audited class is counted.
     """
 
-    counted: CountedCells
-    true_total: int
-    step: tuple[str, tuple[tuple[str, Any], ...]] | None = None
-    cost: int = 0
-
-
-class _Count(NamedTuple):
-    """A count that slips lead to."""
-
     total: int
-    base: _Base
-    chosen: tuple[PossibleSlip, ...]
+    counted: CountedCells
+    chosen: tuple[PossibleSlip, ...] = ()
+    step: tuple[str, Fields] | None = None
 
     @property
     def slips(self) -> int:
-        return len(self.chosen) + (self.base.step is not None)
+        return len(self.chosen) + (self.step is not None)
 
     @property
-    def cost(self) -> int:
-        return self.base.cost + sum(slip.cost for slip in self.chosen)
+    def costs(self) -> tuple[int, ...]:
+        of_step = Cost.COMMON if self.step is not None else 0
+        return (of_step, *(slip.cost for slip in self.chosen))
 
 
 def explanations(question: Question) -> tuple[Explanation, ...]:
     """Return the explanations with the fewest slips, the most common first; may be ()."""
     figure = question.figure
-    counts = sorted(_counts(question), key=lambda count: count.total)
+    own = question.counted(question.whose, question.reading)
+    counts = sorted(_counts(question, own), key=lambda count: count.total)
     totals = [count.total for count in counts]
     rank_by_slips: dict[tuple[Slip, ...], tuple[int, ...]] = {}
     for packed in _of_stored(question):
         rank_by_slips[packed] = (1,)
     for way in ways(figure, question.subject.dtype):
         for count in counts[bisect_left(totals, way.low) : bisect_right(totals, way.high)]:
-            slips_together = way.slips + count.slips
-            rank = (slips_together, way.cost + count.cost, way.slips, *_places(count))
-            if not 0 < rank[0] <= _LONGEST or not _is_likely(figure, way, count):
+            cost, places = way.cost + sum(count.costs), (slip.place for slip in count.chosen)
+            rank = (way.slips + count.slips, cost, way.slips, *places)
+            if not 0 < rank[0] <= _LONGEST or not _is_likely(figure, way, count, own):
                 continue
-            if slips := _with_differences(question, count.base, way, count.chosen):
+            if slips := _with_differences(question, count, way):
                 key = tuple(sorted(slips, key=str))
                 rank_by_slips[key] = min(rank, rank_by_slips.get(key, rank))
     if not rank_by_slips and figure.exact and figure.digits > _FEW:
@@ -106,7 +91,11 @@ def explanations(question: Question) -> tuple[Explanation, ...]:
             rank_by_slips[slips] = (1,)
     ranked = sorted(rank_by_slips, key=lambda slips: (rank_by_slips[slips], str(slips)))
     fewest = [one for one in ranked if rank_by_slips[one][0] == rank_by_slips[ranked[0]][0]]
-    return tuple(_ordered(slips, figure.value) for slips in _of_different_kinds(fewest))
+    shown = (
+        sorted(slips, key=lambda slip: (slip.slip == "rounding", -abs(slip.difference)))
+        for slips in _of_different_kinds(fewest)
+    )
+    return tuple(Explanation(slips=tuple(slips), total=figure.value) for slips in shown)
 
 
 def _of_other_configs(question: Question) -> Iterator[tuple[Slip, ...]]:
@@ -126,73 +115,53 @@ def _of_other_configs(question: Question) -> Iterator[tuple[Slip, ...]]:
         yield (Slip(slip="other-config", difference=claimed - own, fields=fields),)
 
 
-def _places(count: _Count) -> tuple[int, ...]:
-    return tuple(slip.place for slip in count.chosen)
-
-
-def _is_likely(figure: Figure, way: Way, count: _Count) -> bool:
+def _is_likely(figure: Figure, way: Way, count: _Count, own: CountedCells) -> bool:
     """Return whether a figure has enough digits for the slips, and each slip is a real change."""
     chosen = count.chosen
-    costs = [way.cost, count.base.cost, *(slip.cost for slip in chosen)]
+    costs = [way.cost, *count.costs]
     combined = way.truncated and count.slips > 0
-    if sum(costs) + combined > figure.digits or (figure.digits <= _FEW and max(costs) > PUBLISHED):
+    if sum(costs) + combined > figure.digits:
+        return False
+    if figure.digits <= _FEW and max(costs) > Cost.PUBLISHED:
         return False
     if way.rounded_up:  # as the Hub's counts, which include scales besides MTP layers
         counted = sum(slip.difference for slip in chosen if slip.slip == "part-counted")
         return counted > figure.last_digit
     if count.slips < 2:  # noqa: PLR2004 - nothing is combined
         return True
-    base = count.base
-    fewer = (base.counted.value(one for one in chosen if one is not left) for left in chosen)
-    changes = [base.counted.total - base.true_total, *(slip.difference for slip in chosen)]
-    together = abs(count.total - base.true_total) * _CANCELLING
+    fewer = (count.counted.value(one for one in chosen if one is not left) for left in chosen)
+    changes = [count.counted.total - own.total, *(slip.difference for slip in chosen)]
+    together = abs(count.total - own.total) * _CANCELLING
     return together >= max(map(abs, changes)) and all(total != count.total for total in fewer)
 
 
-def _counts(question: Question) -> Iterator[_Count]:
-    """Yield the counts that slips lead to, as far as the figure has digits for them."""
+def _counts(question: Question, own: CountedCells) -> Iterator[_Count]:
+    """Yield the counts that slips lead to, as far as the figure has digits for them.
+
+    Slips are combined in pairs, at least one of the two common, and in threes of common ones.
+    """
     digits = question.figure.digits
-    own = question.counted(question.whose, question.reading)
-    bases = [_Base(counted=own, true_total=own.total)]
-    if digits > _FEW:
-        for sibling in question.subject.siblings:
-            counted = question.counted_in(sibling)
-            if counted is not None:
-                step = ("other-class", (("class", sibling.target),))
-                bases.append(_Base(counted=counted, true_total=own.total, step=step, cost=COMMON))
-    for base in bases:
-        total = base.counted.total
-        yield _Count(total, base, ())
-        most = digits if base.step is None else COMMON
-        possible = [one for one in candidates(base.counted) if one.cost <= most]
-        yield from (_Count(total + one.difference, base, (one,)) for one in possible)
-        if base.step is None:
-            yield from _combined(base, possible, digits)
-
-
-def _combined(base: _Base, possible: Sequence[PossibleSlip], digits: int) -> Iterator[_Count]:
-    """Yield the counts of two slips, at least one of them common, and of three common slips."""
-    common = [one for one in possible if one.cost < RARE]
-    rare = possible[len(common) :]
-    counted = base.counted
-    for pair in combinations(common, 2):
-        yield from _together(counted, base, pair, digits)
-    for second in rare if digits >= FOR_ANY_FIGURE + RARE else ():
-        for first in common:
-            yield from _together(counted, base, (first, second), digits)
-    if digits >= PUBLISHED + 2 * COMMON:
-        for triple in combinations(common, _LONGEST):
-            yield from _together(counted, base, triple, digits)
-
-
-def _together(
-    counted: CountedCells, base: _Base, chosen: tuple[PossibleSlip, ...], digits: int
-) -> Iterator[_Count]:
-    if sum(slip.cost for slip in chosen) <= digits:
-        masks = [slip.numbers for slip in chosen]
-        separate = len(frozenset().union(*masks)) == sum(map(len, masks))
-        differences = counted.total + sum(slip.difference for slip in chosen)
-        yield _Count(differences if separate else counted.value(chosen), base, chosen)
+    for sibling in question.subject.siblings if digits > _FEW else ():
+        if (counted := question.counted_in(sibling)) is not None:
+            step = ("other-class", (("class", sibling.target),))
+            yield _Count(counted.total, counted, (), step)
+            for slip in candidates(counted):
+                if slip.cost <= Cost.COMMON:
+                    yield _Count(counted.total + slip.difference, counted, (slip,), step)
+    yield _Count(own.total, own)
+    possible = [slip for slip in candidates(own) if slip.cost <= digits]
+    common = [slip for slip in possible if slip.cost < Cost.RARE]
+    combined = [((slip,) for slip in possible), combinations(common, 2)]
+    if digits >= Cost.FOR_ANY_FIGURE + Cost.RARE:
+        combined.append((one, rare) for rare in possible[len(common) :] for one in common)
+    if digits >= Cost.PUBLISHED + 2 * Cost.COMMON:
+        combined.append(combinations(common, _LONGEST))
+    for chosen in chain(*combined):
+        if sum(slip.cost for slip in chosen) <= digits:
+            numbers = [slip.numbers for slip in chosen]
+            is_separate = len(frozenset().union(*numbers)) == sum(map(len, numbers))
+            differences = own.total + sum(slip.difference for slip in chosen)
+            yield _Count(differences if is_separate else own.value(chosen), own, chosen)
 
 
 def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Slip, ...]]:
@@ -216,17 +185,10 @@ def _of_stored(question: Question) -> Iterator[tuple[Slip, ...]]:
         yield (packed, *((Slip(slip="rounding", difference=remainder),) if remainder else ()))
 
 
-def _ordered(slips: Sequence[Slip], total: int) -> Explanation:
-    order = sorted(slips, key=lambda slip: (slip.slip == "rounding", -abs(slip.difference)))
-    return Explanation(slips=tuple(order), total=total)
-
-
 # --- the report of slips ------------------------------------------------------------------------
 
 
-def _with_differences(
-    question: Question, base: _Base, way: Way, chosen: Sequence[PossibleSlip]
-) -> tuple[Slip, ...] | None:
+def _with_differences(question: Question, count: _Count, way: Way) -> tuple[Slip, ...] | None:
     """Return the slips with the change that each makes; None if a slip changes nothing."""
     figure, subject = question.figure, question.subject
     slips: list[Slip] = []
@@ -240,17 +202,17 @@ def _with_differences(
     scale = subject.bits if figure.unit == "bytes" else 8
     if way.first is not None:  # this slip changes the unit of the count
         add(*way.first, question.actual * way.bits // scale)
-    if base.step is not None:
-        add(*base.step, base.counted.total * way.bits // 8)
+    if count.step is not None:
+        add(*count.step, count.counted.total * way.bits // 8)
     taken: list[PossibleSlip] = []
-    for one in sorted(chosen, key=lambda slip: slip.order):
+    for one in sorted(count.chosen, key=lambda slip: slip.order):
         taken.append(one)
         name = (
             "all-experts"
             if question.reading.label == "active" and one.slip == "active-only"
             else one.slip
         )
-        add(name, one.fields, base.counted.value(taken) * way.bits // 8)
+        add(name, one.fields, count.counted.value(taken) * way.bits // 8)
     for slip, fields, ratio in way.last:
         add(slip, fields, round(before * ratio))
     if way.truncated and before != figure.value:

@@ -127,13 +127,15 @@ def parse_figures(text: str, *, chinese: bool = False) -> tuple[Figure, ...]:
     is_plain = match["unit"] or match["power"] or match["number"].count(".") != 1
     if len(figures) == 1 and (is_plain or figures[0].is_share):
         return tuple(figures)
-    return tuple(replace(figure, reading=_reading(figure)) for figure in figures)
-
-
-def _reading(figure: Figure) -> str:
-    if figure.is_share:
-        return "a share of the model"
-    return f"{figure.value:,} {figure.unit}"
+    return tuple(
+        replace(
+            figure,
+            reading="a share of the model"
+            if figure.is_share
+            else f"{figure.value:,} {figure.unit}",
+        )
+        for figure in figures
+    )
 
 
 def _numbers(text: str, unit: str) -> tuple[tuple[str, str], ...]:
@@ -307,7 +309,7 @@ def ways(figure: Figure, dtype: str | None) -> Iterator[Way]:
             cost = 2 if bits < DTYPE_BITS["F32"] or name == own else 3
             yield from _misread(figure, 8, bytes_read, cost=cost)
     for base in _bases(figure) if figure.digits > 2 else ():  # noqa: PLR2004 - 7B is 7.5B, too
-        yield from _misread(figure, 8, _binary(base), cost=2)
+        yield from _misread(figure, 8, _million("binary-million", base), cost=2)
 
 
 def _of_bytes(figure: Figure, dtype: str) -> Iterator[Way]:
@@ -315,8 +317,8 @@ def _of_bytes(figure: Figure, dtype: str) -> Iterator[Way]:
     yield Way(low=-(-figure.low * 8 // bits), high=figure.high * 8 // bits, bits=bits)
     yield from _cut_off(figure, bits)
     for base in _bases(figure):
-        yield from _misread(figure, bits, _binary(base), cost=1)
-        yield from _misread(figure, bits, _decimal(base), cost=1)
+        for slip in ("binary-million", "decimal-million"):
+            yield from _misread(figure, bits, _million(slip, base), cost=1)
     for name, width in others:
         low, high = -(-figure.low * 8 // width), figure.high * 8 // width
         other_dtype = ("other-dtype", (("dtype", name),))
@@ -324,7 +326,7 @@ def _of_bytes(figure: Figure, dtype: str) -> Iterator[Way]:
     called = ("bytes-for-parameters", (("dtype", dtype),))
     yield Way(low=figure.low, high=figure.high, first=called, cost=2)
     for base in _bases(figure):
-        yield from _misread(figure, 8, _binary(base), first=called, cost=4)
+        yield from _misread(figure, 8, _million("binary-million", base), first=called, cost=4)
 
 
 def _widths(*dtypes: str) -> tuple[tuple[str, int], ...]:
@@ -366,16 +368,10 @@ def _misread(
         yield Way(low=least, high=most, bits=bits, first=first, last=(misread,), cost=cost)
 
 
-def _binary(base: int) -> Misreading:
-    return Misreading("binary-million", (("base", base),), Fraction(_decimal_of(base), base))
-
-
-def _decimal(base: int) -> Misreading:
-    return Misreading("decimal-million", (("base", base),), Fraction(base, _decimal_of(base)))
-
-
-def _decimal_of(base: int) -> int:
-    return 10**6 if base == MILLION else 10**9
+def _million(slip: str, base: int) -> Misreading:
+    """Return the slip of dividing by 2^20 instead of a million (2^30: a billion), or reversed."""
+    ratio = Fraction(10**6 if base == MILLION else 10**9, base)
+    return Misreading(slip, (("base", base),), ratio if slip == "binary-million" else 1 / ratio)
 
 
 def _bases(figure: Figure) -> tuple[int, ...]:

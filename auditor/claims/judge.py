@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from auditor.claims.cells import FoldedTensor, changed, total_of
+from auditor.claims.cells import FoldedTensor, total_of
 from auditor.claims.explaining import Question, explanations
 from auditor.claims.figures import (
     MILLION,
@@ -166,7 +166,7 @@ def _active(cell: FoldedTensor) -> FoldedTensor:
         axis if axis.active is None else axis._replace(size=axis.active, active=axis.size)
         for axis in cell.axes
     )
-    return changed(cell, axes=tuple(axes))
+    return replace(cell, axes=tuple(axes))
 
 
 # --- the verdict --------------------------------------------------------------------------------
@@ -178,12 +178,12 @@ def _verdict(
     part: str,
     part_readings: Sequence[tuple[Counterpart, PartReading]],
 ) -> Verdict:
+    """Judge a claim by the first reading of its part that is right, else by the likeliest."""
     actuals = [_actual(subject, figure, total_of(reading.cells)) for _, reading in part_readings]
-    for (whose, reading), actual in zip(part_readings, actuals, strict=True):
-        if figure.low <= actual <= figure.high and not figure.experts:
-            return _confirmed(subject, figure, part, whose, reading, actual)
-    whose, first = part_readings[0]
-    actual = actuals[0]
+    fitting = [] if figure.experts else [figure.low <= actual <= figure.high for actual in actuals]
+    place = fitting.index(True) if True in fitting else 0
+    (whose, reading), actual = part_readings[place], actuals[place]
+    of_class = "" if whose is subject.own else f" of {whose.target}"
     verdict = Verdict(
         text=figure.text,
         claim=figure.value,
@@ -191,77 +191,50 @@ def _verdict(
         verdict="refuted",
         actual=actual,
         unit=figure.unit,
-        reading=_reading(subject, whose, first),
+        reading=f"{reading.label}{of_class}",
     )
     if figure.experts:
-        return _of_experts(figure, verdict, first)
+        return _of_experts(figure, verdict, reading)
+    if True in fitting and figure.exact:
+        return replace(verdict, verdict="confirmed")
+    if True in fitting:
+        slip = Slip(slip="rounding", difference=figure.value - actual)
+        rounding = Explanation(slips=(slip,), total=figure.value)
+        return replace(
+            verdict,
+            verdict="confirmed to its rounding",
+            explanations=(rounding,) if slip.difference else (),
+        )
     question = Question(
-        subject=subject, figure=figure, part=part, whose=whose, reading=first, actual=actual
+        subject=subject, figure=figure, part=part, whose=whose, reading=reading, actual=actual
     )
     explained = explanations(question)
-    nearest = None if explained else _nearest(subject, figure, part, whose, first)
+    nearest = None if explained else _nearest(question)
     return replace(verdict, explanations=explained, nearest=nearest)
 
 
 def _actual(subject: Subject, figure: Figure, parameters: int) -> int:
     """Return the true count in the unit of the figure: parameters or bytes."""
-    if figure.unit == "parameters":
-        return parameters
-    return parameters * subject.bits // 8
-
-
-def _reading(subject: Subject, whose: Counterpart, reading: PartReading) -> str:
-    of = "" if whose is subject.own else f" of {whose.target}"
-    return f"{reading.label}{of}"
-
-
-def _confirmed(  # noqa: PLR0913, PLR0917 - all that a verdict says
-    subject: Subject,
-    figure: Figure,
-    part: str,
-    whose: Counterpart,
-    reading: PartReading,
-    actual: int,
-) -> Verdict:
-    rounded = not figure.exact
-    return Verdict(
-        text=figure.text,
-        claim=figure.value,
-        part=part,
-        verdict="confirmed to its rounding" if rounded else "confirmed",
-        actual=actual,
-        unit=figure.unit,
-        reading=_reading(subject, whose, reading),
-        explanations=_rounding_alone(figure, actual) if rounded else (),
-    )
-
-
-def _rounding_alone(figure: Figure, actual: int) -> tuple[Explanation, ...]:
-    if figure.value == actual:
-        return ()
-    slip = Slip(slip="rounding", difference=figure.value - actual)
-    return (Explanation(slips=(slip,), total=figure.value),)
+    return parameters if figure.unit == "parameters" else parameters * subject.bits // 8
 
 
 def _of_experts(figure: Figure, verdict: Verdict, reading: PartReading) -> Verdict:
     """Judge a claim like 8x7B: the number of experts, and the size of a model with one expert."""
-    experts = {axis.size: axis for cell in reading.cells for axis in cell.axes if axis.active}
+    experts = {axis.size for cell in reading.cells for axis in cell.axes if axis.active}
     if not experts or figure.experts is None:
         return replace(verdict, note="the model has no experts")
     n = max(experts)
-    single = sum(_of_one_expert(cell) for cell in reading.cells)
-    claim = figure.value * figure.experts
-    explained = replace(
-        verdict, claim=claim, note=f"{n} experts; {single:,} parameters with one expert"
+    single = 0
+    for cell in reading.cells:
+        # The mask counts one module of each list of experts.
+        single += cell.count(sum(1 << at for at, axis in enumerate(cell.axes) if axis.active))
+    is_right = n == figure.experts and figure.low <= single <= figure.high
+    return replace(
+        verdict,
+        claim=figure.value * figure.experts,
+        note=f"{n} experts; {single:,} parameters with one expert",
+        verdict="confirmed to its rounding" if is_right else "refuted",
     )
-    if n == figure.experts and figure.low <= single <= figure.high:
-        return replace(explained, verdict="confirmed to its rounding")
-    return explained
-
-
-def _of_one_expert(cell: FoldedTensor) -> int:
-    mask = sum(1 << place for place, axis in enumerate(cell.axes) if axis.active is not None)
-    return cell.count(mask)
 
 
 # --- claims without an explanation --------------------------------------------------------------
@@ -278,30 +251,28 @@ def _modules(cells: Sequence[FoldedTensor]) -> Mapping[str, int]:
     return counts
 
 
-def _nearest(
-    subject: Subject, figure: Figure, part: str, whose: Counterpart, reading: PartReading
-) -> Nearest | None:
+def _nearest(question: Question) -> Nearest | None:
     """Return the count nearest to the claim: a class's, or a module's if a part is claimed."""
-    counts = dict(_modules(reading.cells)) if part else {}
-    for expectation in (whose, *subject.siblings):
-        for sibling_reading in readings(part, expectation.cells, expectation.prefix)[:1]:
-            counts[f"{part} of {expectation.target}" if part else expectation.target] = total_of(
-                sibling_reading.cells
-            )
+    subject, part, whose = question.subject, question.part, question.whose
+    counts = dict(_modules(question.reading.cells)) if part else {}
+    for counterpart in (whose, *subject.siblings):
+        for reading in readings(part, counterpart.cells, counterpart.prefix)[:1]:
+            name = f"{part} of {counterpart.target}" if part else counterpart.target
+            counts[name] = total_of(reading.cells)
     if not part:
-        counts[whose.target] = total_of(reading.cells)
-    count_by_part = {
-        name: actual
-        for name, count in counts.items()
-        if name and (actual := _actual(subject, figure, count))
-    }
-    if not count_by_part:
+        counts[whose.target] = total_of(question.reading.cells)
+    figure = question.figure
+    actuals = {name: _actual(subject, figure, count) for name, count in counts.items()}
+    distances = [
+        (abs(figure.value - actual), len(name), name)
+        for name, actual in actuals.items()
+        if name and actual
+    ]
+    if not distances:
         return None
-    name = min(
-        count_by_part, key=lambda name: (abs(figure.value - count_by_part[name]), len(name), name)
-    )
-    count = count_by_part[name]
-    return Nearest(module=name, count=count, difference=figure.value - count)
+    *_, nearest = min(distances)
+    count = actuals[nearest]
+    return Nearest(module=nearest, count=count, difference=figure.value - count)
 
 
 def _by_value(subject: Subject, figure: Figure, part: str) -> Verdict:

@@ -9,8 +9,10 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from auditor.analytic import Role
-from auditor.claims.cells import MOST_NAMES, CellKind, FoldedTensor, changed
+from auditor.claims.cells import MOST_NAMES, CellKind, FoldedTensor
 
 Cells = tuple[FoldedTensor, ...]
 
@@ -265,7 +267,7 @@ def _first_of_lists(cells: Cells, *, last: bool) -> Cells:
         at = len(cell.axes) - 1 if last else 0
         axis = cell.axes[at]
         if axis.kind == 0:
-            reduced.append(changed(cell, axes=(*cell.axes[:at], *cell.axes[at + 1 :])))
+            reduced.append(replace(cell, axes=(*cell.axes[:at], *cell.axes[at + 1 :])))
     return tuple(reduced)
 
 
@@ -319,17 +321,14 @@ def _numbered(cell: FoldedTensor, requested: Sequence[str], at: int) -> FoldedTe
                     return None
                 axes.remove(axis)
                 break
-    return changed(cell, axes=tuple(axes)) if len(axes) < len(cell.axes) else cell
+    return replace(cell, axes=tuple(axes)) if len(axes) < len(cell.axes) else cell
 
 
 def _outside(cells: Cells, chosen: Cells) -> Cells:
     """Return the cells outside the part, marked so that a count includes them only by a slip."""
-    names = {(cell.name, cell.shape, cell.axes[:1]) for cell in chosen}
-    chosen_tensors = {(cell.name, cell.shape) for cell in chosen}
+    names = {(cell.name, cell.shape) for cell in chosen}
     return tuple(
-        changed(cell, role=Role.EXTRA)
+        replace(cell, role=Role.EXTRA)
         for cell in cells
-        if (cell.name, cell.shape, cell.axes[:1]) not in names
-        and (cell.name, cell.shape) not in chosen_tensors
-        and not cell.optional
+        if (cell.name, cell.shape) not in names and not cell.optional
     )

@@ -110,19 +110,19 @@ def count_in_name(name: str, counts: ModelCounts) -> PublishedCount | None:
         return None
     right = next((size for size in sizes if _fits(size, counts)), None)
     judged_size = right or sizes[0]
-    claim = judged_size.readings[0] * (judged_size.experts or 1)
     texts = " and ".join(size.text for size in sizes)
+    fault = (
+        f"the name says {texts}, and the model has {counts.parameters:,} parameters; "
+        "no part of it has about as many"
+    )
     return PublishedCount(
         where="name",
         key=name,
         text=judged_size.text,
-        claim=claim,
+        claim=judged_size.readings[0] * (judged_size.experts or 1),
         verdict="confirmed to its rounding" if right else "refuted",
         actual=counts.parameters,
-        reason=""
-        if right
-        else f"the name says {texts}, and the model has {counts.parameters:,} parameters; "
-        "no part of it has about as many",
+        reason="" if right else fault,
     )
 
 
@@ -141,13 +141,10 @@ def _fits(size: NamedSize, counts: ModelCounts) -> bool:
 
 
 def _rounds(size: NamedSize, count: int) -> bool:
-    for reading in size.readings:
-        low, high = reading * _LEAST, reading * _MOST
-        if size.experts > 1:  # 8x7B has 47 billion, not 56: only the experts are repeated
-            low, high = reading * size.experts * _SHARED, reading * size.experts * _MOST
-        if low <= count <= high:
-            return True
-    return False
+    # 8x7B has 47 billion, not 56: only the experts are repeated.
+    least = _SHARED if size.experts > 1 else _LEAST
+    totals = (reading * max(size.experts, 1) for reading in size.readings)
+    return any(total * least <= count <= total * _MOST for total in totals)
 
 
 # --- the Hub's count and the card's ---------------------------------------------------------------
@@ -159,17 +156,13 @@ def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | N
     if figure is None or figure.is_share or counts.elements is None:
         return None
     claim = figure.value
+    are_elements = _near(claim, (counts.elements,))  # the Hub counts masks and copies, too
     right = _near(claim, (counts.parameters, counts.expected))
-    if not counts.packed:
-        right |= _near(claim, (counts.elements,))  # the Hub counts masks and copies too
-    reason = ""
-    usual = not right and counts.packed and _near(claim, (counts.elements,))
-    if not right:
-        how = "that is neither the number of parameters nor of stored elements"
-        if usual:
-            how = f"it counts the {counts.elements:,} elements in which they are packed"
-        observed = f"the Hub shows {claim:,} parameters ({key})"
-        reason = f"{observed}, and the model has {counts.parameters:,}: {how}"
+    right |= are_elements and not counts.packed
+    how = "that is neither the number of parameters nor of stored elements"
+    if are_elements:
+        how = f"it counts the {counts.elements:,} elements in which they are packed"
+    observed = f"the Hub shows {claim:,} parameters ({key})"
     return PublishedCount(
         where="hub",
         key=key,
@@ -177,8 +170,8 @@ def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | N
         claim=claim,
         verdict="confirmed" if right else "refuted",
         actual=counts.parameters,
-        reason=reason,
-        usual=usual,
+        reason="" if right else f"{observed}, and the model has {counts.parameters:,}: {how}",
+        usual=are_elements and not right,
     )
 
 
@@ -189,9 +182,11 @@ def count_in_card(key: str, text: str, counts: ModelCounts) -> PublishedCount | 
         return None
     size = NamedSize(text=text, readings=(figure.value,), experts=figure.experts or 0)
     right = figure.low <= counts.parameters <= figure.high or (
-        not figure.exact and _fits(size, counts)
+        _near(figure.value, (counts.expected, *counts.others().counts))
+        if figure.exact
+        else _fits(size, counts)
     )
-    right |= figure.exact and _near(figure.value, (counts.expected, *counts.others().counts))
+    fault = f"the model card says {text}, and the model has {counts.parameters:,} parameters"
     return PublishedCount(
         where="card",
         key=key,
@@ -199,9 +194,7 @@ def count_in_card(key: str, text: str, counts: ModelCounts) -> PublishedCount | 
         claim=figure.value,
         verdict="confirmed to its rounding" if right else "refuted",
         actual=counts.parameters,
-        reason=""
-        if right
-        else f"the model card says {text}, and the model has {counts.parameters:,} parameters",
+        reason="" if right else fault,
     )
 
 

@@ -1,6 +1,9 @@
 """The subject of a claim: a model, with its counts as another class or with another config."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import suppress
+from copy import deepcopy
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -8,8 +11,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.analytic import Config, Expectation, ExpectedTensor, catalogue
+from auditor.analytic import Config, Expectation, catalogue
 from auditor.analytic.config_classes import VALUE_ERRORS
+from auditor.analytic.config_keys import parent_of, path_of, set_values
 from auditor.claims.cells import FoldedTensor, cells_of_tensors, cells_of_tree, total_of
 from auditor.errors import CheckpointError, SourceError
 from auditor.tensors import DTYPE_BITS
@@ -30,9 +34,7 @@ class StoredNumbers(Struct, frozen=True, kw_only=True):
     """The stored elements: packed tensors have fewer elements than parameters."""
 
     elements: int  # with scales and zero points
-    parameters: int | None = None
     packed: bool = False  # whether an element contains several parameters
-    bytes: int | None = None
 
 
 class Subject(Struct, frozen=True, kw_only=True, dict=True):
@@ -99,10 +101,17 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
 
     def with_value(self, key: str, value: Any, target: str | None = None) -> Counterpart | None:
         """Return the class built with another value of a key; None if that fails."""
-        if self.config is None:
+        config, target = self.config, target or self.own.target
+        if config is None:
             return None
-        target = target or self.own.target
-        return counterpart(changed_config(self.config, key, value, target), target)
+        aliases: tuple[str, ...] = ()
+        if catalogue.types(target):
+            last = key.rpartition(".")[2]
+            aliases = catalogue.family(_family(config, target)).aliases.get(last, ())
+        removed = {path_of(parent_of(key), alias): None for alias in aliases}
+        values = set_values(deepcopy(dict(config.values)), {**removed, key: value})
+        changed = replace(config, values=MappingProxyType(values), completed=None, _defaulted=set())
+        return counterpart(changed, target)
 
 
 def subject_of(
@@ -114,15 +123,14 @@ def subject_of(
     """Return the subject; its cells come from the closed form, or from tensors if counts differ."""
     own = counterpart(config, expectation.target) if config is not None else None
     if own is None or total_of(own.cells) != expectation.parameters:
-        config, own = None, of_tensors(expectation.target, expectation.prefix, expectation.tensors)
+        cells = cells_of_tensors(expectation.tensors)
+        prefix = _prefix_in_names(expectation.prefix, cells)
+        config, own = None, Counterpart(target=expectation.target, cells=cells, prefix=prefix)
     letters = {symbol.letter: symbol.value for symbol in expectation.legend}
     keys = {symbol.key: symbol.value for symbol in expectation.legend}
     dtype = None
-    if config is not None:
-        try:
-            dtype = config.dtype
-        except CheckpointError:
-            dtype = None
+    with suppress(CheckpointError):
+        dtype = config.dtype if config is not None else None
     return Subject(
         model=model,
         own=own,
@@ -131,11 +139,6 @@ def subject_of(
         config=config,
         stored=stored,
     )
-
-
-def of_tensors(target: str, prefix: str, tensors: tuple[ExpectedTensor, ...]) -> Counterpart:
-    cells = cells_of_tensors(tensors)
-    return Counterpart(target=target, cells=cells, prefix=_prefix_in_names(prefix, cells))
 
 
 def counterpart(config: Config, target: str) -> Counterpart | None:
@@ -172,25 +175,58 @@ def _heads(config: Config) -> dict[str, int]:
     return heads
 
 
-def changed_config(config: Config, key: str, value: Any, target: str = "") -> Config:
-    """Return the config with another value of a key, which may be in a nested config."""
-    *path, last = key.split(".")
-    values = _changed(config.values, tuple(path), last, value, _aliases(config, last, target))
-    return replace(config, values=MappingProxyType(values), completed=None, _defaulted=set())
+# --- other values of one config key -------------------------------------------------------------
+
+# Only values that published models have, and defaults of the config class, are considered: with any
+# value, any number can be explained.
+
+# Vocabularies of published models: BERT, GPT-2, RoBERTa, T5, Llama, Qwen, Gemma, DeepSeek, others.
+_VOCABULARIES = frozenset(
+    {
+        *(21128, 28996, 30000, 30522, 31002, 31090, 32000, 32001, 32003, 32064, 32100, 32102),
+        *(32128, 32256, 32768, 35000, 40478, 42384, 49152, 49408, 50005, 50257, 50264, 50265),
+        *(50272, 50280, 50288, 50295, 50304, 50368, 50400, 50432, 51200, 51864, 51865, 51866),
+        *(52000, 64000, 64001, 65024, 65536, 92544, 100277, 100352, 102400, 103168, 105879),
+        *(119547, 119548, 125696, 128000, 128100, 128112, 128256, 128512, 129280, 130528),
+        *(131072, 151552, 151643, 151936, 152064, 163840, 200019, 201088, 248320, 250002),
+        *(250112, 250680, 250880, 251000, 255029, 256000, 256008, 256128, 256206, 257152),
+        *(262144, 262208),
+    }
+)
+_LENGTHS = frozenset({128, 256, 257, 512, 514, 577, 768, 1024, 1026, 2048, 2050, 4096, 4098, 8192})
+_KNOWN: tuple[tuple[str, Container[int]], ...] = (
+    (r"type_vocab", range(1, 17)),
+    (r"vocab", _VOCABULARIES),
+    (r"(^|_)layers?$|^n_layer|depth", range(1, 129)),
+    (r"position|n_ctx|^n_positions|length", _LENGTHS),
+    (r"labels", (2, 3, 5, 10, 77, 100, 1000, 1001, 21841, 21843)),
+)
 
 
-def _aliases(config: Config, key: str, target: str) -> tuple[str, ...]:
-    if not target or not catalogue.types(target):
-        return ()
-    return catalogue.family(_family(config, target)).aliases.get(key, ())
+def values_with_total(
+    subject: Subject, total_with: Callable[[str, Any], int | None], own: int, total: int
+) -> Iterator[tuple[str, Any]]:
+    """Yield the keys, each with a value, with which a count of `own` parameters is `total`.
 
+    `total_with` counts with another value of one key; None if that cannot be built.
+    """
 
-def _changed(
-    values: Mapping[str, Any], path: tuple[str, ...], key: str, value: Any, others: tuple[str, ...]
-) -> dict[str, Any]:
-    if path:
-        inner = values.get(path[0])
-        inside = inner if isinstance(inner, Mapping) else {}
-        return {**values, path[0]: _changed(inside, path[1:], key, value, others)}
-    others_left_out = {name: each for name, each in values.items() if name not in others}
-    return {**others_left_out, key: value}
+    def guesses(key: str, value: int) -> Iterator[int]:
+        """Yield the default, and the value if the count grows in proportion to it."""
+        default = subject.class_defaults.get(key)
+        if isinstance(default, int):
+            yield default
+        last = key.rpartition(".")[2]
+        known = next((values for words, values in _KNOWN if re.search(words, last)), ())
+        if known and value and (double := total_with(key, 2 * value)) is not None:
+            solved, rest = divmod((total - own) * value, double - own or total + 1)
+            if not rest and solved + value in known:
+                yield solved + value
+
+    changed = [
+        *((key, other) for key, value in subject.sizes.items() for other in guesses(key, value)),
+        *((key, not value) for key, value in subject.flags()),
+    ]
+    for key, value in dict.fromkeys(changed):
+        if total_with(key, value) == total:
+            yield key, value

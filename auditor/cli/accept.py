@@ -2,76 +2,42 @@
 
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from auditor.cli.console import UNAUDITED, fail, guarded, say
+from auditor.cli.console import CLEAN, refusing_writes, say
 from auditor.errors import UsageError
 from auditor.formats.text import counted
 from auditor.messages import quoted
 
 
 def accept(  # noqa: PLR0913 - one parameter for each option
-    store: Annotated[
-        Path,
-        typer.Argument(
-            metavar="STORE",
-            show_default=False,
-            help="The store of `audit sweep`, or the folder of sweep.sqlite.",
-        ),
-    ],
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", show_default=False, help="A model, or a glob: acme/*.")
-    ],
+    store: Path,
+    model: str,
     *,
-    kind: Annotated[
-        str,
-        typer.Option(
-            show_default=False, help="The kind of finding, or the reason of an unaudited model."
-        ),
-    ],
-    by: Annotated[str, typer.Option(show_default=False, help="The reviewer who decides.")],
-    reason: Annotated[str, typer.Option(show_default=False, help="The reason, as text.")],
-    until: Annotated[
-        str, typer.Option(metavar="DATE", show_default=False, help="The last night: 2027-03-31.")
-    ],
-    name: Annotated[
-        str, typer.Option(metavar="GLOB", help="Accept findings whose tensors or files match.")
-    ] = "*",
-    baseline: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", show_default="baseline.toml beside the store", help="TOML or JSON."
-        ),
-    ] = None,
-) -> None:
+    kind: str,
+    by: str,
+    reason: str,
+    until: str,
+    name: str = "*",
+    baseline: Path | None = None,
+) -> int:
     """Accept findings of the latest night until a date.
 
     `audit report --baseline` applies the decision.
     Exit codes: 0 written, 2 usage, or no such finding; 3 the file cannot be written.
     """
-    from auditor.sweep.reporting.accepting import accept as append  # noqa: PLC0415 - as above
     from auditor.sweep.reporting.baseline import BaselineEntry  # noqa: PLC0415 - as above
+    from auditor.sweep.reporting.baseline import accept as append  # noqa: PLC0415 - as above
 
-    with guarded():
-        for option, text in (
-            ("--by", by),
-            ("--reason", reason),
-            ("--name", name),
-            ("MODEL", model),
-        ):
-            if not text.strip():
-                raise UsageError(f"{option} is empty, expected text")
-        entry = BaselineEntry(
-            kind=kind, model=model, name=name, reason=reason, by=by, expires=_date(until)
-        )
-        try:
-            path, count = append(store, entry, baseline=baseline)
-        except OSError as error:
-            where = quoted(str(error.filename or baseline or store))
-            fail(UNAUDITED, f"cannot write {where}: {error.strerror or error}")
-        say(f"wrote {quoted(str(path))}: {counted(count, 'finding')} accepted until {until}")
+    for option, text in {"--by": by, "--reason": reason, "--name": name, "MODEL": model}.items():
+        if not text.strip():
+            raise UsageError(f"{option} is empty, expected text")
+    entry = BaselineEntry(
+        kind=kind, model=model, name=name, reason=reason, by=by, expires=_date(until)
+    )
+    with refusing_writes(baseline or store, is_named=False):
+        path, count = append(store, entry, baseline=baseline)
+    say(f"wrote {quoted(str(path))}: {counted(count, 'finding')} accepted until {until}")
+    return CLEAN
 
 
 def _date(text: str) -> date:

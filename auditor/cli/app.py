@@ -16,7 +16,8 @@ from typer.core import TyperGroup
 
 from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
 from auditor.cli.console import UNAUDITED, USAGE, guarded, say
-from auditor.cli.help import CommandWithHelp, PlainValues, columns, two_columns
+from auditor.cli.help import CommandWithHelp, columns, two_columns
+from auditor.cli.parameters import PlainValues, command_of
 from auditor.downloader import reading_variables
 from auditor.errors import UsageError
 from auditor.messages import meant, printable, quoted
@@ -26,96 +27,81 @@ from auditor.version import VERSION
 
 
 class Command(NamedTuple):
-    """A command: `audit NAME` runs the function NAME of `module` (with "_" in place of "-")."""
+    """A command: `audit NAME` runs the function NAME (with "_" in place of "-")."""
 
-    module: str  # the name of a module in auditor.cli
     help: str  # the first sentence of the command's docstring
     example: str
+    module: str = ""  # the module of auditor.cli that has the function; "": that of its name
 
 
 # Only the module of the called command is imported, which saves a single audit 10 of 145 ms. The
 # list of all commands imports no module, and takes 0.2 s instead of 0.4.
 COMMANDS = {
     "check": Command(
-        "check",
         "Audit checkpoints: what is stored against what is expected.",
         "audit bert-base-chinese ./my-model --values",
     ),
     "doctor": Command(
-        "doctor",
-        "Examine why MODEL writes gibberish, or never stops.",
-        "audit doctor ./my-model",
+        "Examine why MODEL writes gibberish, or never stops.", "audit doctor ./my-model"
     ),
     "explain": Command(
-        "questions",
         "Print each module that a config implies, with its formula.",
         "audit explain bert --depth 2 --set num_hidden_layers=24",
+        module="questions",
     ),
     "explain-finding": Command(
-        "questions",
         "Print what a finding or a cause means, and what to do.",
         "audit explain-finding missing wrapper-prefix",
+        module="questions",
     ),
     "fix": Command(
-        "fix",
-        "Repair names, config and index; no weight is changed.",
-        "audit fix ./my-model --apply",
+        "Repair names, config and index; no weight is changed.", "audit fix ./my-model --apply"
     ),
     "memory": Command(
-        "memory",
         "Print what MODEL takes in memory, loaded and in training.",
         "audit memory bert-base-chinese --dtype bf16 --context 512",
     ),
     "claim": Command(
-        "claim",
         "Confirm a published count, or name the mistakes behind it.",
         "audit claim bert-base-uncased 110M",
     ),
     "diff": Command(
-        "questions",
         "Say what checkpoint B is of A, and list what differs.",
         "audit diff org/model org/model-awq",
+        module="questions",
     ),
     "snapshot": Command(
-        "snapshot",
         "Record what an audit of MODEL reads, to audit it offline.",
         "audit snapshot org/model -o model.json.gz",
     ),
     "architectures": Command(
-        "questions", "List the model types with a closed form.", "audit architectures"
+        "List the model types with a closed form.", "audit architectures", module="questions"
     ),
     "push": Command(
-        "push",
         "Audit a folder, and send it to the Hub if it has no errors.",
         "audit push ./my-model org/model",
     ),
     "comment": Command(
-        "comment",
         "Audit a pull request of the Hub, and post the report there.",
         "audit comment org/model --pr 3",
     ),
     "attest": Command(
-        "attest",
         "State an audit with the digests of all files, and sign it.",
         "audit attest org/model -o statement.json --key key.pem",
     ),
     "verify": Command(
-        "verify",
         "Check a statement: signature, digests and the audit itself.",
         "audit verify statement.json ./my-model",
     ),
     "sweep": Command(
-        "sweep",
         "Audit many models of the Hub; fetch only those that changed.",
         "audit sweep --author google --top 100",
     ),
     "report": Command(
-        "report",
         "Write the reports of a night: tables, changes and a page.",
         "audit report sweep.sqlite -o reports/nightly",
     ),
     "accept": Command(
-        "accept",
         "Accept findings of the latest night until a date.",
         "audit accept . a/b --kind gated --by Al --reason ok --until 2027-03-31",
     ),
@@ -177,17 +163,18 @@ def _app(args: list[str]) -> typer.Typer:
     called = args[:1] if args and args[0] in COMMANDS else ()
     for name in called or COMMANDS:
         if called or completing:
-            example = COMMANDS[name].example
-            program.command(name, cls=CommandWithHelp, epilog=example)(function_of(name))
+            program.command(name, cls=CommandWithHelp, epilog=COMMANDS[name].example)(
+                command_of(function_of(name))
+            )
         else:
             program.command(name, help=COMMANDS[name].help)(_listed)
     return program
 
 
-def function_of(command: str) -> Callable[..., None]:
+def function_of(command: str) -> Callable[..., int]:
     with reading_variables():
-        module = import_module(f"auditor.cli.{COMMANDS[command].module}")
-    function: Callable[..., None] = getattr(module, command.replace("-", "_"))
+        module = import_module(f"auditor.cli.{COMMANDS[command].module or command}")
+    function: Callable[..., int] = getattr(module, command.replace("-", "_"))
     return function
 
 
@@ -261,8 +248,10 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - each model has a guard of its own
         say(f"too little memory: {TOO_LITTLE_MEMORY}" if is_lack_of_memory(error) else crash(error))
         code = UNAUDITED
-    if args[:1] == ["sweep"] and any(one.name == "audit" for one in threading.enumerate()):
-        # Threads of audit_threads.py still read. At a regular exit, Python ends before the HTTP
+    if args[:1] == ["sweep"] and any(
+        one.name.startswith("audit_") for one in threading.enumerate()
+    ):
+        # Threads of the sweep's pool still read. At a regular exit, Python ends before the HTTP
         # library's own thread, which then calls it and crashes.
         os._exit(code)
     gc.freeze()  # the interpreter's last collection takes 25 ms otherwise

@@ -3,34 +3,24 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from auditor.audit.expected import require_known_class
 from auditor.checkpoint.skipped import skipped_lines
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.cli.console import (
     UNAUDITED,
-    FailOn,
-    FileOption,
-    ModelArgument,
-    QuietOption,
-    SourceChoice,
-    SourceOption,
-    TargetOption,
-    TokenOption,
     exit_code,
     fail,
-    guarded,
     put,
-    say,
+    say_reason,
     talk,
     write,
 )
-from auditor.errors import SourceError, UsageError
+from auditor.errors import UsageError
 from auditor.formats import verdict
 from auditor.messages import quoted
+from auditor.options import Source
 from auditor.publishing.signature import (
     SignatureError,
     UncheckedError,
@@ -40,34 +30,19 @@ from auditor.publishing.signature import (
 from auditor.publishing.statement import attest as attest_model
 from auditor.publishing.statement import require_own_files
 from auditor.publishing.verification import read_statement
-from auditor.report import Unaudited
 
 
 def attest(  # noqa: PLR0913 - one parameter for each option
-    model: ModelArgument,
+    model: str,
     *,
-    output: FileOption = None,
-    target: TargetOption = None,
-    key: Annotated[
-        Path | None,
-        typer.Option(
-            "--key",
-            metavar="FILE",
-            show_default=False,
-            help="Sign with this private key (PEM: ECDSA, Ed25519 or RSA); needs securesystemslib.",
-        ),
-    ] = None,
-    keyless: Annotated[
-        bool,
-        typer.Option(
-            "--keyless",
-            help="Sign with your identity by Sigstore, which logs it publicly; needs sigstore.",
-        ),
-    ] = False,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
-) -> None:
+    output: Path | None = None,
+    target: str | None = None,
+    key: Path | None = None,
+    keyless: bool = False,
+    source: Source = "hub",
+    token: str | None = None,
+    quiet: bool = False,
+) -> int:
     """State an audit with the digests of all files, and sign it.
 
     The statement follows in-toto (Statement v1), and lists what was read and the result.
@@ -76,42 +51,36 @@ def attest(  # noqa: PLR0913 - one parameter for each option
     findings, 3 not audited.
     """
     tell = talk(quiet=quiet)
-    with guarded():
-        if key is not None and keyless:
-            raise UsageError("--key and --keyless are both given, expected one at most")
-        if target is not None:
-            require_known_class(target)
-        try:
-            statement, outcome, _ = attest_model(
-                model,
-                target=target,
-                source=source.value,
-                token=token,
-                without=output,
-                accept=partial(_require_own_files, model, tell),
-                say=tell,
-            )
-            if key is not None:
-                statement = sign_with_key(statement, key, _password)
-            elif keyless:
-                statement = sign_with_identity(statement)
-            read_statement(statement)
-        except SourceError as error:
-            fail(UNAUDITED, f"{model}: {error.reason}: {error}")
-        except SignatureError as error:
-            fail(UNAUDITED, f"{model}: no statement is written, it could not be verified: {error}")
-        except UncheckedError as error:
-            fail(UNAUDITED, f"{model}: {error}")
-        if output is None:
-            put(statement.decode())
-        else:
-            write(output, statement)
-            signed = "signed" if key or keyless else "not signed"
-            word, _ = verdict.word(outcome)
-            tell(f"wrote {quoted(str(output))}: {word}, {signed}")
-        if isinstance(outcome, Unaudited):
-            say(f"{model}: {outcome.reason}: {outcome.detail}")
-    raise typer.Exit(exit_code(outcome, FailOn.WARNING))
+    if key is not None and keyless:
+        raise UsageError("--key and --keyless are both given, expected one at most")
+    try:
+        statement, outcome, _ = attest_model(
+            model,
+            target=target,
+            source=source,
+            token=token,
+            without=output,
+            accept=partial(_require_own_files, model, tell),
+            say=tell,
+        )
+        if key is not None:
+            statement = sign_with_key(statement, key, _password)
+        elif keyless:
+            statement = sign_with_identity(statement)
+        read_statement(statement)
+    except SignatureError as error:
+        fail(UNAUDITED, f"{model}: no statement is written, it could not be verified: {error}")
+    except UncheckedError as error:
+        fail(UNAUDITED, f"{model}: {error}")
+    if output is None:
+        put(statement.decode())
+    else:
+        write(output, statement)
+        signed = "signed" if key or keyless else "not signed"
+        word, _ = verdict.word(outcome)
+        tell(f"wrote {quoted(str(output))}: {word}, {signed}")
+    say_reason(outcome)
+    return exit_code(outcome)
 
 
 def _require_own_files(model: str, tell: Callable[[str], None], snapshot: Snapshot) -> None:

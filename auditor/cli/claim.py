@@ -6,98 +6,63 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from auditor.audit.claiming import Claim
 from auditor.audit.claiming import claim as judged
 from auditor.audit.default_configs import parsed_setting
-from auditor.claims.verdict import Verdict
 from auditor.cli.console import (
     CLEAN,
     FINDINGS,
     UNAUDITED,
-    QuietOption,
-    SettingsOption,
-    SourceChoice,
-    SourceOption,
-    TargetOption,
-    TextFormat,
-    TokenOption,
-    guarded,
     put,
     say,
     talk,
 )
 from auditor.errors import SourceError, UsageError
 from auditor.messages import quoted
+from auditor.options import Source, TextFormat
 
 _LARGEST_FILE = 4 * 1024 * 1024  # bytes of claims.csv
 _COLUMNS = ("model", "part", "claim")
+_NOTHING = "nothing to compare with"  # a verdict
 
 
 def claim(  # noqa: PLR0913 - one parameter for each option
-    model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
-    ] = None,
-    claims: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="COUNT",
-            show_default=False,
-            help="109482240, 110M, 30B-A3B, '72.1 MB', 3.8亿, or a formula: 'V*D + L*D'.",
-        ),
-    ] = None,
+    model: str | None = None,
+    claims: list[str] | None = None,
     *,
-    part: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--part",
-            metavar="PART=COUNT",
-            show_default=False,
-            help="For a module prefix, or embeddings, encoder, 'one layer attention', 注意力.",
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", show_default=False, help="A CSV: columns model, part, claim."),
-    ] = None,
-    target: TargetOption = None,
-    settings: SettingsOption = None,
-    form: Annotated[
-        TextFormat, typer.Option("--format", help="Text, or a JSON object for each claim.")
-    ] = TextFormat.TERMINAL,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
-) -> None:
+    part: list[str] | None = None,
+    file: Path | None = None,
+    target: str | None = None,
+    settings: list[str] | None = None,
+    form: TextFormat = "terminal",
+    source: Source = "hub",
+    token: str | None = None,
+    quiet: bool = False,
+) -> int:
     """Confirm a published count, or name the mistakes behind it.
 
     Exit codes: 0 confirmed, 1 refuted, 2 usage, 3 nothing to compare with.
     """
-    with guarded():
-        claims_by_model = _claims_by_model(model, claims or [], part or [], file)
-        request = partial(
-            judged,
-            target=target,
-            source=source.value,
-            token=token,
-            settings=dict(map(parsed_setting, settings or ())),
-            say=talk(quiet=quiet),
-        )
-        codes = []
-        for name, model_claims in claims_by_model.items():
-            try:
-                verdicts = request(name, model_claims)
-            except SourceError as error:
-                say(f"{name}: {error.reason}: {error}")
-                codes.append(UNAUDITED)
-                continue
-            if not quiet:
-                put(_text(name, verdicts, form))
-            codes.append(_code(verdicts))
-    raise typer.Exit(FINDINGS if FINDINGS in codes else max(codes))
+    from auditor.formats.claims import render, verdicts_as_json  # noqa: PLC0415 - for this alone
+
+    claims_by_model = _claims_by_model(model, claims or [], part or [], file)
+    values, tell = dict(map(parsed_setting, settings or ())), talk(quiet=quiet)
+    request = partial(judged, target=target, source=source, token=token, settings=values, say=tell)
+    words = set()
+    for name, model_claims in claims_by_model.items():
+        try:
+            verdicts = request(name, model_claims)
+        except SourceError as error:
+            say(f"{name}: {error.reason}: {error}")
+            words.add(_NOTHING)
+            continue
+        if not quiet:
+            put((verdicts_as_json if form == "json" else render)(name, verdicts))
+        words |= {verdict.verdict for verdict in verdicts}
+    if "refuted" in words:
+        return FINDINGS
+    return UNAUDITED if _NOTHING in words else CLEAN
 
 
 def _claims_by_model(
@@ -134,17 +99,3 @@ def _claims_of_file(file: Path) -> Iterator[tuple[str, Claim]]:
         if not model or not text:
             raise UsageError(f"{name}, line {number}: expected {', '.join(_COLUMNS)}")
         yield model, Claim(text, part)
-
-
-def _text(model: str, verdicts: Sequence[Verdict], form: TextFormat) -> str:
-    from auditor.formats import claims  # noqa: PLC0415 - beside its only use
-
-    as_json = form is TextFormat.JSON
-    return claims.verdicts_as_json(model, verdicts) if as_json else claims.render(model, verdicts)
-
-
-def _code(verdicts: Sequence[Verdict]) -> int:
-    words = {verdict.verdict for verdict in verdicts}
-    if "refuted" in words:
-        return FINDINGS
-    return UNAUDITED if "nothing to compare with" in words else CLEAN

@@ -1,78 +1,44 @@
 """The `audit comment` command."""
 
-from typing import Annotated
-
-import typer
-
-from auditor.audit.expected import require_known_class
 from auditor.audit.pipeline import audit
 from auditor.cli.console import (
-    FailOn,
-    QuietOption,
-    TargetOption,
-    TokenOption,
     exit_code,
-    guarded,
     put,
     talk,
 )
 from auditor.cli.printing import Shown, rendered
+from auditor.options import AuditRequest, FailOn
 from auditor.publishing.comment import comment as post
 from auditor.publishing.comment import revision_of
 from auditor.publishing.hub_writing import require_repository
-from auditor.request import AuditRequest
 
 _FORMAT = "markdown"
 
 
 def comment(  # noqa: PLR0913 - one parameter for each option
-    repository: Annotated[
-        str,
-        typer.Argument(metavar="ORG/NAME", show_default=False, help="A repository of the Hub."),
-    ],
+    repository: str,
     *,
-    number: Annotated[
-        int,
-        typer.Option(
-            "--pr",
-            metavar="N",
-            min=1,
-            show_default=False,
-            help="The number of the pull request or the discussion.",
-        ),
-    ],
-    target: TargetOption = None,
-    fail_on: Annotated[
-        FailOn,
-        typer.Option(
-            "--fail-on",
-            metavar="SEVERITY",
-            help=f"The lowest severity that exits with 1: {', '.join(FailOn)}.",
-        ),
-    ] = FailOn.WARNING,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the report, and post nothing.")
-    ] = False,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
-) -> None:
+    number: int,
+    target: str | None = None,
+    fail_on: FailOn = FailOn.WARNING,
+    dry_run: bool = False,
+    token: str | None = None,
+    quiet: bool = False,
+) -> int:
     """Audit a pull request of the Hub, and post the report there.
 
     Replaces the comment that an earlier run posted. In a discussion without files, audits the main
     branch. Exit codes: those of audit; 3 also if the Hub refused.
     """
-    with guarded():
-        if target is not None:
-            require_known_class(target)
-        name, tell = require_repository(repository), talk(quiet=quiet)
-        revision = revision_of(name, number, token, reads_only=dry_run)
-        model = f"{name}@{revision}" if revision else name
-        outcome = audit(AuditRequest(model=model, target=target, token=token), say=tell)
-        [report] = rendered([outcome], _FORMAT, Shown()).values()
-        if dry_run:
-            put(report)
-        else:
-            done = post(name, number, report, token)
-            verb = "posted" if done.is_new else "updated"
-            tell(f"{verb} a comment of {done.author} in discussion {number} of {name}")
-    raise typer.Exit(exit_code(outcome, fail_on))
+    name, tell = require_repository(repository), talk(quiet=quiet)
+    revision = revision_of(name, number, token, reads_only=dry_run)
+    model = f"{name}@{revision}" if revision else name
+    outcome = audit(AuditRequest(model=model, target=target, token=token), say=tell)
+    [report] = rendered([outcome], _FORMAT, Shown()).values()
+    if dry_run:
+        put(report)
+    else:
+        done = post(name, number, report, token)
+        verb = "posted" if done.is_new else "updated"
+        tell(f"{verb} a comment of {done.author} in discussion {number} of {name}")
+    return exit_code(outcome, fail_on)

@@ -6,18 +6,17 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn, TextIO
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, TextIO
 
 import typer
 
 from auditor.audit.guard import TOO_LITTLE_MEMORY
-from auditor.cli.help import RARE
 from auditor.cli.signals import Stopped
-from auditor.errors import FixError, PublishError, Reason, StoreError, UsageError
+from auditor.errors import FixError, PublishError, Reason, SourceError, StoreError, UsageError
 from auditor.findings import Severity
 from auditor.messages import printable, quoted
+from auditor.options import FailOn
 from auditor.report import Report, Unaudited
 from auditor.streams import WRITE_FAULTS, discard, lines_of
 from auditor.writing import output_file, replacing, require_no_link
@@ -28,77 +27,6 @@ if TYPE_CHECKING:
 CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
 _PIPE_WIDTH = 80  # columns where stdout is not a terminal
 _LEAST_WIDTH = 40  # columns of a report; a narrower terminal wraps lines
-
-
-class FailOn(StrEnum):
-    """The lowest severity that makes the exit code 1."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NEVER = "never"
-
-
-class SourceChoice(StrEnum):
-    """The places where a Hub id is looked up."""
-
-    HUB = "hub"
-    CACHE = "cache"
-    BUNDLED = "bundled"
-    AUTO = "auto"
-
-
-class TextFormat(StrEnum):
-    """The formats of commands that print text or JSON."""
-
-    TERMINAL = "terminal"
-    JSON = "json"
-
-
-ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
-]
-TargetOption = Annotated[
-    str | None,
-    typer.Option(
-        "--as", metavar="CLASS", show_default=False, help="The class that loads the model."
-    ),
-]
-SourceOption = Annotated[
-    SourceChoice,
-    typer.Option(
-        "--source",
-        metavar="PLACE",
-        show_default=False,
-        help="hub (default), cache, bundled, or auto: all three.",
-    ),
-]
-TokenOption = Annotated[
-    str | None,
-    typer.Option(
-        "--token", show_default=False, rich_help_panel=RARE, help="Access token, if not stored."
-    ),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
-SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", show_default=False, help="Another value in the config."
-    ),
-]
-FileOption = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", show_default=False, help="The file to write."),
-]
-VerboseOption = Annotated[
-    int,
-    typer.Option(
-        "--verbose",
-        "-v",
-        count=True,
-        show_default=False,
-        help="Complete reports, all names; -vv: each request.",
-    ),
-]
 
 
 def say(line: str) -> None:
@@ -253,20 +181,28 @@ def writing(path: Path, folder: Path | None = None) -> Iterator[BinaryIO]:
 
     With `folder`, the user named the folder, and `path` is relative to it.
     """
-    try:
+    whole = path if folder is None else folder / path
+    with refusing_writes(whole):
         if folder is not None:
             require_no_link(folder)
-        with output_file(path) if folder is None else replacing(folder / path) as file:
+        with output_file(whole) if folder is None else replacing(whole) as file:
             yield file
+
+
+@contextmanager
+def refusing_writes(path: Path, *, is_named: bool = True) -> Iterator[None]:
+    """End the command on an OSError in the block, which writes `path`, or files that it names."""
+    try:
+        yield
     except OSError as error:
-        name = quoted(str(path if folder is None else folder / path))
+        name = quoted(str(path if is_named else error.filename or path))
         fail(UNAUDITED, f"cannot write {name}: {error.strerror or error}")
 
 
 # --- exits ------------------------------------------------------------------------------------
 
 
-def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
+def exit_code(outcome: Report | Unaudited, fail_on: FailOn = FailOn.WARNING) -> int:
     """Return the exit code of an outcome: findings take precedence over unaudited components."""
     if isinstance(outcome, Report):
         otherwise = max((exit_code(part, FailOn.NEVER) for part in outcome.parts), default=CLEAN)
@@ -283,12 +219,14 @@ def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
+def guarded(model: str = "") -> Iterator[None]:
     """End the command with one line and the right exit code after an error or a signal."""
     try:
         yield
     except UsageError as error:
         fail(USAGE, str(error))
+    except SourceError as error:
+        fail(UNAUDITED, f"{model}{': ' if model else ''}{error.reason}: {error}")
     except (StoreError, FixError, PublishError) as error:
         fail(UNAUDITED, str(error))
     except Stopped as signal:
@@ -311,6 +249,12 @@ def guarded() -> Iterator[None]:
 def fail(code: int, message: str) -> NoReturn:
     say(message)
     raise typer.Exit(code)
+
+
+def say_reason(outcome: Report | Unaudited) -> None:
+    """Print why a model was not audited."""
+    if isinstance(outcome, Unaudited):
+        say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
 
 
 def engines_asked(text: str | None) -> tuple[str, ...]:

@@ -2,39 +2,26 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from auditor.audit.pipeline import audit
 from auditor.cli.console import (
-    FailOn,
-    ModelArgument,
-    QuietOption,
-    SourceChoice,
-    SourceOption,
-    TargetOption,
-    TokenOption,
     exit_code,
-    guarded,
     put,
     talk,
     terminal,
 )
-from auditor.request import AuditRequest
+from auditor.options import AuditRequest, Source
 
 
 def doctor(  # noqa: PLR0913 - one parameter for each option
-    model: ModelArgument,
+    model: str,
     *,
-    target: TargetOption = None,
-    headers: Annotated[
-        bool, typer.Option("--headers", help="Do not read the numbers of local files.")
-    ] = False,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
-) -> None:
+    target: str | None = None,
+    headers: bool = False,
+    source: Source = "hub",
+    token: str | None = None,
+    quiet: bool = False,
+) -> int:
     """Examine why MODEL writes gibberish, or never stops.
 
     A line is ok if files were compared and the audit found nothing, else wrong or a note with what
@@ -43,13 +30,10 @@ def doctor(  # noqa: PLR0913 - one parameter for each option
     """
     from auditor.formats import doctor as page  # noqa: PLC0415 - for this alone
 
-    with guarded():
-        values = Path(model).exists() and not headers and find_spec("numpy") is not None
-        request = AuditRequest(
-            model=model, target=target, source=source.value, token=token, values=values
-        )
-        outcome = audit(request, say=talk(quiet=quiet))
-        width, color = terminal()
-        if not quiet:
-            put(page.render(outcome, width=width, color=color))
-    raise typer.Exit(exit_code(outcome, FailOn.WARNING))
+    values = Path(model).exists() and not headers and find_spec("numpy") is not None
+    request = AuditRequest(model=model, target=target, source=source, token=token, values=values)
+    outcome = audit(request, say=talk(quiet=quiet))
+    width, color = terminal()
+    if not quiet:
+        put(page.render(outcome, width=width, color=color))
+    return exit_code(outcome)

@@ -4,57 +4,22 @@ Most helps fit a screen of 25 lines. Options of the group RARE are only named th
 explains them.
 """
 
-import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from enum import StrEnum
-from functools import partial
+from collections.abc import Iterable, Iterator
 from itertools import groupby
-from pathlib import Path
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
-RARE = "More options"
-_GROUPS = ("Options", RARE)  # the last groups; others come in the order of their first option
+from auditor.cli.parameters import PlainValues
+from auditor.options import GENERAL, RARE
+
+_GROUPS = (GENERAL, RARE)  # the last groups; others come in the order of their first option
 _LEAST, _MOST = 40, 100  # columns of a help
 _LEFT = 26  # most columns of the names of options
 _FEW = 3  # rare options that are explained like others
-
-
-class _Plain(NamedTuple):
-    """A conversion that calls typer's own, which imports pydantic from 0.29 on, only if it must.
-
-    The import takes 40 ms. Texts, paths, words of a list and defaults do not need it.
-    """
-
-    by_typer: Callable[[], Any]
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        kind = param.type_descriptor.annotation
-        if param.multiple or param.nargs == -1:
-            if kind == list[str] and (value is None or isinstance(value, list | tuple)):
-                return value or ()
-        elif value is None or (isinstance(kind, type) and isinstance(value, kind)):
-            return value
-        elif kind is Path:
-            return Path(value)
-        elif isinstance(kind, type) and issubclass(kind, StrEnum) and value in set(kind):
-            return kind(value)
-        return self.by_typer().coerce(value, param=param, ctx=ctx)
-
-
-class PlainValues:
-    """A mixin: each parameter of a command is converted by `_Plain`, from typer 0.29 on."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for param in params:
-            if convert := getattr(type(param), "get_runtime_param", None):
-                vars(param)["get_runtime_param"] = partial(_Plain, partial(convert, param))
-        return params
 
 
 class CommandWithHelp(PlainValues, TyperCommand):
@@ -97,7 +62,7 @@ def _lines(command: Any, ctx: Any, *, is_all: bool) -> Iterator[str]:
     params = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
     rare = [] if is_all else _rare(params)
     shown = [param for param in params if param not in rare]
-    records = {param.name: _record(param, ctx) for param in shown}
+    records = {param.name: _record(param) for param in shown}
     left = min(_LEFT, max(len(name) for name, _ in records.values()))
     is_few = not is_all and not rare
 
@@ -126,18 +91,17 @@ def _rare(params: Iterable[Any]) -> list[Any]:
 def _group(param: Any) -> str:
     """Return the group of an option; "" for an argument."""
     is_argument = param.param_type_name == "argument"
-    return "" if is_argument else getattr(param, "rich_help_panel", None) or _GROUPS[0]
+    return "" if is_argument else getattr(param, "rich_help_panel", None) or GENERAL
 
 
-def _record(param: Any, ctx: Any) -> tuple[str, str]:
-    default = param.default if param.show_default is True else param.show_default
-    is_given = bool(default) and not callable(default)
-    text = " ".join(f"{param.help or ''}{f' Default: {default}.' if is_given else ''}".split())
+def _record(param: Any) -> tuple[str, str]:
+    """Return the names of an option and the text about it."""
+    default = f" Default: {param.show_default}." if isinstance(param.show_default, str) else ""
+    text = " ".join(f"{param.help or ''}{default}".split())
     if param.param_type_name == "argument":
         return param.metavar, text
     names = ", ".join(sorted(param.opts, key=len))
-    is_flag = param.is_flag or param.count
-    return names if is_flag else f"{names} {param.metavar or _metavar(param, ctx)}", text
+    return names if param.is_flag or param.count else f"{names} {param.metavar}", text
 
 
 def _usage(argument: Any) -> str:
@@ -145,9 +109,3 @@ def _usage(argument: Any) -> str:
     name = argument.metavar
     shown = name if argument.required or name.startswith("[") else f"[{name}]"
     return f"{shown}..." if argument.nargs == -1 and not shown.endswith("...") else shown
-
-
-def _metavar(param: Any, ctx: Any) -> str:
-    """Return the choices of an option, N for a number, or TEXT, whatever typer's own word is."""
-    word = param.get_help_record(ctx)[0].split(" ", 1)[1].strip("[]<>").lower()
-    return word if "|" in word else "N" if re.match(r"int|float", word) else "TEXT"

@@ -1,107 +1,71 @@
 """The `audit memory` command: memory of a loaded model, with its cache, and in training."""
 
 from functools import partial
-from typing import Annotated
-
-import typer
 
 from auditor.audit.pipeline import audit
 from auditor.cli.console import (
     CLEAN,
-    FailOn,
-    QuietOption,
-    SourceChoice,
-    SourceOption,
-    TargetOption,
-    TextFormat,
-    TokenOption,
     exit_code,
-    guarded,
     outcomes_of,
     put,
     say,
+    say_reason,
     talk,
     terminal,
 )
 from auditor.errors import Reason
 from auditor.findings import BadConfig
 from auditor.formats import memory as shown
+from auditor.options import FailOn, Source, TextFormat
 from auditor.report import Unaudited
 
 
 def memory(  # noqa: PLR0913 - one parameter for each option
-    models: Annotated[
-        list[str], typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
-    ],
+    models: list[str],
     *,
-    dtypes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--dtype",
-            metavar="DTYPE",
-            show_default=False,
-            help="Weights in fp32, bf16, int8, 4bit (the default: all), F8_E4M3.",
-        ),
-    ] = None,
-    context: Annotated[
-        int | None,
-        typer.Option("--context", min=1, show_default=False, help="Tokens that the cache holds."),
-    ] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Sequences at a time.")] = 1,
-    cache_dtype: Annotated[
-        str | None,
-        typer.Option(
-            "--cache-dtype",
-            metavar="DTYPE",
-            show_default=False,
-            help="The cache in this dtype, not in that of the weights.",
-        ),
-    ] = None,
-    target: TargetOption = None,
-    form: Annotated[
-        TextFormat, typer.Option("--format", show_default=False, help="Text, or a JSON object.")
-    ] = TextFormat.TERMINAL,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
-) -> None:
+    dtypes: list[str] | None = None,
+    context: int | None = None,
+    batch: int = 1,
+    cache_dtype: str | None = None,
+    target: str | None = None,
+    form: TextFormat = "terminal",
+    source: Source = "hub",
+    token: str | None = None,
+    quiet: bool = False,
+) -> int:
     """Print what MODEL takes in memory, loaded and in training.
 
     Activations, workspaces and the program itself are not included. A config without weights is
     enough. Exit codes are those of audit without findings.
     """
-    with guarded():
-        chosen = tuple(shown.checked_dtype("--dtype", name) for name in dtypes or ())
-        use = shown.Use(
-            dtypes=tuple(dict.fromkeys(chosen)) or shown.COMMON_DTYPES,
-            context=context,
-            batch=batch,
-            cache_dtype=None
-            if cache_dtype is None
-            else shown.checked_dtype("--cache-dtype", cache_dtype),
-        )
-        audited = partial(
-            audit,
-            target=target,
-            source=source.value,
-            token=token,
-            depth=shown.TO_LAYERS,
-            kv_cache=True,
-            say=talk(quiet=quiet),
-        )
-        width, color = terminal()
-        code = CLEAN
-        for outcome in outcomes_of(models, audited):
-            by_config = isinstance(outcome, Unaudited) and outcome.reason is Reason.NO_WEIGHTS
-            if not (by_config and outcome.expected):  # a config is enough
-                code = max(code, exit_code(outcome, FailOn.NEVER))
-            for finding in outcome.findings:
-                if isinstance(finding, BadConfig):
-                    say(f"{outcome.requested}: {finding.kind}: {finding.reason}")
-            if form is TextFormat.JSON:
-                put(shown.as_json(outcome, use))
-            elif outcome.observed or outcome.expected:
-                put(shown.render(outcome, use, width=width, color=color))
-            if isinstance(outcome, Unaudited) and not (by_config and outcome.expected):
-                say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
-    raise typer.Exit(code)
+    chosen = tuple(shown.checked_dtype("--dtype", name) for name in dtypes or ())
+    use = shown.Use(
+        dtypes=tuple(dict.fromkeys(chosen)) or shown.COMMON_DTYPES,
+        context=context,
+        batch=batch,
+        cache_dtype=cache_dtype and shown.checked_dtype("--cache-dtype", cache_dtype),
+    )
+    audited = partial(
+        audit,
+        target=target,
+        source=source,
+        token=token,
+        depth=shown.TO_LAYERS,
+        kv_cache=True,
+        say=talk(quiet=quiet),
+    )
+    width, color = terminal()
+    code = CLEAN
+    for outcome in outcomes_of(models, audited):
+        for finding in outcome.findings:
+            if isinstance(finding, BadConfig):
+                say(f"{outcome.requested}: {finding.kind}: {finding.reason}")
+        if form == "json":
+            put(shown.as_json(outcome, use))
+        elif outcome.observed or outcome.expected:
+            put(shown.render(outcome, use, width=width, color=color))
+        by_config = isinstance(outcome, Unaudited) and outcome.reason is Reason.NO_WEIGHTS
+        if not (by_config and outcome.expected):  # a config is enough
+            code = max(code, exit_code(outcome, FailOn.NEVER))
+            say_reason(outcome)
+    return code

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 from msgspec import Struct
 
 from auditor.audit.guard import outcome_of
-from auditor.cli.console import only_ascii, put, say, terminal, write, writing
+from auditor.cli.console import only_ascii, put, say_reason, terminal, write, writing
 from auditor.cli.remedy import fix_command
 from auditor.errors import Reason, UsageError
 from auditor.formats import View
@@ -22,6 +22,8 @@ from auditor.tensors import Depth
 if TYPE_CHECKING:
     from auditor.formats.terminal import ClosingRow
     from auditor.formats.text import StyledLine
+
+T = TypeVar("T")
 
 _TABLE_DEPTH = 2
 CSV = "csv"
@@ -42,17 +44,13 @@ class Shown(Struct, frozen=True, kw_only=True):
     target: str | None = None  # the class that the user named
 
 
-def known_format(form: str | None) -> str | None:
-    """Return the name of a format; raise typer.BadParameter if there is no such format."""
-    if form is None or form in FORMATS:
-        return form
-    if form == "jsonl":  # the format json has an object a line
-        return "json"
-    raise typer.BadParameter(f"{quoted(form)} is not one of {', '.join(map(quoted, FORMATS))}.")
-
-
 def chosen_format(form: str | None, output: Path | None) -> str:
     """Return the requested format, else the one for the file's ending, else `terminal`."""
+    if form == "jsonl":  # the format json has an object a line
+        return "json"
+    if form is not None and form not in FORMATS:
+        fault = f"{quoted(form)} is not one of {', '.join(map(quoted, FORMATS))}."
+        raise typer.BadParameter(fault, param_hint="'--format'")
     if form is not None:
         return form
     if output is None:
@@ -109,20 +107,41 @@ def print_outcome(outcome: Report | Unaudited, form: str, shown: Shown) -> Repor
     is_line, is_printed = shown.name_columns is not None, False
     has_content = isinstance(outcome, Report) or any(parts) or is_line
     if not shown.quiet and (has_content or form != TERMINAL):
-        outcome, text = outcome_of(
-            lambda: (outcome, _text(outcome, form, shown)),
-            lambda detail: _crashed_text(outcome, detail, form, shown),
-        )
-        if not (shown.tensors and form == CSV):
+        whole, (outcome, text) = outcome, _rendered_or_crashed(outcome, partial(_text, form, shown))
+        if outcome is not whole and form != TERMINAL:
+            _, text = _rendered_or_crashed(outcome, partial(_text, form, shown))
+        if text and not (shown.tensors and form == CSV):
             put(text)
         if shown.tensors:
-            outcome = _print_tensors(outcome, form)
+            outcome, _ = _rendered_or_crashed(outcome, partial(_print_tensors, form), OSError)
         sys.stdout.flush()
         # A report includes the reason and its details, a line only the reason.
         is_printed = form == TERMINAL and bool(text) and not is_line
-    if isinstance(outcome, Unaudited) and not is_printed:
-        say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
+    if not is_printed:
+        say_reason(outcome)
     return outcome
+
+
+def _rendered_or_crashed(
+    outcome: Report | Unaudited,
+    render: Callable[[Report | Unaudited], T],
+    *passing: type[Exception],
+) -> tuple[Report | Unaudited, T | None]:
+    """Return an outcome and what `render` makes of it; if that crashes, the crash as outcome."""
+
+    def crashed(detail: str) -> tuple[Unaudited, None]:
+        unaudited = Unaudited(
+            requested=outcome.requested,
+            model=outcome.model,
+            commit=outcome.commit,
+            source=outcome.source,
+            target=outcome.target,
+            reason=Reason.CRASHED,
+            detail=detail,
+        )
+        return unaudited, None
+
+    return outcome_of(lambda: (outcome, render(outcome)), crashed, *passing)
 
 
 def _closing_row(outcome: Report | Unaudited, target: str | None) -> "ClosingRow":
@@ -136,12 +155,10 @@ def _print_closing_table(rows: Sequence["ClosingRow"], shown: Shown) -> None:
     from auditor.formats.terminal import closing_table  # noqa: PLC0415 - only for several models
 
     table = _lines_text(lambda width: closing_table(rows, width))
-    if shown.quiet:
-        put(table)
-    elif shown.name_columns is None:
-        put(f"\n{table}")
-    else:
-        put(f"\n{table}\n-v prints the complete reports.\n")
+    if not shown.quiet:
+        hint = "" if shown.name_columns is None else "\n-v prints the complete reports.\n"
+        table = f"\n{table}{hint}"
+    put(table)
 
 
 def _lines_text(lines: Callable[[int], Iterable["StyledLine"]]) -> str:
@@ -153,51 +170,25 @@ def _lines_text(lines: Callable[[int], Iterable["StyledLine"]]) -> str:
     return as_ascii(text) if only_ascii(sys.stdout) else text
 
 
-def _print_tensors(outcome: Report | Unaudited, form: str) -> Report | Unaudited:
+def _print_tensors(form: str, outcome: Report | Unaudited) -> None:
     """Print the tensors line by line, because a model may have a hundred thousand."""
     from auditor.formats import tensor_table  # noqa: PLC0415 - only for --tensors
 
-    def work() -> Report | Unaudited:
-        if form == CSV:
-            columns = tensor_table.columns_of([outcome])
-            sys.stdout.write(tensor_table.csv_line(columns))
-            sys.stdout.writelines(tensor_table.csv_lines(outcome, columns))
-        else:
-            sys.stdout.writelines(tensor_table.tensor_lines(outcome))
-        return outcome
-
-    return outcome_of(work, partial(_crashed, outcome), OSError)
+    if form == CSV:
+        columns = tensor_table.columns_of([outcome])
+        sys.stdout.write(tensor_table.csv_line(columns))
+        sys.stdout.writelines(tensor_table.csv_lines(outcome, columns))
+    else:
+        sys.stdout.writelines(tensor_table.tensor_lines(outcome))
 
 
-def _text(outcome: Report | Unaudited, form: str, shown: Shown) -> str:
+def _text(form: str, shown: Shown, outcome: Report | Unaudited) -> str:
     if (name_columns := shown.name_columns) is not None:
         from auditor.formats.terminal import one_line  # noqa: PLC0415 - only for several models
 
         return _lines_text(lambda width: [one_line(outcome, width, name_columns)])
     [text] = rendered([outcome], form, shown, printed=True).values()
     return text
-
-
-def _crashed_text(
-    outcome: Report | Unaudited, detail: str, form: str, shown: Shown
-) -> tuple[Unaudited, str]:
-    crashed = _crashed(outcome, detail)
-    if form == TERMINAL:
-        return crashed, ""
-    return crashed, outcome_of(lambda: _text(crashed, form, shown), lambda _: "")
-
-
-def _crashed(outcome: Report | Unaudited, detail: str) -> Unaudited:
-    """Return an Unaudited outcome in place of an outcome whose rendering raised an exception."""
-    return Unaudited(
-        requested=outcome.requested,
-        model=outcome.model,
-        commit=outcome.commit,
-        source=outcome.source,
-        target=outcome.target,
-        reason=Reason.CRASHED,
-        detail=detail,
-    )
 
 
 def rendered(
@@ -222,10 +213,16 @@ def write_reports(
     """Write the reports into files; return the outcomes, Unaudited where rendering crashed."""
     if form == CSV:
         outcomes = _write_tensors(outcomes, output)
-    outcomes, texts = outcome_of(
-        lambda: (outcomes, rendered(outcomes, form, shown)),
-        lambda _: _without_crashes(outcomes, form, shown),
-    )
+    texts = outcome_of(lambda: rendered(outcomes, form, shown), lambda _: None)
+    if texts is None:
+        tried = [
+            _rendered_or_crashed(one, lambda one: rendered([one], form, shown))[0]
+            for one in outcomes
+        ]
+        for before, after in zip(outcomes, tried, strict=True):
+            if after is not before:
+                say_reason(after)
+        outcomes, texts = tried, rendered(tried, form, shown)
     for name, text in texts.items():
         if len(texts) > 1:
             write(Path(name), text.encode(), output)
@@ -241,30 +238,10 @@ def _write_tensors(
     from auditor.formats import tensor_table  # noqa: PLC0415 - only for CSV
 
     columns = tensor_table.columns_of(outcomes)
-
-    def put(file: BinaryIO, outcome: Report | Unaudited) -> Report | Unaudited:
-        file.writelines(line.encode() for line in tensor_table.csv_lines(outcome, columns))
-        return outcome
-
     with writing(Path(_TENSORS_CSV), folder) as file:
+
+        def put(outcome: Report | Unaudited) -> None:
+            file.writelines(line.encode() for line in tensor_table.csv_lines(outcome, columns))
+
         file.write(tensor_table.csv_line(columns).encode())
-        return [
-            outcome_of(partial(put, file, one), partial(_crashed, one), OSError) for one in outcomes
-        ]
-
-
-def _without_crashes(
-    outcomes: Sequence[Report | Unaudited], form: str, shown: Shown
-) -> tuple[Sequence[Report | Unaudited], Mapping[str, str]]:
-    checked: list[Report | Unaudited] = []
-    for outcome in outcomes:
-        result = outcome_of(partial(_if_rendered, outcome, form, shown), partial(_crashed, outcome))
-        if result is not outcome and isinstance(result, Unaudited):
-            say(f"{result.requested}: {result.reason}: {result.detail}")
-        checked.append(result)
-    return checked, rendered(checked, form, shown)
-
-
-def _if_rendered(outcome: Report | Unaudited, form: str, shown: Shown) -> Report | Unaudited:
-    rendered([outcome], form, shown)
-    return outcome
+        return [_rendered_or_crashed(one, put, OSError)[0] for one in outcomes]

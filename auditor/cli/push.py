@@ -2,26 +2,17 @@
 
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from msgspec.structs import replace
 
-from auditor.audit.expected import require_known_class
 from auditor.audit.pipeline import audit
 from auditor.cli.console import (
     CLEAN,
     FINDINGS,
     UNAUDITED,
-    FailOn,
-    QuietOption,
-    TargetOption,
-    TokenOption,
-    VerboseOption,
     exit_code,
     fail,
-    guarded,
     say,
     talk,
 )
@@ -29,6 +20,7 @@ from auditor.cli.printing import Shown, counted_depth, print_outcome
 from auditor.errors import SourceError, UsageError
 from auditor.formats.registry import TERMINAL
 from auditor.messages import quoted
+from auditor.options import AuditRequest, FailOn
 from auditor.publishing.hub_writing import hub_api, require_repository
 from auditor.publishing.push import (
     FolderFiles,
@@ -41,117 +33,73 @@ from auditor.publishing.push import (
 from auditor.publishing.push import (
     push as send,
 )
-from auditor.report import Report, Unaudited
-from auditor.request import AuditRequest
 
 
 def push(  # noqa: PLR0913 - one parameter for each option
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FOLDER", show_default=False, help="A checkpoint's folder on this machine."
-        ),
-    ],
-    repository: Annotated[
-        str,
-        typer.Argument(
-            metavar="ORG/NAME", show_default=False, help="A repository; it is made if needed."
-        ),
-    ],
+    folder: Path,
+    repository: str,
     *,
-    target: TargetOption = None,
-    revision: Annotated[
-        str | None,
-        typer.Option(
-            "--revision", metavar="BRANCH", show_default="main", help="A branch that exists."
-        ),
-    ] = None,
-    create_pr: Annotated[
-        bool, typer.Option("--create-pr", help="Open a pull request with the commit.")
-    ] = False,
-    private: Annotated[
-        bool,
-        typer.Option(
-            "--private", help="Make a private repository; send nothing to one that is public."
-        ),
-    ] = False,
-    fail_on: Annotated[
-        FailOn,
-        typer.Option(
-            "--fail-on",
-            metavar="SEVERITY",
-            help="The lowest severity that stops the push: error, warning, or never, which also "
-            "sends what could not be audited.",
-        ),
-    ] = FailOn.ERROR,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Audit, list what would be sent, and send nothing.")
-    ] = False,
-    token: TokenOption = None,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
-) -> None:
+    target: str | None = None,
+    revision: str | None = None,
+    create_pr: bool = False,
+    private: bool = False,
+    fail_on: FailOn = FailOn.ERROR,
+    dry_run: bool = False,
+    token: str | None = None,
+    verbose: int = 0,
+    quiet: bool = False,
+) -> int:
     """Audit a folder, and send it to the Hub if it has no errors.
 
     Makes one commit, compares the sizes and hashes that the Hub lists with the folder, and audits
     the commit. Deletes nothing. Exit codes: 0 pushed; 1 findings, or a file was lost on the way; 2
     usage; 3 could not audit, or the Hub refused.
     """
-    with guarded():
-        if target is not None:
-            require_known_class(target)
-        to = PushTarget(
-            repository=require_repository(repository),
-            revision=revision,
-            create_pr=create_pr,
-            private=private,
-            token=token,
-        )
-        _require_folder(folder)
-        if not dry_run:
-            hub_api(token)  # without a token it ends here
-        tell = talk(quiet=quiet)
-        files = files_of(folder)
-        look = partial(_look, target=target, token=token, fail_on=fail_on, tell=tell)
-        outcome, code = look(str(folder))
-        shown = Shown(verbose=verbose > 0, quiet=quiet, target=target)
-        print_outcome(outcome, TERMINAL, shown)
-        if code != CLEAN:
-            fail(code, "nothing was sent")
-        require_unchanged(folder, files, outcome.files)
-        for line in files.left_out:
-            tell(f"not sent: {line}")
-        amount = f"{len(files.files):,} files, {files.size:,} bytes, to {to.repository}"
-        if dry_run:
-            tell(f"dry run: nothing was sent; a push sends {amount}")
-            raise typer.Exit(CLEAN)
-        tell(f"sending {amount}")
-        pushed = _sent(folder, files, to, tell)
-        tell(f"{'committed' if pushed.is_new else 'no file differs, no new commit'}: {pushed.url}")
-        lost = _lost(folder, files, to, pushed, tell)
-        outcome, code = look(f"{to.repository}@{pushed.revision}")
-        if code != CLEAN:
-            print_outcome(outcome, TERMINAL, shown)
-    raise typer.Exit(FINDINGS if lost else code)
-
-
-def _require_folder(folder: Path) -> None:
+    to = PushTarget(
+        repository=require_repository(repository),
+        revision=revision,
+        create_pr=create_pr,
+        private=private,
+        token=token,
+    )
     if not folder.is_dir():
         raise UsageError(f"{quoted(str(folder))} is not a folder on this machine")
-
-
-def _look(
-    model: str,
-    *,
-    target: str | None,
-    token: str | None,
-    fail_on: FailOn,
-    tell: Callable[[str], None],
-) -> tuple[Report | Unaudited, int]:
-    """Audit a model; the code is that with which a push ends, 0 if it may go on."""
+    if not dry_run:
+        hub_api(token)  # without a token it ends here
+    tell = talk(quiet=quiet)
+    files = files_of(folder)
     depth = counted_depth(TERMINAL, None)
-    outcome = audit(AuditRequest(model=model, target=target, token=token, depth=depth), say=tell)
-    return outcome, CLEAN if fail_on is FailOn.NEVER else exit_code(outcome, fail_on)
+    request = AuditRequest(model=str(folder), target=target, token=token, depth=depth)
+    outcome = audit(request, say=tell)
+    code = CLEAN if fail_on is FailOn.NEVER else exit_code(outcome, fail_on)
+    shown = Shown(verbose=verbose > 0, quiet=quiet, target=target)
+    print_outcome(outcome, TERMINAL, shown)
+    if code != CLEAN:
+        fail(code, "nothing was sent")
+    require_unchanged(folder, files, outcome.files)
+    for line in files.left_out:
+        tell(f"not sent: {line}")
+    amount = f"{len(files.files):,} files, {files.size:,} bytes, to {to.repository}"
+    if dry_run:
+        tell(f"dry run: nothing was sent; a push sends {amount}")
+        return CLEAN
+    tell(f"sending {amount}")
+    pushed = _sent(folder, files, to, tell)
+    tell(f"{'committed' if pushed.is_new else 'no file differs, no new commit'}: {pushed.url}")
+    try:
+        lost = lost_files(folder, files, to, pushed, tell)
+    except SourceError as error:
+        fail(UNAUDITED, f"the commit was not compared with the folder: {error}")
+    for line in lost:
+        say(line)
+    if not lost:
+        count = len(files.files)
+        tell(f"the Hub lists all {count:,} files with the sizes and hashes of the folder")
+    outcome = audit(replace(request, model=f"{to.repository}@{pushed.revision}"), say=tell)
+    code = CLEAN if fail_on is FailOn.NEVER else exit_code(outcome, fail_on)
+    if code != CLEAN:
+        print_outcome(outcome, TERMINAL, shown)
+    return FINDINGS if lost else code
 
 
 def _sent(folder: Path, files: FolderFiles, to: PushTarget, tell: Callable[[str], None]) -> Pushed:
@@ -164,24 +112,3 @@ def _sent(folder: Path, files: FolderFiles, to: PushTarget, tell: Callable[[str]
     for one in noted:
         tell(" ".join(str(one.message).split()))
     return pushed
-
-
-def _lost(
-    folder: Path,
-    files: FolderFiles,
-    to: PushTarget,
-    pushed: Pushed,
-    tell: Callable[[str], None],
-) -> bool:
-    """Print the files that are not on the Hub as they are in the folder, and whether any is not."""
-    try:
-        lost = lost_files(folder, files, to, pushed, tell)
-    except SourceError as error:
-        fail(UNAUDITED, f"the commit was not compared with the folder: {error}")
-    for line in lost:
-        say(line)
-    if not lost:
-        tell(
-            f"the Hub lists all {len(files.files):,} files with the sizes and hashes of the folder"
-        )
-    return bool(lost)

@@ -1,9 +1,8 @@
 """The commands that answer questions without an audit: explain, diff, explain-finding and more."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NamedTuple
-
-import typer
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from auditor.analytic.catalogue import model_types, siblings
 from auditor.analytic.families import FILES
@@ -14,19 +13,7 @@ from auditor.audit.pipeline import explain as explained
 from auditor.cli.console import (
     CLEAN,
     FINDINGS,
-    UNAUDITED,
-    FailOn,
-    FileOption,
-    ModelArgument,
-    QuietOption,
-    SettingsOption,
-    SourceChoice,
-    SourceOption,
-    TargetOption,
-    TokenOption,
     exit_code,
-    fail,
-    guarded,
     put,
     say,
     talk,
@@ -34,10 +21,11 @@ from auditor.cli.console import (
 )
 from auditor.cli.printing import Shown, print_outcome
 from auditor.downloader.bundled import PAPERS
-from auditor.errors import SourceError, UsageError
+from auditor.errors import UsageError
 from auditor.findings import BadConfig
 from auditor.formats.registry import TERMINAL
 from auditor.messages import meant, quoted
+from auditor.options import Source
 from auditor.report import Unaudited
 
 _JSON, _SVG = "json", "svg"
@@ -46,79 +34,58 @@ _MOST_ROWS = 40  # most rows shown of each table of differences
 
 
 def explain(  # noqa: PLR0913 - one parameter for each option
-    model: ModelArgument,
+    model: str,
     *,
-    target: TargetOption = None,
-    depth: Annotated[
-        int | None, typer.Option(min=0, show_default="all levels", help="Levels of the tree.")
-    ] = None,
-    symbolic: Annotated[bool, typer.Option("--symbolic", help="Formulas without values.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="For a paper: an align* block.")] = False,
-    settings: SettingsOption = None,
-    tensors: Annotated[
-        bool, typer.Option("--tensors", help="Each tensor: name, shape, parameters.")
-    ] = False,
-    kinds: Annotated[
-        bool, typer.Option("--kinds", help="Attention, feed forward, ...: one layer and all.")
-    ] = False,
-    classes: Annotated[
-        bool, typer.Option("--classes", help="The classes of the family side by side.")
-    ] = False,
-    keys: Annotated[
-        bool, typer.Option("--keys", help="The keys of the config that change the count.")
-    ] = False,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format", help="For such tables: markdown, csv, json, latex; for the tree: json, svg."
-        ),
-    ] = TERMINAL,
-    output: FileOption = None,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
-) -> None:
+    target: str | None = None,
+    depth: int | None = None,
+    symbolic: bool = False,
+    latex: bool = False,
+    settings: list[str] | None = None,
+    tensors: bool = False,
+    kinds: bool = False,
+    classes: bool = False,
+    keys: bool = False,
+    form: str = TERMINAL,
+    output: Path | None = None,
+    source: Source = "hub",
+    token: str | None = None,
+    quiet: bool = False,
+) -> int:
     """Print each module that a config implies, with its formula."""
     tell = talk(quiet=quiet)
-    with guarded():
-        values = dict(map(parsed_setting, settings or ()))
-        tables = Tables(tensors=tensors, kinds=kinds, classes=classes, keys=keys)
-        if any(tables) or form not in {TERMINAL, _JSON, _SVG}:
-            put(_tables(model, tables, form, target, source.value, token, values, tell), output)
-            return
-        outcome = explained(
-            model, target=target, source=source.value, token=token, settings=values, say=tell
-        )
-        from auditor.formats import explanation  # noqa: PLC0415 - for this alone
+    values = dict(map(parsed_setting, settings or ()))
+    tables = Tables(tensors=tensors, kinds=kinds, classes=classes, keys=keys)
+    if any(tables) or form not in {TERMINAL, _JSON, _SVG}:
+        put(_tables(model, tables, form, target, source, token, values, tell), output)
+        return CLEAN
+    outcome = explained(model, target=target, source=source, token=token, settings=values, say=tell)
+    from auditor.formats import explanation  # noqa: PLC0415 - for this alone
 
-        faults = [finding.reason for finding in outcome.findings if isinstance(finding, BadConfig)]
-        if values and faults:
-            raise UsageError(f"--set: {faults[0]}")
-        if form == _JSON:
-            put(explanation.as_json(outcome, depth=depth), output)
-            raise typer.Exit(CLEAN if outcome.expected else exit_code(outcome, FailOn.WARNING))
-        if outcome.expected is None:
-            shown = Shown(depth=depth, quiet=isinstance(outcome, Unaudited))
-            print_outcome(outcome, TERMINAL, shown)
-            if outcome.observed is None and model not in FILES and (hint := meant(model, FILES)):
-                say(f"{quoted(model)} is not a model type{hint}")
-            raise typer.Exit(exit_code(outcome, FailOn.WARNING))
-        for fault in faults:
-            tell(f"{BadConfig.kind}: {fault}")
-        if form == _SVG:
-            from auditor.formats import as_svg  # noqa: PLC0415 - for this alone
+    faults = [finding.reason for finding in outcome.findings if isinstance(finding, BadConfig)]
+    if values and faults:
+        raise UsageError(f"--set: {faults[0]}")
+    if form == _JSON:
+        put(explanation.as_json(outcome, depth=depth), output)
+        return CLEAN if outcome.expected else exit_code(outcome)
+    if outcome.expected is None:
+        shown = Shown(depth=depth, quiet=isinstance(outcome, Unaudited))
+        print_outcome(outcome, TERMINAL, shown)
+        if outcome.observed is None and model not in FILES and (hint := meant(model, FILES)):
+            say(f"{quoted(model)} is not a model type{hint}")
+        return exit_code(outcome)
+    for fault in faults:
+        tell(f"{BadConfig.kind}: {fault}")
+    if form == _SVG:
+        from auditor.formats import as_svg  # noqa: PLC0415 - for this alone
 
-            put(as_svg.explained(outcome), output)
-            return
+        text = as_svg.explained(outcome)
+    elif latex:
+        text = explanation.latex(outcome, depth=depth)
+    else:
         width, color = terminal()
-        text = (
-            explanation.latex(outcome, depth=depth)
-            if latex
-            else explanation.render(
-                outcome, depth=depth, width=width, color=color, symbolic=symbolic
-            )
-        )
-        put(text, output)
+        text = explanation.render(outcome, depth=depth, width=width, color=color, symbolic=symbolic)
+    put(text, output)
+    return CLEAN
 
 
 class Tables(NamedTuple):
@@ -146,21 +113,17 @@ def _tables(  # noqa: PLR0913, PLR0917 - the request, and the model
     from auditor.formats.tables import TABLE_FORMATS  # noqa: PLC0415
 
     _require_table_format(form, TABLE_FORMATS)
-    try:
-        snapshot = describing_snapshot(model, source=source, token=token, say=say)
-        expectation, config = implied_by(snapshot, target, settings, say)
-    except SourceError as error:
-        fail(UNAUDITED, f"{model}: {error.reason}: {error}")
+    snapshot = describing_snapshot(model, source=source, token=token, say=say)
+    expectation, config = implied_by(snapshot, target, settings, say)
     subject = subject_of(snapshot.model, expectation, config)
-    tables = []
-    if wanted.tensors or not any(wanted):
-        tables.append(hand_counts.tensor_table(expectation))
-    if wanted.kinds:
-        tables.append(hand_counts.kind_table(subject))
-    if wanted.classes:
-        tables.append(hand_counts.class_table(subject))
-    if wanted.keys:
-        tables.append(hand_counts.key_table(subject))
+    tables = [hand_counts.tensor_table(expectation)] if wanted.tensors or not any(wanted) else []
+    for is_wanted, table in (
+        (wanted.kinds, hand_counts.kind_table),
+        (wanted.classes, hand_counts.class_table),
+        (wanted.keys, hand_counts.key_table),
+    ):
+        if is_wanted:
+            tables.append(table(subject))
     return TABLE_FORMATS[form](tables)
 
 
@@ -170,27 +133,16 @@ def _require_table_format(form: str, formats: Mapping[str, object]) -> None:
 
 
 def diff(  # noqa: PLR0913 - one parameter for each option
-    first: Annotated[
-        str, typer.Argument(metavar="A", show_default=False, help="As for audit MODEL.")
-    ],
-    second: Annotated[str, typer.Argument(metavar="B", show_default=False, help="Likewise.")],
+    first: str,
+    second: str,
     *,
-    values: Annotated[
-        bool,
-        typer.Option(
-            "--values",
-            help="Sample the numbers of both, unpacked, and say how far they are apart; needs "
-            "numpy.",
-        ),
-    ] = False,
-    form: Annotated[
-        str, typer.Option("--format", help="terminal, markdown, csv, json or latex.")
-    ] = "terminal",
-    output: FileOption = None,
-    source: SourceOption = SourceChoice.HUB,
-    token: TokenOption = None,
-    quiet: QuietOption = False,
-) -> None:
+    values: bool = False,
+    form: str = "terminal",
+    output: Path | None = None,
+    source: Source = "hub",
+    token: str | None = None,
+    quiet: bool = False,
+) -> int:
     """Say what checkpoint B is of A, and list what differs.
 
     Modules, tensors and config keys are compared.
@@ -205,68 +157,41 @@ def diff(  # noqa: PLR0913 - one parameter for each option
     from auditor.formats.comparison import render  # noqa: PLC0415 - for this alone
     from auditor.formats.tables import TABLE_FORMATS  # noqa: PLC0415
 
-    with guarded():
-        _require_table_format(form, TABLE_FORMATS)
-        tell = talk(quiet=quiet)
-        try:
-            comparison = compared(
-                first, second, values=values, source=source.value, token=token, say=tell
-            )
-        except SourceError as error:
-            fail(UNAUDITED, f"{error.reason}: {error}")
-        most = _MOST_ROWS if form in _FOR_PEOPLE else None
-        if output is not None or not quiet:
-            put(render(comparison, form, most=most), output)
-    raise typer.Exit(CLEAN if comparison.same else FINDINGS)
+    _require_table_format(form, TABLE_FORMATS)
+    tell = talk(quiet=quiet)
+    comparison = compared(first, second, values=values, source=source, token=token, say=tell)
+    most = _MOST_ROWS if form in _FOR_PEOPLE else None
+    if output is not None or not quiet:
+        put(render(comparison, form, most=most), output)
+    return CLEAN if comparison.same else FINDINGS
 
 
-def explain_finding(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[KIND|CAUSE]...",
-            show_default=False,
-            help="As reports name them: missing, wrapper-prefix. Without one: all, a line each.",
-        ),
-    ] = None,
-) -> None:
+def explain_finding(names: list[str] | None = None) -> int:
     """Print what a finding or a cause means, and what to do."""
     from auditor.formats import meanings  # noqa: PLC0415 - for this alone
 
-    with guarded():
-        meaning_by_name: dict[str, meanings.Meaning] = {}
-        for one in (*meanings.kind_meanings(), *meanings.cause_meanings()):
-            meaning_by_name.setdefault(one.name, one)  # the more severe of two namesakes
-        for name in names or ():
-            if name not in meaning_by_name:
-                hint = meant(name, meaning_by_name) or "; without a name all are listed"
-                raise UsageError(f"no finding and no cause is called {quoted(name)}{hint}")
-        width, color = terminal()
-        render = meanings.render if names else meanings.overview
-        put(
-            render(
-                [meaning_by_name[name] for name in names or meaning_by_name],
-                width=width,
-                color=color,
-            )
-        )
+    meaning_by_name: dict[str, meanings.Meaning] = {}
+    for one in (*meanings.kind_meanings(), *meanings.cause_meanings()):
+        meaning_by_name.setdefault(one.name, one)  # the more severe of two namesakes
+    for name in names or ():
+        if name not in meaning_by_name:
+            hint = meant(name, meaning_by_name) or "; without a name all are listed"
+            raise UsageError(f"no finding and no cause is called {quoted(name)}{hint}")
+    width, color = terminal()
+    render = meanings.render if names else meanings.overview
+    shown = [meaning_by_name[name] for name in names or meaning_by_name]
+    put(render(shown, width=width, color=color))
+    return CLEAN
 
 
-def architectures(
-    *,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="As the table of the README.")
-    ] = False,
-) -> None:
+def architectures(*, markdown: bool = False) -> int:
     """List the model types with a closed form."""
     from auditor.formats import meanings  # noqa: PLC0415 - for this alone
 
-    with guarded():
-        types = {name: siblings(name) for name in model_types()}
-        width, color = terminal()
-        text = (
-            meanings.architectures_markdown(types)
-            if markdown
-            else meanings.architectures(types, PAPERS, width, color=color)
-        )
-        put(text)
+    types = {name: siblings(name) for name in model_types()}
+    width, color = terminal()
+    if markdown:
+        put(meanings.architectures_markdown(types))
+    else:
+        put(meanings.architectures(types, PAPERS, width, color=color))
+    return CLEAN

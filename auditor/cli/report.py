@@ -3,66 +3,28 @@
 import gc
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from auditor.cli.console import UNAUDITED, FailOn, say
+from auditor.cli.console import UNAUDITED, refusing_writes, say
 from auditor.cli.sweep import sweep_exit_code
 from auditor.messages import quoted
+from auditor.options import FailOn
 
 _MOST_NEWS = 10  # most lines about new findings
 
 
 def report(  # noqa: PLR0913 - one parameter for each option
-    store: Annotated[
-        Path, typer.Argument(metavar="[STORE]", help="The store of `audit sweep`.")
-    ] = Path("sweep.sqlite"),
+    store: Path = Path("sweep.sqlite"),
     *,
-    night: Annotated[
-        str | None, typer.Option(show_default="the latest", help="The night to report: a date.")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            show_default="reports/nightly/NIGHT",
-            help="The folder for CSV tables, summary.json and index.html.",
-        ),
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", show_default=False, help="Accepted findings, as TOML or JSON."
-        ),
-    ] = None,
-    sarif: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", show_default=False, help="Write SARIF 2.1.0 for code-scanning pages."
-        ),
-    ] = None,
-    parquet: Annotated[
-        bool,
-        typer.Option("--parquet", help="Also write the tables as Parquet; needs pyarrow."),
-    ] = False,
-    depth: Annotated[
-        int | None,
-        typer.Option(min=0, show_default="all levels", help="Levels of the module rows."),
-    ] = None,
-    fail_on: Annotated[
-        FailOn,
-        typer.Option(
-            "--fail-on",
-            metavar="SEVERITY",
-            show_default=False,
-            help="What exits with 1: error, warning (default), never.",
-        ),
-    ] = FailOn.WARNING,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
-) -> None:
+    night: str | None = None,
+    output: Path | None = None,
+    baseline: Path | None = None,
+    sarif: Path | None = None,
+    parquet: bool = False,
+    depth: int | None = None,
+    fail_on: FailOn = FailOn.WARNING,
+    quiet: bool = False,
+) -> int:
     """Write the reports of a night: tables, changes and a page.
 
     Exit codes: 0 no findings, 1 findings that no baseline accepts, 2 usage,
@@ -74,16 +36,12 @@ def report(  # noqa: PLR0913 - one parameter for each option
     wanted = reporting.Wanted(
         folder=output, baseline=baseline, sarif=sarif, parquet=parquet, depth=depth
     )
-    try:
+    with refusing_writes(output or store, is_named=False):
         written = reporting.write_night(store, night=night, wanted=wanted)
-    except OSError as error:
-        name = quoted(str(error.filename)) if error.filename else "the reports"
-        say(f"cannot write {name}: {error.strerror or error}")
-        raise typer.Exit(UNAUDITED) from None
     for line in (*written.gaps, *(() if quiet else _lines(written.folder, written.summary))):
         say(line)
     code = sweep_exit_code(written.alarms, fail_on)
-    raise typer.Exit(max(code, UNAUDITED) if written.gaps else code)
+    return max(code, UNAUDITED) if written.gaps else code
 
 
 def _lines(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:

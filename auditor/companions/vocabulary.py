@@ -23,7 +23,7 @@ class Token(NamedTuple):
     text: str
 
 
-class Vocabulary(NamedTuple):
+class Vocabulary(Struct, frozen=True):
     """The ids that one file of a tokenizer declares."""
 
     kind: str  # "BPE", "WordPiece", "Unigram", "sentencepiece", "tiktoken", "tekken", "list", ...
@@ -50,29 +50,14 @@ def token_of(number: int, text: str) -> Token:
 def summary_json(vocabulary: Vocabulary) -> bytes:
     """Encode a vocabulary as JSON, for a snapshot."""
     always = ("kind", "entries", "unread", "highest", "added")
-    fields = vocabulary._asdict().items()
+    fields = asdict(vocabulary).items()
     summary = {key: value for key, value in fields if key in always or value not in (None, ())}
     return json.dumps(summary, separators=(",", ":"), sort_keys=True).encode()
 
 
-class _Summary(Struct, kw_only=True):
-    """The JSON form of a vocabulary."""
-
-    kind: str
-    unread: str
-    added: tuple[Token, ...]
-    entries: int | None = None
-    highest: Token | None = None
-    special: tuple[Token, ...] = ()
-    absent: tuple[str, ...] = ()
-    truncation: int | None = None
-    padding: int | None = None
-
-
 def vocabulary_of(file: JsonFile) -> Vocabulary:
     """Return the vocabulary that `summary_json` wrote; raise CheckpointError for other content."""
-    summary = converted(file.object, _Summary)
-    vocabulary = Vocabulary(**asdict(summary))
+    vocabulary = converted(file.object, Vocabulary)
     tokens = (*vocabulary.added, *vocabulary.special, *filter(None, (vocabulary.highest,)))
     if any(len(str(token.id)) > MOST_DIGITS + 1 for token in tokens):
         raise CheckpointError(f"{named(file.name)} has an id of more than {MOST_DIGITS} digits")

@@ -17,7 +17,7 @@ and vocab.txt (a line for each token).
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import Annotated, Any
 
@@ -87,7 +87,8 @@ def read_tokenizer(
         else:
             absent = sorted(missing - ids.keys())
     elif not is_complete:
-        highest = _last_entry(end) if kind in _SORTED_BY_ID else None
+        entry = _LAST.search(end[-_LONGEST_ENTRY:]) if kind in _SORTED_BY_ID else None
+        highest = token_of(int(entry[2]), _text(entry[1])) if entry else None
         unread = "all of its vocabulary but the last entry" if highest else "its vocabulary"
     if not is_complete and (not vocabulary or _CUT in bytes(tokenizer.added_tokens)):
         unread = "the rest of its added tokens and its vocabulary"
@@ -193,11 +194,6 @@ def _text(string: bytes) -> str:
         raise CheckpointError("it is not JSON") from None
 
 
-def _last_entry(end: bytes) -> Token | None:
-    entry = _LAST.search(end[-_LONGEST_ENTRY:])
-    return token_of(int(entry[2]), _text(entry[1])) if entry else None
-
-
 _RANKED = re.compile(rb"^[A-Za-z0-9+/=]+ (\d+)\r?$", re.MULTILINE)
 _FIRST_RANKED = re.compile(rb"[A-Za-z0-9+/=]+ \d+\r?\n")
 # A token that looks special, among the first bytes of a vocabulary; GPT-2's has 1 MB.
@@ -209,79 +205,54 @@ _MOST_SPECIAL = 1000
 _FIRST_PIECES = 16  # among the first tokens are the special tokens
 # Pieces of a file; the longest known, Gemma 3's, has 262,144; half a million take half a second.
 _MOST_PIECES = 500_000
-_BYTES = 2  # the wire type of fields with a length
 _LONGEST_VARINT = 10  # bytes
-_TEXT_FIELD = b"\x0a"  # field 1, with a length
+_FIELD = b"\x0a"  # the start of a field 1 with a length
 
 
 def sentencepiece(data: bytes, tokens: Collection[str] = ()) -> Vocabulary:
     """Read a sentencepiece ModelProto, whose piece positions are ids, or a tiktoken file.
 
-    Field 1 is a piece (with the text in its field 1), fields 2 to 5 are settings. `tokens` are
-    looked up among the pieces.
+    Field 1, which comes first, is a piece (with the text in its own field 1); the other fields are
+    settings. `tokens` are looked up among the pieces.
     """
     if _FIRST_RANKED.match(data):
         return tiktoken(data)
-    entries, last = 0, (0, 0)
-    first: list[Token] = []
-    encoded_tokens = {text.encode(errors="replace") for text in tokens}
-    for field, start, stop in _fields(data):
-        if field != 1:
-            continue
-        is_wanted = encoded_tokens and _piece_text(data[start:stop]) in encoded_tokens
-        if entries < _FIRST_PIECES or is_wanted:
-            first.append(_piece(data, (start, stop), entries))
-        entries, last = entries + 1, (start, stop)
+    entries, at, text = 0, 0, b""
+    special: list[Token] = []
+    encoded_tokens = {one.encode(errors="replace") for one in tokens}
+    while data[at : at + 1] == _FIELD:
+        start, at = _field(data, at)
+        piece = data[start:at]
+        text = piece[slice(*_field(piece, 0))] if piece[:1] == _FIELD else b""
+        is_first = entries < _FIRST_PIECES and text[:1] in {b"<", b"["}
+        if is_first or text in encoded_tokens:
+            special.append(_piece_token(entries, text))
+        entries += 1
         if entries > _MOST_PIECES:
             raise CheckpointError(f"it has more than {_MOST_PIECES:,} pieces")
     if not entries:
         raise CheckpointError("it has no pieces")
-    special = tuple(one for one in first if one.text[:1] in {"<", "["} or one.text in tokens)
-    return Vocabulary("sentencepiece", _piece(data, last, entries - 1), entries, special=special)
+    highest = _piece_token(entries - 1, text)
+    return Vocabulary("sentencepiece", highest, entries, special=tuple(special))
 
 
-def _piece(data: bytes, span: tuple[int, int], number: int) -> Token:
-    text = _piece_text(data[slice(*span)])
+def _piece_token(number: int, text: bytes) -> Token:
     return token_of(number, text[:1024].decode(errors="replace"))
 
 
-def _piece_text(piece: bytes) -> bytes:
-    """Return field 1 of a piece, which most files store first and with one byte of length."""
-    if piece[:1] == _TEXT_FIELD and 1 < len(piece) > piece[1] + 1 and piece[1] < 0x80:  # noqa: PLR2004 - the continuation bit
-        return piece[2 : 2 + piece[1]]
-    return next((piece[start:stop] for field, start, stop in _fields(piece) if field == 1), b"")
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield number, start and stop of each protobuf field; raise CheckpointError for a bad one."""
-    at, end = 0, len(data)
-    while at < end:
-        key, at = (data[at], at + 1) if data[at] < 0x80 else _varint(data, at)  # noqa: PLR2004
-        wire = key & 7
-        if wire == _BYTES:
-            length, at = _varint(data, at)
-            start, at = at, at + length
-        elif wire == 0:
-            start, (_, at) = at, _varint(data, at)
-        elif wire in {1, 5}:
-            start, at = at, at + (8 if wire == 1 else 4)
-        else:
-            raise CheckpointError(
-                f"it is not protobuf: wire type at byte {at:,} is {wire}, expected 0, 1, 2 or 5"
-            )
-        if at > end:
-            raise CheckpointError(f"it declares a field up to byte {at:,}, and has {end:,}")
-        yield key >> 3, start, at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    for place in range(at, min(at + _LONGEST_VARINT, len(data))):
-        number |= (data[place] & 0x7F) << shift
-        if data[place] < 0x80:  # noqa: PLR2004 - the continuation bit
-            return number, place + 1
+def _field(data: bytes, at: int) -> tuple[int, int]:
+    """Return start and stop of the content of the protobuf field at a byte."""
+    if at + 1 < len(data) and (length := data[at + 1]) < min(0x80, len(data) - at - 1):
+        return at + 2, at + 2 + length  # most pieces: this loop reads a quarter of a million
+    length = shift = 0
+    for place in range(at + 1, min(at + 1 + _LONGEST_VARINT, len(data))):
+        length |= (data[place] & 0x7F) << shift
         shift += 7
-    raise CheckpointError(f"it is not protobuf: a number at byte {at:,} does not end")
+        if data[place] < 0x80:  # noqa: PLR2004 - the continuation bit
+            if place + 1 + length > len(data):
+                break
+            return place + 1, place + 1 + length
+    raise CheckpointError(f"it is not protobuf: the field at byte {at:,} does not end")
 
 
 def tiktoken(data: bytes) -> Vocabulary:

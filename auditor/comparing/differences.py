@@ -5,14 +5,17 @@ Names are in the order of the weight files.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isclose
+from typing import Any
 
 from msgspec.structs import replace
 
-from auditor.comparing.config_changes import config_changes
+from auditor.analytic.config_classes.declarations import of_model_type
 from auditor.comparing.records import (
     BytesCompared,
     Changed,
     Comparison,
+    ConfigChange,
     Lost,
     NumbersCompared,
 )
@@ -23,6 +26,7 @@ _CONVERTED = (
     "the numbers of tensors in another dtype or packing; --values samples them if both models are "
     "on this machine"
 )
+_NOT_COMPARED = frozenset({"_name_or_path", "_from_model_config", "transformers_version"})
 _ENOUGH = 0.9  # least share of the removed tensors whose names a new prefix explains
 
 
@@ -78,22 +82,17 @@ def compare(
         reshaped=reshaped,
         retyped=retyped,
         moved=_changed(places),
-        keys=tuple(config_changes(first, second, (*removed, *added), reshaped)),
+        keys=tuple(_config_changes(first, second, (*removed, *added), reshaped)),
         modules=tuple(_modules(before, after)),
         tensors=(len(before), len(after)),
         stored=len(first.stored),
         files=(len(first.files), len(second.files)),
-        types=(_model_type(first), _model_type(second)),
+        types=(first.model_type, second.model_type),
         bytes=stored,
         numbers=tuple(numbers),
         not_compared=(*why, *unread, *dict.fromkeys((*first.unchecked, *second.unchecked))),
     )
     return replace(comparison, summary=summary_of(comparison))
-
-
-def _model_type(side: Side) -> str | None:
-    model_type = side.config.get("model_type")
-    return model_type if isinstance(model_type, str) else None
 
 
 def _changed(values: Mapping[str, tuple[object, object]]) -> tuple[Changed, ...]:
@@ -193,3 +192,81 @@ def _modules(
                 counts.setdefault(prefix, [0, 0])[side] += tensor.parameters
     for module, (first, second) in counts.items():
         yield module or "(whole model)", first, second
+
+
+# --- config keys --------------------------------------------------------------------------------
+
+
+def _config_changes(
+    before: Side, after: Side, names: tuple[str, ...], reshaped: tuple[Changed, ...]
+) -> Iterator[ConfigChange]:
+    """Yield the keys that differ; `names` are the names of removed and added tensors.
+
+    The metadata of GGUF files lack most keys: only keys that both sides state are compared then.
+    """
+    first, second = _flat(before.config), _flat(after.config)
+    first_defaults, second_defaults = _defaults_of(before), _defaults_of(after)
+    is_partial = before.is_gguf or after.is_gguf
+    for key in dict.fromkeys((*first, *second)):
+        if is_partial and not (key in first and key in second):
+            continue
+        old = first.get(key, first_defaults.get(key))
+        new = second.get(key, second_defaults.get(key))
+        # GGUF files store single precision.
+        is_close = (
+            is_partial
+            and isinstance(old, float)
+            and isinstance(new, int | float)
+            and isclose(old, new, rel_tol=1e-6)
+        )
+        if old != new and not is_close:
+            explains = _explained(key.rpartition(".")[2], (old, new), names, reshaped)
+            yield ConfigChange(key=key, before=old, after=new, explains=explains)
+    if before.companions is None or after.companions is None:
+        return
+    for key in dict.fromkeys((*before.companions, *after.companions)):
+        old, new = before.companions.get(key), after.companions.get(key)
+        if old != new and key.rpartition(" ")[2] not in _NOT_COMPARED:
+            yield ConfigChange(key=key, before=old, after=new, explains=0)
+
+
+def _flat(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Return the values by dotted path, with the keys that newer versions of transformers write.
+
+    `torch_dtype` is `dtype`; `rope_parameters` contains what were `rope_theta` and `rope_scaling`.
+    """
+    values: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and key in {"rope_parameters", "rope_scaling"}:
+            values |= {
+                f"{path}rope_{name.removeprefix('rope_')}": setting
+                for name, setting in value.items()
+                if (name, setting) != ("rope_type", "default")
+            }
+        elif isinstance(value, Mapping):
+            values |= _flat(value, f"{path}{key}.")
+        elif path or key not in _NOT_COMPARED:
+            values[path + ("dtype" if key == "torch_dtype" else key)] = value
+    return values
+
+
+def _defaults_of(side: Side) -> Mapping[str, Any]:
+    """Return the defaults of the config's class in transformers, if the class is known."""
+    kind = of_model_type(side.model_type) if side.model_type else None
+    return {key: field.default for key, field in kind.fields.items()} if kind else {}
+
+
+def _explained(
+    key: str, values: tuple[Any, Any], names: tuple[str, ...], reshaped: tuple[Changed, ...]
+) -> int:
+    """Count the tensors that differ because of the two values of a key: a size or a layer count."""
+    if any(type(value) is not int for value in values):
+        return 0
+    if "layer" in key:
+        fewer, more = sorted(values)
+        layers = (re.search(r"\.(\d{1,6})\.", name) for name in names)
+        return sum(match is not None and fewer <= int(match[1]) < more for match in layers)
+    axes = ((one.before.split(" x "), one.after.split(" x ")) for one in reshaped)
+    old, new = values
+    sizes = (str(old), str(new))
+    return sum(sizes in zip(before, after, strict=False) for before, after in axes)

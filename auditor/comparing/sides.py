@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.companions.companion_files import GENERATION, TOKENIZER_CONFIG, template_name
-from auditor.companions.tokenizer_config import templates
+from auditor.companions.companion_files import GENERATION
+from auditor.companions.reading import Companions
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.layouts import unknown_quantization, unpack_tensors
 from auditor.layouts.declared import declaration
@@ -41,6 +41,11 @@ class Side(Struct, frozen=True, kw_only=True):
     companions: Mapping[str, Any] | None = None  # None: not read
     is_gguf: bool = False  # whether the config was derived from metadata, which lack most keys
     unchecked: tuple[str, ...] = ()  # what is not compared
+
+    @property
+    def model_type(self) -> str | None:
+        model_type = self.config.get("model_type")
+        return model_type if isinstance(model_type, str) else None
 
 
 def side_of(
@@ -130,22 +135,9 @@ def companion_settings(snapshot: Snapshot) -> Mapping[str, Any] | None:
     """
     if snapshot.companions is None:
         return None
-    settings: dict[str, Any] = {}
-    template_by_name: dict[str, str] = {}
-    for file in snapshot.companions:
-        if file.content is None:
-            continue
-        name = template_name(file.name)
-        if name is not None:
-            template_by_name[name or "default"] = file.content.decode(errors="replace")
-        elif file.name in {GENERATION, TOKENIZER_CONFIG}:
-            try:
-                values = file.object
-            except CheckpointError:
-                continue  # an audit reports the fault
-            if file.name == GENERATION:
-                settings |= {f"{GENERATION}: {key}": value for key, value in values.items()}
-            else:
-                template_by_name = {**templates(values), **template_by_name}
-    settings |= {f"chat template {name}": text for name, text in template_by_name.items()}
+    companions = Companions.of(snapshot.companions)
+    generation = companions.object(GENERATION) or {}
+    settings: dict[str, Any] = {f"{GENERATION}: {key}": value for key, value in generation.items()}
+    for (_, name), text in companions.templates.items():
+        settings.setdefault(f"chat template {name}", text)
     return settings

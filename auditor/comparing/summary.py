@@ -186,7 +186,8 @@ def _clauses(comparison: Comparison) -> Iterator[str]:
         yield f"it has {count:,} tensors that A lacks"
     if comparison.reshaped:
         count = len(comparison.reshaped)
-        yield f"{count:,} {_are(count)} of another shape ({_named_tensors(comparison)})"
+        names = _named(fold([one.name for one in comparison.reshaped]))
+        yield f"{count:,} {_are(count)} of another shape ({names})"
     common = comparison.tensors[0] - len(comparison.removed)
     retyped = len(comparison.retyped)
     if 0 < retyped < _FEW * common and comparison.layouts[0] == comparison.layouts[1]:
@@ -222,10 +223,6 @@ def _unexplained_keys(comparison: Comparison) -> list[ConfigChange]:
         if not (is_packed and _QUANTIZATION.match(key.key))
         and not (is_cast and key.key.rpartition(".")[2] == "dtype")
     ]
-
-
-def _named_tensors(comparison: Comparison) -> str:
-    return _named(fold([one.name for one in comparison.reshaped]))
 
 
 def _named(names: Sequence[str]) -> str:

@@ -196,7 +196,7 @@ def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
 
 def _named_tokens(reads: _Reads, folder: str) -> tuple[str, ...]:
     """Return the special tokens that a folder's tokenizer files name; () for a model on the Hub."""
-    from auditor.companions.tokenizer_config import (  # noqa: PLC0415 - few models have one
+    from auditor.companions.reading import (  # noqa: PLC0415 - few models have one
         loaded_settings,
         named_tokens,
     )

@@ -42,7 +42,7 @@ NO_ANSWER = 0  # the status of a request that was not answered
 MOST_BYTES = 160 * 1024 * 1024
 
 
-class RateLimiter:
+class RequestBudget:
     """A gate for requests to the Hub that also records results; several threads call it.
 
     Every `admit` is followed by one `note`. This class is for a single audit: it admits every
@@ -103,19 +103,19 @@ class Session:
         token: str | None,
         say: Callable[[str], None],
         *,
-        limiter: RateLimiter = RateLimiter(),  # noqa: B008 - its bound never changes
+        budget: RequestBudget = RequestBudget(),  # noqa: B008 - its bound never changes
         silence: float | None = None,
         over: Event | None = None,
     ) -> None:
         self._model = model
         self._client = shared_client()
-        self._limiter = limiter
+        self._budget = budget
         self._headers = {
             "user-agent": _AGENT,
             "accept-encoding": "identity",  # a compressed body has other offsets than the file
         }
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
-        self._retries = RetryPolicy(ProgressLines.of(say), limiter.held, silence=silence, over=over)
+        self._retries = RetryPolicy(ProgressLines.of(say), budget.held, silence=silence, over=over)
         self._lock = threading.Lock()
         self._requests = 0
         self._redirects = 0
@@ -200,14 +200,14 @@ class Session:
         self, url: Url, headers: Mapping[str, str], silence: float, purpose: str, *, by_hub: bool
     ) -> Iterator[Reply]:
         """Send one request; when the block ends, close its reply and log it."""
-        turn = self._limiter.admit(url.path) if by_hub else None
+        turn = self._budget.admit(url.path) if by_hub else None
         with self._lock:
             self._requests += 1
         since, reply = time.monotonic(), None
         try:
             reply = self._client.ask(url, headers, silence)
             if turn:
-                self._limiter.note(turn, reply.status, reply.headers)
+                self._budget.note(turn, reply.status, reply.headers)
             yield reply
         except PassingError as fault:
             if fault.reason is Reason.TIMED_OUT:
@@ -217,7 +217,7 @@ class Session:
             if reply:
                 reply.close()
             elif turn:
-                self._limiter.note(turn, NO_ANSWER, {})
+                self._budget.note(turn, NO_ANSWER, {})
             # The query is left out, because it contains the signature of a storage address.
             requests_log.debug(
                 "GET %s%s %s %s, %s bytes, %.0f ms: %s",
@@ -233,7 +233,7 @@ class Session:
     def _count(self, received: int) -> None:
         with self._lock:
             self._bytes += received
-        self._limiter.check(self._bytes)
+        self._budget.check(self._bytes)
 
 
 def _require_plain(answer: Answer) -> None:

@@ -25,7 +25,7 @@ from auditor.companions.companion_files import OF_HUB, CompanionBounds
 from auditor.downloader.answers import Answer, part_of_file, too_large, whole_body
 from auditor.downloader.assemble import assemble
 from auditor.downloader.headers import FIRST_READ, Received, read_header, safetensors_end
-from auditor.downloader.http import RateLimiter, Session
+from auditor.downloader.http import RequestBudget, Session
 from auditor.downloader.hub_settings import endpoint, endpoint_url, require_online, usable_token
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import Scheduler, awaited, threads
@@ -308,7 +308,7 @@ def read_spans(
     target = HubModel(id=model, revision=commit)
     # The caller has chosen the spans, and so how many bytes there are.
     session = Session(
-        target, usable_token(token), ProgressLines.of(say), limiter=RateLimiter(math.inf)
+        target, usable_token(token), ProgressLines.of(say), budget=RequestBudget(math.inf)
     )
     files = _HubFiles(session, Listing(model, commit, ()))
 

@@ -7,7 +7,6 @@ map, where each page causes a page fault. A block above 256 KiB does not fit the
 so that counting it a second time runs at a third of the speed.
 """
 
-import errno
 import io
 import os
 import stat
@@ -15,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
 
 from auditor.checkpoint.snapshot import FileState
 from auditor.downloader.headers import Received
@@ -34,13 +32,6 @@ _CHANGED = "changed while it was read; try again"
 _REPLACED = "was replaced or changed since it was listed; run it again"
 
 BLOCK = 256 * 1024
-
-
-class Extent(NamedTuple):
-    """A run of a file's bytes: stored bytes, or a hole, whose zeros need not be read."""
-
-    span: Span
-    hole: bool
 
 
 class RegularFile:
@@ -96,32 +87,6 @@ class RegularFile:
         data = self._read_at(len(block), at)
         block[: len(data)] = data
         return len(data)
-
-    def extents(self, span: Span) -> Iterator[Extent]:
-        """Yield the stored runs and the holes of a span, in order.
-
-        The complete span counts as stored if the system or the file system has no holes.
-        """
-        if not (hasattr(os, "SEEK_DATA") and hasattr(os, "SEEK_HOLE")):  # Windows
-            if span.length:
-                yield Extent(span, hole=False)
-            return
-        at = span.start
-        while at < span.stop:
-            data = self._next(os.SEEK_DATA, at, span.stop, otherwise=at)
-            if data > at:
-                yield Extent(Span(at, data), hole=True)
-            hole = self._next(os.SEEK_HOLE, data, span.stop, otherwise=span.stop)
-            if hole > data:
-                yield Extent(Span(data, hole), hole=False)
-            at = hole
-
-    def _next(self, whence: int, at: int, stop: int, *, otherwise: int) -> int:
-        """Return the offset of the next data or hole, at most `stop`; `otherwise` if unknown."""
-        try:
-            return min(max(os.lseek(self._descriptor, at, whence), at), stop)
-        except OSError as error:
-            return stop if error.errno == errno.ENXIO else otherwise
 
     def require_unchanged(self) -> None:
         """Raise SourceError if the file was written to or replaced since it was opened."""

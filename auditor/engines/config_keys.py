@@ -30,7 +30,9 @@ def required_keys(
                 if spared != {True}:
                     yield path, Judgement(f"config.json lacks {path}, which some saves need")
                 continue
-            value = _filled(entry, config, path)
+            value = entry.fills.get(path)
+            if isinstance(value, str):
+                value = value_by_rule(value, config)
             loads, why = _without(entry, config, path, value)
             what = f": write {value!r}, as the class takes it" if value is not None else ""
             added = {path: value} if value is not None and "." not in path else {}
@@ -63,11 +65,6 @@ def uneven_heads(config: Mapping[str, Any]) -> Iterator[Judgement]:
         if type(heads) is int and type(shared) is int and (shared <= 0 or heads % shared):
             detail = f"{heads} attention heads on {shared} key-value heads: not tried"
             yield Judgement(detail)
-
-
-def _filled(entry: EngineEntry, config: Mapping[str, Any], path: str) -> Any:
-    source = entry.fills.get(path)
-    return value_by_rule(source, config) if isinstance(source, str) else source
 
 
 def _spares(variant: SoundVariant, path: str, *, is_null: bool) -> bool | None:

@@ -77,7 +77,10 @@ def declared_schemes(
             row
             for row in of_method
             if (model_type in row.model_types if model_type in special else not row.model_types)
-            and all(_is_listed(group.get(key), row.values.get(key, ())) for key in keys[method])
+            and all(
+                any(is_identical(group.get(key), one) for one in row.values.get(key) or (None,))
+                for key in keys[method]
+            )
         ]
         if len(fitting) != 1 or number == _MOST_GROUPS:
             return ()
@@ -116,8 +119,3 @@ def _groups(method: str, settings: Settings) -> Iterator[Settings]:
             for key, value in arguments.items() if isinstance(arguments, Mapping) else ():
                 flat[f"{part}.{key}"] = value
         yield flat
-
-
-def _is_listed(value: Any, listed: tuple[Any, ...]) -> bool:
-    """Return whether a value is one of the tried ones; the number 1 is not true."""
-    return any(is_identical(value, one) for one in listed or (None,))

@@ -157,7 +157,8 @@ def _schemes(known: Knowledge, subject: ServedModel) -> tuple[DeclaredSchemes, .
 
 def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[Judgement]:
     """Yield the outcome of each change; the checkpoint loads if all of them load."""
-    name = _entry_name(known, subject)
+    by_architecture = known.keyed_by == "architectures"
+    name = next(iter(subject.architectures), None) if by_architecture else subject.model_type
     if name is None:
         key = known.keyed_by
         yield Judgement(f"config.json has no {key}", loads=known.outcome(None, "class none"))
@@ -195,12 +196,6 @@ def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[Judgement]:
         yield Judgement("no save with these kinds of tensors was tried")
         return
     yield from _tensors(known, entry, subject, expected, fitting[0])
-
-
-def _entry_name(known: Knowledge, subject: ServedModel) -> str | None:
-    if known.keyed_by == "model_type":
-        return subject.model_type
-    return next(iter(subject.architectures), None)
 
 
 def _without_entry(
@@ -279,7 +274,12 @@ def _tensors(
     is_packed = subject.packing_probe.startswith("packed")  # the audit has compared them unpacked
     found = () if is_packed else _found(entry, subject, expected, variant)
     if variant.loads is not True:
-        untried = sorted(_untried(variant, subject.config))
+        # The config keys that the refused save lacked, or had with another value of a flag.
+        untried = sorted(
+            key
+            for key, value in (subject.config.items() if variant.tried else ())
+            if key not in _OF_SAVING and without_sizes(value) != variant.tried.get(key, ...)
+        )
         if untried:
             yield Judgement(f"no save with such a value of {listed(untried)} was tried")
             return
@@ -348,13 +348,6 @@ def _fitting(
             value_at(config, key) is flag for key, flag in one.when.items() if type(flag) is bool
         )
     )
-
-
-def _untried(variant: SoundVariant, config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the config keys that a refused save lacked, or had with another value of a flag."""
-    for key, value in config.items() if variant.tried else ():
-        if key not in _OF_SAVING and without_sizes(value) != variant.tried.get(key, ...):
-            yield key
 
 
 def _judged(known: Knowledge, entry: EngineEntry, difference: Difference) -> Judgement:

@@ -2,6 +2,6 @@
 
 `client` sends questions to that process and caches answers on disk; `transformers_classes` reads
 the library's classes. `server` runs in the process; `inventory` makes the expectation (the tensors
-that a config implies) by `build` for transformers, whose loading rules `loading_rules` reads, and
-by `diffusers_models` and `timm_models`. Only these import a library.
+that a config implies) for diffusers and timm, and by `build` for transformers, whose loading rules
+`loading_rules` reads. Only these import a library.
 """

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from signal import Signals
 from threading import Lock
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from msgspec import Struct, ValidationError, convert
 
@@ -22,15 +22,14 @@ from auditor.analytic import Config, Expectation, expectation, kv_cache, loading
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.kv_cache import KVCache
 from auditor.bounded.json_text import examined
-from auditor.errors import CheckpointError, Reason, SourceError, UsageError
-from auditor.extras import install
-from auditor.machine import every_cpu
+from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle.server import MOST_SECONDS, from_json
-from auditor.oracle.transformers_classes import EXTRAS, InstalledLibrary, installed_library
+from auditor.oracle.transformers_classes import InstalledLibrary, installed_library
 from auditor.writing import write_atomically
 
 # Keys about the origin of a config, left out so that fine-tunes of one base share one answer.
 _WRITERS = frozenset({"_name_or_path", "architectures"})
+_T = TypeVar("_T")
 
 
 class Oracle:
@@ -80,45 +79,51 @@ class Oracle:
         Raise CheckpointError for a config from which the class cannot be built, and SourceError if
         the library cannot build the class at all, or not within the oracle's bounds.
         """
-        question, key = self._question(config, target)
-        answered = self._read(read_answer(self._folder, key), target)
-        if answered is None:
-            answer = self._process.ask(question, target, self._library.key)
-            answered = self._read(answer, target)
-            keep_answer(self._folder, key, answer)
-        if isinstance(answered, Expectation):
-            return answered
-        raise CheckpointError(answered or f"{target}: no answer of the oracle's")
+
+        def decoded(answer: object) -> Expectation | None:
+            match answer:
+                case {"fault": str(fault)}:
+                    raise CheckpointError(fault)
+            return from_json(answer, target, self.name)
+
+        expectation = self._answered(decoded, config, target)
+        if expectation is None:
+            raise CheckpointError(f"{target}: no answer of the oracle's")
+        return expectation
 
     def cache(self, config: Config, target: str) -> KVCache | None:
         """Return the cache that a class of transformers fills; None if it is not known."""
-        question, key = self._question(config, target, "cache")
-        try:
-            answer = read_answer(self._folder, key)
-            if answer is None:
-                answer = self._process.ask(question, target, self._library.key)
-                keep_answer(self._folder, key, answer)
-            return convert(answer, examined(_CacheAnswer)).cache
-        except (SourceError, ValidationError):
-            return None
 
-    def _question(self, config: Config, target: str, *wanted: str) -> tuple[str, str]:
-        """Return a question to the process, and the key of its stored answer."""
+        def decoded(answer: object) -> _CacheAnswer | None:
+            try:
+                return convert(answer, examined(_CacheAnswer))
+            except ValidationError:
+                return None
+
+        try:
+            answer = self._answered(decoded, config, target, "cache")
+        except SourceError:
+            return None
+        return answer.cache if answer else None
+
+    def _answered(
+        self, decoded: Callable[[object], _T | None], config: Config, target: str, *wanted: str
+    ) -> _T | None:
+        """Return the decoded answer: a stored one, else the one of the process, which is stored."""
         values = {key: value for key, value in config.values.items() if key not in _WRITERS}
         question = json.dumps([self._library.key, target, values, *wanted], sort_keys=True)
         digest = sha256(f"{self.name}\n{self._code}\n{question}".encode()).hexdigest()
-        return question, f"{target}-{digest[:32]}"
+        key = f"{target}-{digest[:32]}"
+        known = decoded(read_answer(self._folder, key))
+        if known is not None:
+            return known
+        answer = self._process.ask(question, target, self._library.key)
+        keep_answer(self._folder, key, answer)
+        return decoded(answer)
 
     def sibling(self, config: Config, target: str, /) -> Sibling:
         expectation = self.expect(config, target)
         return Sibling(target, expectation.prefix, expectation.renamed, expectation.loading)
-
-    def _read(self, answer: object, target: str) -> Expectation | str | None:
-        """Decode an answer: an expectation, a fault of the config, or None for anything else."""
-        match answer:
-            case {"fault": str(fault)}:
-                return fault
-        return from_json(answer, target, self.name)
 
 
 class _CacheAnswer(Struct, frozen=True):
@@ -150,18 +155,6 @@ def _process() -> "Process":
     process = Process()
     atexit.register(process.end)
     return process
-
-
-def inventory(library: str, target: str, config: Mapping[str, Any]) -> Expectation:
-    """Return the tensors that a library's class has with a config: names, shapes, roles and ties.
-
-    `library` is transformers, diffusers or timm; a class of timm is an architecture. Raise
-    UsageError if the library is not installed, otherwise the errors of `Oracle.expect`.
-    """
-    oracle = available_oracle(library)
-    if oracle is None:
-        raise UsageError(f"the oracle needs torch and {library}: {install(EXTRAS[library])}")
-    return oracle.expect(Config(values=config), target)
 
 
 # --- the process ------------------------------------------------------------------------------
@@ -233,14 +226,13 @@ class Process:
 
 
 def _started(command: tuple[str, ...]) -> _Running:
-    with every_cpu():  # a sweep's threads stay on one
-        process = subprocess.Popen(  # noqa: S603 - our own code
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            encoding="ascii",
-        )
+    process = subprocess.Popen(  # noqa: S603 - our own code
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="ascii",
+    )
     return _Running(process, cast(IO[str], process.stdin), cast(IO[str], process.stdout))
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from auditor.analytic import Config, Expectation
 from auditor.checkpoint.snapshot import RepoFile, Snapshot
@@ -28,13 +28,10 @@ def drafting_notes(config: Config, tensors: Sequence[StoredTensor]) -> Iterator[
         after = f"layers.{values.get('num_hidden_layers')}."  # as DeepSeek numbers them
         for key in _DRAFTING:
             count = values.get(key)
-            if type(count) is int and count > 0 and not _drafts(tensors, after):
+            if type(count) is not int or count <= 0:
+                continue
+            if not any("mtp" in tensor[0] or after in tensor[0] for tensor in reversed(tensors)):
                 yield f"{path}{key} is {count}, and no layer for drafting tokens is stored"
-
-
-def _drafts(tensors: Sequence[StoredTensor], after: str) -> bool:
-    """Whether a drafting layer is stored: one named mtp, or one with the name `after`."""
-    return any("mtp" in tensor[0] or after in tensor[0] for tensor in reversed(tensors))
 
 
 # Extra tensors are negligible up to 1/100 of the parameters: rotary frequencies take less, the
@@ -116,28 +113,35 @@ def listed_size_rule(
     The file may contain more, for instance buffers.
     """
     parameters = expectation.parameters
+    most = _HEADER_BYTES * len(expectation.tensors)
     for file in files:
         if file.name not in _LONE_FILES or file.size is None or declared not in sums.WIDTHS:
             continue
-        most = _HEADER_BYTES * len(expectation.tensors)
-        over = {dtype: file.size - parameters * bits // 8 for dtype, bits in sums.WIDTHS.items()}
-        if over[declared] >= 0:
+        over = file.size - _bytes(parameters, declared)
+        if over >= 0:
             continue
-        fitting = next((dtype for dtype, left in over.items() if 0 <= left <= most), None)
         size = f"{file.name} has {file.size:,} bytes"
-        if fitting:
-            width = sums.WIDTHS[fitting] // 8
+        if fitting := _fitting(file.size, parameters, most, sums.WIDTHS):
+            around = file.size - _bytes(parameters, fitting)
             reason = (
-                f"{size}: {width} for each of {parameters:,} parameters and {over[fitting]:,} "
-                f"around them; the config declares {declared}"
+                f"{size}: {sums.WIDTHS[fitting] // 8} for each of {parameters:,} parameters and "
+                f"{around:,} around them; the config declares {declared}"
             )
             yield WrongDtype(tensors=(), declared=declared, reason=reason)
         else:
-            reason = (
-                f"{size}, fewer than the {file.size - over[declared]:,} that "
-                f"{parameters:,} parameters take in {declared}: {over[declared]:+,}"
-            )
+            takes = f"{parameters:,} parameters take in {declared}: {over:+,}"
+            reason = f"{size}, fewer than the {file.size - over:,} that {takes}"
             yield BadSize(file=file.name, reason=reason)
+
+
+def _bytes(parameters: int, dtype: str) -> int:
+    return parameters * sums.WIDTHS[dtype] // 8
+
+
+def _fitting(size: int, parameters: int, most: int, dtypes: Iterable[str]) -> str | None:
+    """Return the dtype in which parameters leave up to `most` bytes of a file for its header."""
+    fitting = (dtype for dtype in dtypes if 0 <= size - _bytes(parameters, dtype) <= most)
+    return next(fitting, None)
 
 
 _PLAIN_DTYPES = ("F32", "BF16", "F64")
@@ -176,18 +180,16 @@ def pointed_size_note(
     is_safetensors = all(name.endswith(".safetensors") for name in sizes)
     entries = (len(tensor.name) + _ENTRY if is_safetensors else _HEADER_BYTES for tensor in hidden)
     most = _METADATA * len(sizes) + sum(entries)
-    for dtype in dict.fromkeys((first, *_PLAIN_DTYPES)):
+    if dtype := _fitting(size, parameters, most, dict.fromkeys((first, *_PLAIN_DTYPES))):
         width = sums.WIDTHS[dtype] // 8
-        around = size - parameters * width
-        if 0 < around <= most:
-            header = "a header" if len(sizes) == 1 else "headers"
-            differs = declared in sums.WIDTHS and sums.WIDTHS[dtype] != sums.WIDTHS[first]
-            but = f"; the config declares {declared}" if differs else ""
-            return (
-                f"{subject} {size:,} bytes, which fits {parameters:,} x {width} bytes ({dtype}) "
-                f"and {header} of {around:,}{but}"
-            )
-    expected = parameters * sums.WIDTHS[first] // 8
+        header = "a header" if len(sizes) == 1 else "headers"
+        differs = declared in sums.WIDTHS and sums.WIDTHS[dtype] != sums.WIDTHS[first]
+        but = f"; the config declares {declared}" if differs else ""
+        return (
+            f"{subject} {size:,} bytes, which fits {parameters:,} x {width} bytes ({dtype}) and "
+            f"{header} of {size - _bytes(parameters, dtype):,}{but}"
+        )
+    expected = _bytes(parameters, first)
     what = "more than the model" if size > expected else "a part of the model"
     takes = f"the {expected:,} that {parameters:,} parameters take in {first}"
     return f"{subject} {size:,} bytes, {_part(size / expected)} {takes}: {what}, or another one"

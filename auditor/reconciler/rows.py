@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Literal, overload
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
@@ -65,11 +65,10 @@ def compared_rows(
     """
     tallies = walked.by_prefix()
     older = reconciled.moved or any(Step.OLDER in hit.steps for hit in reconciled.answered)
-    formulas = (
-        _as_stored(reconciled, expectation, depth)
-        if older
-        else _on_disk(expectation, reconciled.shift, depth)
-    )
+    if older or reconciled.shift:
+        formulas = _as_stored(reconciled, expectation, depth)
+    else:
+        formulas = expectation.modules_to(depth)
     fates = _absent_fates(reconciled.absent, expectation.prefix, reconciled.shift, depth)
     all_parameters = tallies[""].parameters
     others = {**tallies, **fates}.keys() - formulas.keys()
@@ -108,7 +107,8 @@ def _row(
 ) -> ModuleRow:
     expected, text = formula or (None, None)
     if all_parameters is None:
-        return _uncounted(prefix, tally.tensors, expected, text, status)
+        counts = (None, None, expected, None, text, status, None, None, None)
+        return ModuleRow(prefix, depth_of(prefix), tally.tensors, *counts)
     parameters = tally.parameters
     return ModuleRow(
         prefix,
@@ -126,35 +126,8 @@ def _row(
     )
 
 
-def _uncounted(
-    prefix: str, tensors: int, expected: int | None, formula: str | None, status: ModuleStatus
-) -> ModuleRow:
-    """Return the row of a module whose stored parameters are not known."""
-    depth, nothing = depth_of(prefix), (None, None, None)
-    return ModuleRow(prefix, depth, tensors, None, None, expected, None, formula, status, *nothing)
-
-
 def depth_of(prefix: str) -> int:
     return prefix.count(".") + 1 if prefix else 0
-
-
-def _on_disk(
-    expectation: Expectation, shift: Step | None, depth: Depth | None
-) -> Mapping[str, ModuleFormula]:
-    """Return the expected modules under the names that they have in this checkpoint."""
-    if shift is None:
-        return expectation.modules_to(depth)
-    modules = _modules_one_deeper(expectation, depth)
-    pairs = ((_shifted(name, expectation.prefix, shift), of) for name, of in modules.items())
-    modules = {name: of for name, of in pairs if name is not None} | {"": modules[""]}
-    return {name: of for name, of in modules.items() if depth is None or depth.lists(name)}
-
-
-def _modules_one_deeper(
-    expectation: Expectation, depth: Depth | None
-) -> Mapping[str, ModuleFormula]:
-    """Return the modules down to one level below `depth`; the file may have them a level higher."""
-    return expectation.modules_to(None if depth is None else depth.one_deeper())
 
 
 def _as_stored(
@@ -164,8 +137,9 @@ def _as_stored(
 
     A module of which only the path differs keeps its formula; any other gets a plain number.
     """
-    counts: dict[str, int] = {"": 0}
-    modules = _modules_one_deeper(expectation, depth)
+    counts: dict[str, int] = {}
+    # The file may have a module a level higher than the class.
+    modules = expectation.modules_to(None if depth is None else depth.one_deeper())
     formulas = {"": modules[""]}
     stored = {hit.expected.name: hit.stored.name for hit in reconciled.answered}
     if reconciled.moved:
@@ -173,7 +147,8 @@ def _as_stored(
     for tensor in expectation.tensors:
         if tensor.role.optional:
             continue
-        name = stored.get(tensor.name, tensor.name)
+        shifted = _shifted(tensor.name, expectation.prefix, reconciled.shift)
+        name = stored.get(tensor.name) or shifted or tensor.name
         ours, theirs = parent(tensor.name), parent(name)
         is_same_end = tensor.name.rpartition(".")[2] == name.rpartition(".")[2]
         while theirs:
@@ -186,10 +161,12 @@ def _as_stored(
             ours, theirs = parent(ours), parent(theirs)
     by_prefix = {"": modules[""]}
     for prefix, count in counts.items():
-        if prefix and (depth is None or depth.lists(prefix)):
+        if depth is None or depth.lists(prefix):
             formula = formulas.get(prefix)
-            exact = formula is not None and formula.parameters == count
-            by_prefix[prefix] = formula if formula and exact else ModuleFormula(count, str(count))
+            is_exact = formula is not None and formula.parameters == count
+            by_prefix[prefix] = (
+                formula if formula and is_exact else ModuleFormula(count, str(count))
+            )
     return by_prefix
 
 
@@ -309,14 +286,9 @@ class ExpectedRows(Sequence[ModuleRow]):
     def _rows(self, modules: Iterable[tuple[str, ModuleFormula]]) -> Iterator[ModuleRow]:
         for prefix, formula in modules:
             if self._depth is None or depth_of(prefix) <= self._depth.most:
-                parameters, text = formula
-                yield _uncounted(prefix, 0, parameters, text, "unchecked")
+                yield _row(prefix, _NOT_STORED, formula, "unchecked", None)
 
-    @overload
-    def __getitem__(self, at: int) -> ModuleRow: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[ModuleRow, ...]: ...
-    def __getitem__(self, at: int | slice) -> ModuleRow | tuple[ModuleRow, ...]:
+    def __getitem__(self, at: Any) -> Any:
         return self._all_rows[at]
 
     def __len__(self) -> int:
@@ -331,9 +303,6 @@ class ExpectedRows(Sequence[ModuleRow]):
     def __hash__(self) -> int:
         return hash(self._all_rows)
 
-    def __repr__(self) -> str:
-        return repr(self._all_rows)
-
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the rows themselves, instead of the objects from which they are computed."""
         return tuple, (self._all_rows,)
@@ -342,30 +311,17 @@ class ExpectedRows(Sequence[ModuleRow]):
 # --- status ------------------------------------------------------------------------------------
 
 
-_NAMES: dict[int, ModuleStatus] = {
-    Fate.EQUAL.value: "equal",
-    Fate.UNUSED.value: "unused",
-    Fate.UNEXPECTED.value: "unexpected",
-    Fate.MISMATCHED.value: "mismatched",
-    Fate.BUFFER.value: "buffer",
-    Fate.DUPLICATE.value: "duplicate",
-    Fate.NEWLY_INITIALIZED.value: "newly-initialized",
-    Fate.MISSING.value: "missing",
-    Fate.TIED.value: "tied",
-    Fate.UNREADABLE.value: "unreadable",
-    Fate.UNCHECKED.value: "unchecked",
-    Fate.QUANTIZATION_DATA.value: "quantization-data",
+_NAMES = {
+    fate.value: cast("ModuleStatus", str(fate.name).lower().replace("_", "-")) for fate in Fate
 }
 _QUIET = (Fate.EQUAL | Fate.BUFFER | Fate.TIED | Fate.QUANTIZATION_DATA).value
 
 
 def status_of(fates: int) -> ModuleStatus:
     """Return the status of combined fates; buffers, quantization data and ties do not alter it."""
-    if fates in _NAMES:
-        return _NAMES[fates]
-    if not fates & ~_QUIET:
-        return "equal"
     loud = fates & ~_QUIET
+    if fates in _NAMES or not loud:
+        return _NAMES.get(fates, "equal")
     if fates & Fate.EQUAL.value and loud != Fate.UNCHECKED.value:
         return "differs"
     return _NAMES.get(loud, "differs")

@@ -60,7 +60,7 @@ class ValuesRead(Struct, frozen=True, kw_only=True):
     """The statistics of the numbers that were read, and the number of bytes read."""
 
     tensors: tuple[TensorValues, ...]  # sorted by file, then by position in the file
-    bytes: int  # bytes that were read, including holes of a sparse file
+    bytes: int  # bytes that were read
     of: int  # bytes of all tensors in the files
     of_tensors: int  # number of all tensors
     sampled: bool = False  # whether only chosen ranges of the files were read

@@ -1,16 +1,14 @@
 """Stored tensors that the target class does not use, and the sibling classes that do."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import asdict
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
-from auditor.analytic.loading import Loading, forms_with_prefix
-from auditor.analytic.lookup import Union
+from auditor.analytic.loading import Loading, UnknownName
 from auditor.findings import (
     MOST_NAMED,
     Finding,
@@ -28,7 +26,9 @@ BUFFERS = {
     Role.LEGACY: "stored by some versions, and not learned",
     Role.BUFFER: "stored beside the parameters, and not learned",
 }
-_AT_ONCE = 4096  # tensors that are looked up at once, to limit the memory for the results
+# A lookup in all classes of a family takes 0.2 ms, so examples of each kind of names are looked up
+# first, and no more names of other kinds than these: published models have a few hundred.
+_MOST_LOOKED_UP = 10_000
 _TASK = re.compile(r"For[A-Z]|Head")  # part of the names of classes with an output head
 # Tasks of pretraining; many published base models still contain their heads.
 _PRETRAINING = re.compile(r"For(PreTraining|MaskedLM|MaskedImageModeling|NextSentencePrediction)$")
@@ -54,62 +54,33 @@ def identify(
     siblings: Callable[[], tuple[Sibling, ...]],
 ) -> Iterator[UnexpectedTensor]:
     """Look up each tensor in every class of the family; `loading` has the target's rules."""
-    family = FamilyNames(siblings() if candidates else ())
-    for at in range(0, len(candidates), _AT_ONCE):
-        batch = candidates[at : at + _AT_ONCE]
-        names = [name for _, name in batch]
-        answers = answers_by_kind(
-            names, lambda some: list(zip(loading.unknown(some), family.may_know(some), strict=True))
-        )
-        classes_by_name = family.classes_of(
-            [name for name, (_, may_know) in zip(names, answers, strict=True) if may_know]
-        )
-        for (tensor, name), (unknown, _) in zip(batch, answers, strict=True):
-            if unknown.buffer:
-                identified = _buffer(tensor, Role.LEGACY, None)
-            else:
-                identified = _used(tensor, classes_by_name.get(name, ()))
-            yield identified._replace(silent=unknown.silent)
+    classes = [
+        (one.target, Places(one.names, one.prefix, one.loading))
+        for one in (siblings() if candidates else ())
+    ]
 
+    def examine(some: Sequence[str]) -> list[tuple[UnknownName, bool]]:
+        """Return the answer of the rules to each name, and whether some class has it."""
+        known = [False] * len(some)
+        for _, places in classes:
+            for at, place in enumerate(places.of(some[:_MOST_LOOKED_UP])):
+                known[at] = known[at] or place.expected is not None
+        return list(zip(loading.unknown(some), known, strict=True))
 
-class FamilyNames:
-    """A lookup of names in all classes of a family.
-
-    A family has ten classes with four spellings of a name each: 66 us a name, or 20 s for 300,000
-    unknown names. So all names are looked up in `Places.of` at once.
-    """
-
-    def __init__(self, siblings: Iterable[Sibling]) -> None:
-        self._places = [
-            (one.target, Places(one.names, one.prefix, one.loading)) for one in siblings
-        ]
-        self._names = Union(places.names for _, places in self._places)
-        # Classes with equal renames -> the loading rules of one of them.
-        self._rules = {
-            (of.prefix, of.loading.renames, of.loading.legacy, of.loading.not_renamed): of.loading
-            for _, of in self._places
-        }
-
-    def classes_of(self, names: Sequence[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
-        """Map each name that a class has to (class, tensor) of all classes that have it."""
-        unique_names = list(dict.fromkeys(names))
-        classes_by_name: dict[str, list[tuple[str, ExpectedTensor]]] = {}
-        for target, places in self._places if names else ():
-            for name, place in zip(unique_names, places.of(unique_names), strict=True):
-                if place.expected is not None:
-                    classes_by_name.setdefault(name, []).append((target, place.expected))
-        return classes_by_name
-
-    def may_know(self, names: Collection[str]) -> list[bool]:
-        """Return whether some class may have each name, before any tensor is looked up."""
-        possible_names: set[str] = set()
-        for (prefix, *_), rules in self._rules.items():
-            renamed = rules.looked_for(names)
-            forms = forms_with_prefix(chain(names, renamed), prefix)
-            for stored, other in zip(names, renamed, strict=True):
-                if any(form in self._names for form in {*forms[stored], *forms[other]}):
-                    possible_names.add(stored)
-        return [name in possible_names for name in names]
+    names = [name for _, name in candidates]
+    answers = answers_by_kind(names, examine)
+    known = list(dict.fromkeys(name for name, one in zip(names, answers, strict=True) if one[1]))
+    by_name: dict[str, list[tuple[str, ExpectedTensor]]] = {}
+    for target, places in classes:
+        for name, place in zip(known, places.of(known), strict=True):
+            if place.expected is not None:
+                by_name.setdefault(name, []).append((target, place.expected))
+    for (tensor, name), (unknown, _) in zip(candidates, answers, strict=True):
+        if unknown.buffer:
+            identified = _buffer(tensor, Role.LEGACY, None)
+        else:
+            identified = _used(tensor, by_name.get(name, ()))
+        yield identified._replace(silent=unknown.silent)
 
 
 def _used(tensor: StoredTensor, by_class: Iterable[tuple[str, ExpectedTensor]]) -> UnexpectedTensor:
@@ -204,17 +175,14 @@ def with_unused_heads(
         if one.target in tasks
         and all(place.expected for place in Places(one.names, one.prefix, one.loading).of(names))
     )
-    reason = f"{expectation.target} has no such head; {_uses(users_of_all)} every stored tensor"
+    use_all = f"{' and '.join(users_of_all)} {'use' if users_of_all[1:] else 'uses'}"
+    reason = f"{expectation.target} has no such head; {use_all} every stored tensor"
     for finding in findings:
         if isinstance(finding, Unused) and users_of_all:
             fields = {**asdict(finding), "used_by": users_of_all, "reason": reason}
             yield UnusedHead(**fields)
         else:
             yield finding
-
-
-def _uses(classes: tuple[str, ...]) -> str:
-    return f"{' and '.join(classes)} {'use' if classes[1:] else 'uses'}"
 
 
 def _unexpected(

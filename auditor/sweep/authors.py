@@ -4,18 +4,16 @@ from collections.abc import Sequence
 from threading import Event
 
 from auditor.downloader import hub
-from auditor.downloader.fetching import ignore_message
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import awaited, threads
-from auditor.downloader.waits import ProgressLines, Waits
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import SourceError
+from auditor.sweep.rate_limits import Bounds, Budget, RateLimiter
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.changes import ALARMING
 from auditor.sweep.reporting.model_entry import entry_of
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Night, Result, Store
-from auditor.sweep.workers.allowance import Allowance, Bounds
-from auditor.sweep.workers.budget import Budget
 
 # Requests of one night, a window's quota without a token; on a first night all findings are new.
 MOST = 500
@@ -24,18 +22,18 @@ _BOUNDS = Bounds("the authors of one commit", 10.0, hub.MAX_COMMITS)
 
 
 def record_authors(
-    ledger: StoreWriter, night: Night, token: str | None, budget: Budget, waits: Waits
+    ledger: StoreWriter, night: Night, token: str | None, limiter: RateLimiter, talk: ProgressLines
 ) -> None:
     """Request and store the authors of the commits whose findings are new or changed.
 
     The authors stay unknown if the Hub does not name them or the request fails.
     """
-    over, talk = Event(), ProgressLines(ignore_message, waits)
+    over = Event()
 
     def authors(result: Result) -> str | None:
         model = HubModel(id=result.model, revision=result.commit_sha)
         try:
-            session = Allowance(_BOUNDS, budget, talk, over).session(model, token)
+            session = Budget(_BOUNDS, limiter, talk, over).session(model, token)
             return hub.fetch_authors(model, result.commit_sha, session)
         except SourceError:
             return None

@@ -8,7 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from auditor.oracle.transformers_classes import EXTRAS, installed_library
-from auditor.sweep.policy import Policy
+from auditor.sweep.settings import Policy
 from auditor.sweep.store.reading import Versions
 from auditor.version import VERSION
 

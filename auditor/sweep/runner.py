@@ -2,36 +2,38 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from functools import partial
 
 from msgspec import Struct
 
+from auditor.downloader.fetching import ignore_message
 from auditor.downloader.hub_settings import endpoint, usable_token
-from auditor.downloader.waits import Waits
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import Reason, UsageError
 from auditor.extras import install
 from auditor.formats.text import counted
-from auditor.machine import one_cpu
+from auditor.messages import listed, quoted
 from auditor.sweep.authors import record_authors
-from auditor.sweep.losses import require_models, require_no_losses
+from auditor.sweep.one_model import Auditor, Done
 from auditor.sweep.outcome_digest import current_versions
-from auditor.sweep.policy import Policy
 from auditor.sweep.progress import Progress, duration, verdict_counts
+from auditor.sweep.rate_limits import RateLimiter
 from auditor.sweep.selection import Selector
-from auditor.sweep.settings import SweepSettings, folder_of
+from auditor.sweep.settings import Policy, SweepSettings, folder_of
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Alarms, Night
-from auditor.sweep.workers.audit_threads import AuditThreads, Crew
-from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.one_model import Done
+from auditor.sweep.worker_pool import WorkerPool, Workers
 
-if TYPE_CHECKING:  # Dask is an extra, and takes a second to import
-    from auditor.sweep.workers.cluster import Cluster
+_LOOK = 0.5  # seconds between checks of the workers
 
-_LOOK = 0.5  # seconds between checks of the budget and of stuck models
+_MOST = 10  # a selection may lose one of ten models
+_IDS = "ids"
+_WAYS = "correct it, or repeat with --force if meant"
+
+Described = Mapping[str, object]  # a selection, as the store records it
 
 
 class Swept(Struct, frozen=True, kw_only=True):
@@ -70,18 +72,23 @@ def sweep(  # noqa: PLR0913 - the options of the command
     name = night or datetime.now(UTC).date().isoformat()
     folder_of(name)  # refuse a name that cannot be the reports' folder before any work
     since = time.monotonic()
-    budget = Budget(settings.policy.max_requests)
+    policy = settings.policy
+    limiter = RateLimiter(policy.max_requests)
     progress = progress or Progress()
-    waits = Waits(progress.waiting)
+    talk = ProgressLines(ignore_message, progress.talk.waits)
+
+    start = _starter(policy, usable, limiter, talk, scheduler)
     with (
         StoreWriter.open(settings.output.store) as ledger,
-        _auditors(settings.policy, usable, budget, waits, scheduler) as crew,
+        closing(WorkerPool(start, policy.hopeless, talk.waits)) as pool,
     ):
+        if scheduler:  # report a bad address before there is anything to audit
+            pool.start()
         with progress:
-            with Selector(settings.policy, usable, budget, waits) as selector:
+            with Selector(policy, usable, limiter, talk) as selector:
                 described = [dict(selection.described) for selection in settings.selections]
                 selections = json.dumps(described, sort_keys=True)
-                versions = current_versions(policy=settings.policy)
+                versions = current_versions(policy=policy)
                 earlier = tuple(row for row in ledger.nights() if row.finished)
                 started = ledger.begin(name, selections, versions, force=force)
                 try:
@@ -91,9 +98,8 @@ def sweep(  # noqa: PLR0913 - the options of the command
                 except UsageError:
                     ledger.withdraw(name)
                     raise
-            first = ledger.random_model(current) if started.plan is not None else ""
-            audited = _audit(ledger, current, first, crew, progress)
-            record_authors(ledger, current, usable, budget, waits)
+            audited = _audit(ledger, current, pool, progress)
+            record_authors(ledger, current, usable, limiter, talk)
             ledger.finish(current)
             keep = settings.output.keep
         return Swept(
@@ -107,23 +113,23 @@ def sweep(  # noqa: PLR0913 - the options of the command
         )
 
 
-@contextmanager
-def _auditors(
-    policy: Policy, token: str | None, budget: Budget, waits: Waits, scheduler: str | None
-) -> "Iterator[Crew | Cluster]":
+def _starter(
+    policy: Policy,
+    token: str | None,
+    limiter: RateLimiter,
+    talk: ProgressLines,
+    scheduler: str | None,
+) -> Callable[[], Workers]:
+    """Return the function that starts the sweep's workers; raise UsageError if Dask is missing."""
     if scheduler is None and policy.processes == 1:
-        threads = AuditThreads(policy, token, budget, waits)
-        with one_cpu(), closing(threads):
-            yield Crew(threads)
-        return
+        return partial(Auditor, policy, token, limiter, talk)
     try:
-        from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
+        from auditor.sweep.cluster import DaskWorkers  # noqa: PLC0415 - Dask is an extra
     except ImportError:
         option = "--scheduler" if scheduler else "--processes"
         detail = f"{option} needs Dask: {install('cluster')}"
         raise UsageError(detail) from None
-    with Cluster(policy, token, waits, scheduler) as cluster:
-        yield cluster
+    return partial(DaskWorkers, policy, token, talk.waits, scheduler)
 
 
 def _planned(  # noqa: PLR0913, PLR0917 - the state of a sweep
@@ -161,23 +167,21 @@ def _planned(  # noqa: PLR0913, PLR0917 - the state of a sweep
     return ledger.freeze(night.night, plan)
 
 
-def _audit(
-    ledger: StoreWriter, night: Night, first: str, crew: "Crew | Cluster", progress: Progress
-) -> int:
+def _audit(ledger: StoreWriter, night: Night, pool: WorkerPool, progress: Progress) -> int:
     """Audit the models without an outcome, and return the number of new outcomes.
 
-    Models are read from the store only as fast as the crew takes them.
+    Models are read from the store only as fast as the workers take them.
     """
     progress.begin(ledger.left(night))
-    waiting, audited = ledger.waiting(night, first=first), 0
+    waiting, audited = ledger.waiting(night), 0
     while True:
-        while crew.has_room and (model := next(waiting, None)) is not None:
-            crew.submit(model)
-        if not crew.under_way:
+        while pool.has_room and (model := next(waiting, None)) is not None:
+            pool.submit(model)
+        if not pool.under_way:
             return audited
         arrived: list[Done] = []
         try:
-            arrived.extend(crew.finished(_LOOK))
+            arrived.extend(pool.finished(_LOOK))
         finally:  # record the outcomes that arrived before an error
             _record(ledger, night, arrived)
         audited += len(arrived)
@@ -192,6 +196,71 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
     with ledger.together():
         for done in arrived:
             ledger.record(night, done.model, done.commit_sha, done.recorded, snapshot=done.snapshot)
+
+
+# --- selections that are empty or have lost models -----------------------------------------------
+
+
+def require_models(selection: Described, count: int) -> None:
+    """Raise UsageError if a selection has no model."""
+    if not count:
+        raise UsageError(f"the selection {_in_words(selection)} has no model; {_WAYS}")
+
+
+def require_no_losses(
+    ledger: StoreWriter, plan: int, selections: Sequence[Described], earlier: Sequence[Night]
+) -> None:
+    """Raise UsageError if a selection of the plan has lost more than a tenth of its models.
+
+    It is compared with the last of the earlier nights that has the selection. Every list of ids
+    counts as the same selection, unless most of its ids are new. The first N models of the Hub's
+    list and a list of ids may lose as many models as they gain.
+    """
+    for place, selection in enumerate(selections):
+        is_list = _IDS in selection
+        for night, at in _earlier_places(selection, earlier):
+            losses = ledger.losses((night.plan or 0, at), (plan, place))
+            if is_list and 2 * losses.new > losses.now:
+                continue  # another list
+            replaced = losses.new if is_list or "top" in selection else 0
+            if (losses.lost - replaced) * _MOST > losses.models:
+                lost = listed(losses.examples)
+                if more := losses.lost - len(losses.examples):
+                    lost = f"{lost} and {more:,} more"
+                now = counted(losses.models - losses.lost + losses.new, "model")
+                raise UsageError(
+                    f"the selection {_in_words(selection)} has {now}, and had {losses.models:,} in "
+                    f"the night {quoted(night.night)}; lost are {lost}; {_WAYS}"
+                )
+            break
+
+
+def _earlier_places(selection: Described, earlier: Sequence[Night]) -> Iterator[tuple[Night, int]]:
+    """Yield each night that has the selection, the latest first, with the selection's place."""
+    wanted = _without_ids(json.loads(json.dumps(selection)))
+    for night in sorted(earlier, key=lambda row: (row.finished, row.night), reverse=True):
+        try:
+            tables = json.loads(night.selection)
+        except ValueError:
+            continue
+        for at, table in enumerate(tables):
+            if _without_ids(table) == wanted:
+                yield night, at
+
+
+def _without_ids(selection: Described) -> Described:
+    return {**selection, _IDS: ""} if _IDS in selection else selection
+
+
+def _in_words(selection: Described) -> str:
+    texts = (
+        f"{key} {' '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
+        for key, value in selection.items()
+    )
+    return quoted(", ".join(texts))
+
+
+# --- lines about the result -----------------------------------------------------------------------
 
 
 def crash_notice(swept: Swept) -> str | None:

@@ -1,61 +1,31 @@
 """The input of the rules about numbers: an outcome, statistics of each tensor, and its bytes."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
-from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
-from auditor.downloader.local_file import BLOCK, RegularFile
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.downloader.local_file import BLOCK
 from auditor.findings import Finding, QuantizationData, StoredBuffer, Unexpected
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import Report, Unaudited
 from auditor.tensors import Span, StoredTensor
-from auditor.values.local_numbers import values_of
-from auditor.values.number_formats import FORMATS, Bytes
-from auditor.values.placing import Placed
-from auditor.values.plan import PlannedSpan
-from auditor.values.profile import Profile, profile_of, spread_pieces
-from auditor.values.tally import NumberTally, counter_of
+from auditor.values.number_formats import FORMATS, Bytes, NumberFormat
+from auditor.values.tally import LOW_HALF
+from auditor.values.tensor_bytes import (
+    Placed,
+    TensorBytes,
+    comparable_bytes,
+    equal_bytes,
+    readable_units,
+)
 
 SAMPLE = 16 * 1024  # bytes of a tensor that rules read if a sample suffices
-
-
-class TensorBytes(Protocol):
-    """An interface to the bytes of tensors that were read."""
-
-    def read(self, tensor: Placed, span: Span) -> Bytes | None:
-        """Return the bytes in a span relative to the tensor's start; None if some were not read."""
-
-    def runs(self, tensor: Placed) -> tuple[Span, ...]:
-        """Return the spans of a tensor that were read, relative to the tensor's start."""
-
-
-class LocalBytes:
-    """Access to the bytes of open local files."""
-
-    def __init__(self, files: Mapping[Path, RegularFile]) -> None:
-        self._files = files
-
-    def read(self, tensor: Placed, span: Span) -> Bytes | None:
-        data = np.empty(span.length, np.uint8)
-        self._files[tensor.path].read_into(data.data, tensor.span.start + span.start)
-        return data
-
-    def runs(self, tensor: Placed) -> tuple[Span, ...]:
-        return (Span(0, tensor.span.length),)
-
-
-class Beginning(NamedTuple):
-    """The first bytes of a tensor: their digest, and whether two bytes differ."""
-
-    digest: bytes
-    varied: bool
 
 
 class Evidence(Struct, frozen=True, kw_only=True, dict=True):
@@ -65,7 +35,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
     snapshot: Snapshot
     placed: Mapping[str, Placed]  # by name; the first shard's tensor if two have the name
     values: Mapping[str, TensorValues]  # likewise; only tensors that were read
-    bytes: TensorBytes
+    data: TensorBytes
     sampled: bool = False  # not all bytes were read
     copies: Mapping[str, tuple[Placed, ...]] = {}  # by name, of tensors in several files
 
@@ -109,6 +79,10 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
     def tensor(self, name: str) -> StoredTensor:
         return self.placed[name].tensor
 
+    def form(self, name: str) -> NumberFormat | None:
+        """Return the format of a tensor's numbers; None if it is not known."""
+        return FORMATS.get(self.placed[name].dtype or "")
+
     def is_zero(self, name: str) -> bool | None:
         """Return whether all numbers are zero; None if only a sample was read, which is zero."""
         read = self.values.get(name)
@@ -123,81 +97,64 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
             return False
         return read.is_complete or read.read >= least
 
+    def read(self, name: str, span: Span) -> Bytes | None:
+        """Return the bytes in a span of a tensor; None if some were not read."""
+        data = np.empty(span.length, np.uint8)
+        return data if self.data.fill(self.placed[name], span.start, data.data) else None
+
     def runs(self, name: str, unit: int) -> Iterator[Span]:
         """Yield the spans of a tensor that were read, cut to complete units of `unit` bytes."""
-        for run in self.bytes.runs(self.placed[name]):
-            start, stop = -(-run.start // unit) * unit, run.stop // unit * unit
-            if start < stop:
-                yield Span(start, stop)
+        return readable_units(self.data, self.placed[name], unit)
 
     def sample(self, name: str, most: int = SAMPLE) -> np.ndarray[Any, Any] | None:
         """Return the first numbers read of a tensor, up to `most` bytes, else None."""
-        placed = self.placed[name]
-        form = FORMATS.get(placed.dtype or "")
+        form = self.form(name)
         if form is None:
             return None
         parts: list[Bytes] = []
         for run in self.runs(name, form.unit):
             left = (most - sum(map(len, parts))) // form.unit * form.unit
-            data = self.bytes.read(placed, Span(run.start, min(run.stop, run.start + left)))
+            data = self.read(name, Span(run.start, min(run.stop, run.start + left)))
             if data is not None and left:
                 parts.append(data)
         return np.asarray(form.decode(np.concatenate(parts))) if parts else None
 
-    @cached_property
-    def _profiles(self) -> dict[str, Profile | None]:
-        return {}
-
-    def profile(self, name: str) -> Profile | None:
+    def profile(self, name: str) -> "Profile | None":
         """Return statistics of a sample of a float tensor; None if nothing of it was read."""
         if name not in self._profiles:
-            self._profiles[name] = self._profile(name)
+            form = self.form(name)
+            data = self.spread_bytes(name, form.unit) if form and form.is_float else None
+            self._profiles[name] = None if form is None or data is None else profile_of(form, data)
         return self._profiles[name]
 
-    def _profile(self, name: str) -> Profile | None:
-        placed = self.placed[name]
-        form = FORMATS.get(placed.dtype or "")
-        if form is None or not form.is_float:
-            return None
-        data = self.spread_bytes(name, form.unit)
-        return profile_of(form, data) if data is not None else None
+    @cached_property
+    def _profiles(self) -> dict[str, "Profile | None"]:
+        return {}
 
     def spread_bytes(self, name: str, unit: int) -> Bytes | None:
         """Return complete units from eight places of a tensor; None if nothing was read."""
         pieces = spread_pieces(tuple(self.runs(name, unit)), unit)
-        parts = (self.bytes.read(self.placed[name], one) for one in pieces)
+        parts = (self.read(name, one) for one in pieces)
         read = [part for part in parts if part is not None]
         return np.concatenate(read) if read else None
 
-    @cached_property
-    def _beginnings(self) -> dict[str, Beginning | None]:
-        return {}
-
-    def beginning(self, name: str) -> Beginning | None:
-        """Return a digest of a tensor's first 16 KiB; None if they were not read."""
-        if name not in self._beginnings:
-            placed = self.placed[name]
-            data = self.bytes.read(placed, Span(0, min(SAMPLE, placed.span.length)))
-            self._beginnings[name] = (
-                None
-                if data is None
-                else Beginning(
-                    blake2b(data.data, digest_size=16).digest(), bool((data != data[:1]).any())
-                )
-            )
-        return self._beginnings[name]
+    def beginning(self, name: str) -> bytes | None:
+        """Return a digest of a tensor's first 16 KiB; None if they were not read or do not vary."""
+        data = self.read(name, Span(0, min(SAMPLE, self.placed[name].span.length)))
+        if data is None or not (data != data[:1]).any():
+            return None
+        return blake2b(data.data, digest_size=16).digest()
 
     def rows(self, name: str, width: int) -> Iterator[np.ndarray[Any, Any]]:
         """Yield the numbers of a tensor as matrices of `width` columns, in blocks of rows."""
-        placed = self.placed[name]
-        form = FORMATS.get(placed.dtype or "")
+        form = self.form(name)
         size = width // form.per_unit * form.unit if form else 0
         if form is None or not size:
             return
         step = max(1, BLOCK // size) * size
         for run in self.runs(name, size):
             for start in range(run.start, run.stop, step):
-                data = self.bytes.read(placed, Span(start, min(start + step, run.stop)))
+                data = self.read(name, Span(start, min(start + step, run.stop)))
                 if data is not None:
                     yield np.asarray(form.decode(data)).reshape(-1, width)
 
@@ -225,39 +182,12 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
     def _same(self, first: Placed, second: Placed) -> bool | None:
         if first.tensor.dtype != second.tensor.dtype or first.span.length != second.span.length:
             return None
-        for here, there in both_blocks(self.bytes, first, self.bytes, second):
-            if not np.array_equal(here, there):
-                return False
-        return True if self._compared(first, second) == first.span.length else None
+        are_equal, size = equal_bytes(self.data, first, self.data, second)
+        return False if not are_equal else True if size == first.span.length else None
 
     def compared(self, name: str, other: str) -> int:
         """Count the bytes that were read of both tensors at the same offsets."""
-        return self._compared(self.placed[name], self.placed[other])
-
-    def _compared(self, *tensors: Placed) -> int:
-        return sum(span.length for span in common_runs(*map(self.bytes.runs, tensors)))
-
-
-def both_blocks(
-    data: TensorBytes, placed: Placed, other_data: TensorBytes, other: Placed
-) -> Iterator[tuple[Bytes, Bytes]]:
-    """Yield the bytes of two tensors block by block, at offsets where both were read."""
-    for span in common_runs(data.runs(placed), other_data.runs(other)):
-        for start in range(span.start, span.stop, BLOCK):
-            part = Span(start, min(start + BLOCK, span.stop))
-            here, there = data.read(placed, part), other_data.read(other, part)
-            if here is not None and there is not None:
-                yield here, there
-
-
-def common_runs(runs: Iterable[Span], other_runs: Iterable[Span]) -> Iterator[Span]:
-    """Yield the intersections of two sorted sequences of spans."""
-    others = tuple(other_runs)
-    for run in runs:
-        for second in others:
-            start, stop = max(run.start, second.start), min(run.stop, second.stop)
-            if start < stop:
-                yield Span(start, stop)
+        return comparable_bytes(self.data, self.placed[name], self.placed[other])
 
 
 def is_matrix(tensor: StoredTensor) -> bool:
@@ -270,69 +200,89 @@ def holds_floats(tensor: StoredTensor) -> bool:
     return form is not None and form.is_float
 
 
-class SampledBytes:
-    """Access to the bytes of fetched spans; spans of one file do not touch each other."""
+# --- samples that are spread over a tensor ------------------------------------------------------
 
-    def __init__(self, parts: Iterable[tuple[PlannedSpan, bytes]]) -> None:
-        self.size = 0
-        self._parts: dict[Path, list[tuple[Span, Bytes]]] = {}
-        for (path, span), data in parts:
-            self.size += len(data)
-            self._parts.setdefault(path, []).append((span, np.frombuffer(data, np.uint8)))
-
-    def read(self, tensor: Placed, span: Span) -> Bytes | None:
-        start, stop = tensor.span.start + span.start, tensor.span.start + span.stop
-        for part, data in self._parts.get(tensor.path, ()):
-            if part.start <= start and stop <= part.stop:
-                return data[start - part.start : stop - part.start].copy()
-        return None
-
-    def runs(self, tensor: Placed) -> tuple[Span, ...]:
-        return tuple(self._runs(tensor))
-
-    def _runs(self, tensor: Placed) -> Iterator[Span]:
-        first = tensor.span.start
-        for part, _ in self._parts.get(tensor.path, ()):
-            start, stop = max(part.start, first), min(part.stop, tensor.span.stop)
-            if start < stop:
-                yield Span(start - first, stop - first)
+# Most rules decide from eight pieces of 1 KiB, and read a tensor again only if they are suspicious.
+_PIECES = 8
+_PIECE = 1024  # bytes
 
 
-def fetch_sample(
-    snapshot: Snapshot,
-    planned: Sequence[PlannedSpan],
-    token: str | None,
-    say: Callable[[str], None],
-) -> tuple[SampledBytes, Fetched]:
-    """Read the planned spans of weight files on the Hub; return the bytes and the cost."""
-    from auditor.downloader.hub import read_spans  # noqa: PLC0415 - 0.1 s
+class Profile(Struct, frozen=True, kw_only=True):
+    """Statistics of the finite numbers in a sample of one tensor."""
 
-    file_by_path = {
-        Path(head.name): RepoFile(name=head.name, size=head.size) for head in snapshot.headers
-    }
-    spans = [(file_by_path[path], span) for path, span in planned]
-    parts, fetched = read_spans(snapshot.model, snapshot.commit or "", spans, token=token, say=say)
-    return SampledBytes(zip(planned, parts, strict=True)), fetched
+    numbers: int
+    nonzero: int
+    subnormal: int  # nonzero numbers below the smallest normal number of the dtype
+    padded: int  # nonzero F32 numbers whose lower 16 bits are zero
+    spread: float  # the standard deviation of log2 |x| over the nonzero numbers, in binades
+    normal_spread: float  # likewise, without subnormal numbers
+    large: float  # the magnitude that 90 % of the nonzero numbers do not exceed
+    varied: bool  # whether two numbers differ
 
 
-def sampled_values(
-    placed: Sequence[Placed], data: SampledBytes, *, statistics: bool
-) -> tuple[TensorValues, ...]:
-    """Return statistics of each tensor with fetched numbers, in the order of `placed`."""
-    values = (_values(tensor, data, statistics=statistics) for tensor in placed)
-    return tuple(value for value in values if value is not None)
+def spread_pieces(runs: Sequence[Span], unit: int) -> tuple[Span, ...]:
+    """Return eight spans of 1 KiB, spread evenly over the runs; all runs if they are that small."""
+    total = sum(run.length for run in runs)
+    if total <= _PIECES * _PIECE:
+        return tuple(runs)
+    size = _PIECE // unit * unit
+    spans: list[Span] = []
+    for at in range(_PIECES):
+        offset = at * (total - size) // (_PIECES - 1) // unit * unit
+        for run in runs:
+            if offset < run.length:
+                start = run.start + offset
+                spans.append(Span(start, min(start + size, run.stop)))
+                break
+            offset -= run.length
+    return tuple(spans)
 
 
-def _values(placed: Placed, data: SampledBytes, *, statistics: bool) -> TensorValues | None:
-    counter = counter_of(placed.dtype, statistics=statistics)
-    if counter is None:
-        return None
-    tally, unit = NumberTally(), counter.unit
-    step = BLOCK // unit * unit
-    for run in data.runs(placed):
-        first, last = -(-run.start // unit) * unit, run.stop // unit * unit
-        for start in range(first, last, step):
-            block = data.read(placed, Span(start, min(start + step, last)))
-            if block is not None:
-                counter.count(block, tally)
-    return values_of(placed, tally, statistics=statistics) if tally.read else None
+def profile_of(form: NumberFormat, data: Bytes) -> Profile:
+    """Return the profile of a float format's numbers."""
+    numbers = form.decode(data)
+    magnitudes = np.abs(numbers)
+    is_nonzero = (magnitudes > 0) & (magnitudes < np.inf)
+    nonzero = magnitudes[is_nonzero]
+    least = least_normal(form)
+    is_normal = nonzero >= least
+    subnormal = len(nonzero) - int(np.count_nonzero(is_normal))
+    logs = np.log2(nonzero, dtype=np.float64 if nonzero.dtype == np.float64 else np.float32)
+    spread = float(logs.std()) if len(logs) else 0.0
+    padded = 0
+    if form.number == np.float32:
+        padded = int(np.count_nonzero((data.view(form.word) & LOW_HALF == 0) & is_nonzero))
+    at = len(nonzero) * 9 // 10
+    return Profile(
+        numbers=int(np.count_nonzero(magnitudes < np.inf)),
+        nonzero=len(nonzero),
+        subnormal=subnormal,
+        padded=padded,
+        spread=spread,
+        normal_spread=log_spread(nonzero[is_normal]) if subnormal else spread,
+        large=float(np.partition(nonzero, at)[at]) if len(nonzero) else 0.0,
+        varied=bool(len(numbers) and (numbers != numbers[0]).any()),
+    )
+
+
+def peak(numbers: np.ndarray) -> float:
+    """Return the largest magnitude of the finite numbers as a multiple of their root mean square.
+
+    Return 0 if all are zero.
+    """
+    squares = np.square(numbers[np.isfinite(numbers)].astype(np.float64))
+    mean = float(squares.mean()) if len(squares) else 0.0
+    return float(np.sqrt(squares.max() / mean)) if mean else 0.0
+
+
+def log_spread(numbers: np.ndarray) -> float:
+    """Return the standard deviation of log2 |x| over the nonzero finite numbers; 0 without any."""
+    magnitudes = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)].astype(np.float64))
+    return float(np.log2(magnitudes).std()) if len(magnitudes) else 0.0
+
+
+def least_normal(form: NumberFormat) -> float:
+    """Return the smallest normal number of an IEEE format; 0 for the formats of 8 bits or less."""
+    if form.table is not None or form.number is None:
+        return 0.0 if form.table is not None else 2.0**-126  # BF16
+    return float(np.finfo(form.number).smallest_normal)

@@ -2,36 +2,38 @@
 
 import importlib.util
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
+from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.downloader.waits import ProgressLines
 from auditor.errors import SourceError, UsageError
 from auditor.extras import install
-from auditor.findings import Duplicate, Finding, Unexpected
+from auditor.findings import Duplicate, Unexpected
 from auditor.findings.ignore import Ignore
 from auditor.machine import require_address_space
 from auditor.messages import listed
+from auditor.options import AuditRequest
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited
-from auditor.request import AuditRequest
-from auditor.tensors import StoredTensor
 from auditor.values.adding import without_headers_alone
-from auditor.values.base_files import BaseReader
-from auditor.values.placing import Placed, open_files, place_tensors
+from auditor.values.base import BaseReader, TensorsRead
 from auditor.values.plan import Interest, SampleBudget, parse_budget, plan_spans, valuable_slices
+from auditor.values.tensor_bytes import (
+    LocalBytes,
+    Placed,
+    SampledBytes,
+    fetch_sample,
+    first_by_name,
+    opened,
+    place_tensors,
+)
 from auditor.values.tokens import Tokens, known_tokens, unchecked_rows
 
 if TYPE_CHECKING:
-    from auditor.values.evidence import Evidence, TensorBytes
-
-# A function that compares with a base: it adds the result to the evidence, and returns findings.
-CompareWithBase = Callable[["Evidence"], tuple["Evidence", tuple[Finding, ...]]]
+    from auditor.reconciler.tensor_values import TensorValues
 
 _REDIRECT = 4 * 1024  # the most bytes of a redirect's own body
 
@@ -49,39 +51,22 @@ def require_numpy() -> None:
         require_address_space(_NUMPY_SPACE)
 
 
-def values_reader(request: AuditRequest, say: Callable[[str], None]) -> "ValuesReader":
-    """Return the reader of numbers, which also compares files with a base's.
-
-    Raise UsageError if numpy is needed and not installed, or if the budget cannot be parsed.
-    """
-    base, source, token = request.base, request.source, request.token
-    files = BaseReader(base, source=source, token=token, say=say)
-    if not request.reads_values:
-        return ValuesReader(files, None)
-    require_numpy()
-    with_base: CompareWithBase | None = None
-    budget = request.values_budget
-    if base is not None:
-        from auditor.values.base_numbers import BaseNumbersReader  # noqa: PLC0415 - needs numpy
-
-        of_base = BaseNumbersReader(base, parse_budget(budget), source=source, token=token, say=say)
-        with_base = of_base.with_base
-    of_models = NumbersOfModels(
-        statistics=request.statistics, budget=budget, token=token, say=say, with_base=with_base
-    )
-    return ValuesReader(files, of_models)
-
-
 class ValuesReader:
-    """A reader of an audit's models: it reads numbers, and compares files with a base's."""
+    """A reader of an audit's models, one after the other: it compares them with a base.
 
-    def __init__(
-        self,
-        base: BaseReader,
-        numbers: "NumbersOfModels | None",  # None: only files are compared
-    ) -> None:
-        self._base = base
-        self._numbers = numbers
+    If the request has --values, it reads numbers: all of local files; on the Hub, all models
+    together have one budget.
+    """
+
+    def __init__(self, request: AuditRequest, say: Callable[[str], None]) -> None:
+        """Raise UsageError if numpy is needed and not installed, or for an invalid budget."""
+        if request.reads_values:
+            require_numpy()
+        self._request = request
+        self._say = say
+        self._base = BaseReader(request, say)
+        self._budget = parse_budget(request.values_budget)  # the rest of the budget
+        self._models_left = 0
 
     def __call__(
         self,
@@ -92,60 +77,20 @@ class ValuesReader:
         models: int = 1,
         redirected: bool | None = None,
     ) -> Report | Unaudited:
-        """Return the outcome with the findings of its files and its numbers."""
-        outcome, cost = self._base(outcome, snapshot, ignore)
-        if self._numbers is None:
-            return outcome
-        self._numbers.spend(cost)
-        return self._numbers(outcome, snapshot, ignore, models=models, redirected=redirected)
-
-
-class NumbersOfModels:
-    """A reader of the numbers of an audit's models, one model after the other.
-
-    All numbers of local files are read. On the Hub, all models together have one budget.
-    """
-
-    def __init__(
-        self,
-        *,
-        statistics: bool,
-        budget: str | None,
-        token: str | None,
-        say: Callable[[str], None],
-        with_base: CompareWithBase | None,
-    ) -> None:
-        self._budget = parse_budget(budget)  # the rest of the budget
-        self._models_left = 0
-        self._statistics = statistics
-        self._token = token
-        self._say = say
-        self._with_base = with_base
-
-    def spend(self, cost: Fetched) -> None:
-        """Reduce the budget by the cost of requests to the Hub that were made elsewhere."""
-        requests = max(0, self._budget.requests - cost.requests)
-        self._budget = SampleBudget(requests=requests, bytes=self._budget.bytes)
-
-    def __call__(
-        self,
-        outcome: Report | Unaudited,
-        snapshot: Snapshot,
-        ignore: tuple[Ignore, ...],
-        *,
-        models: int,
-        redirected: bool | None,
-    ) -> Report | Unaudited:
-        """Return the outcome with the findings of its numbers, or the reason they were not read.
+        """Return the outcome with the findings of its files and of its numbers.
 
         `models` is the number of models in the repository. `redirected` is whether the Hub
         redirects requests for its files; if None, the cost of this model's headers shows it. The
         outcome is Unaudited if a file cannot be read, or has changed since its header was read.
         """
+        outcome, cost = self._base.with_files_compared(outcome, snapshot, ignore)
+        if not self._request.reads_values:
+            return outcome
+        self._spend(cost.requests, 0)
         self._models_left = self._models_left or models
         try:
             if snapshot.folder is not None:
-                return self._with_all_numbers(outcome, snapshot, snapshot.folder, ignore)
+                return self._with_all_numbers(outcome, snapshot, ignore)
             if snapshot.source is Source.HUB and snapshot.commit is not None:
                 if redirected is None:
                     redirected = snapshot.fetched.redirects > 0
@@ -156,37 +101,40 @@ class NumbersOfModels:
             self._models_left -= 1
         return _unread(outcome, "values: the weight files are not on this machine")
 
-    def _with_all_numbers(
-        self,
-        outcome: Report | Unaudited,
-        snapshot: Snapshot,
-        folder: Path,
-        ignore: tuple[Ignore, ...],
-    ) -> Report | Unaudited:
-        placed, gaps = place_tensors(snapshot, folder)
-        require_numpy()  # checked again, because memory was used since
-        from auditor.values.evidence import LocalBytes  # noqa: PLC0415 - needs numpy
-        from auditor.values.local_numbers import NumbersReader  # noqa: PLC0415 - likewise
-
-        show = ProgressLines.of(self._say).progress
-        tensors = NumbersReader(statistics=self._statistics, show=show).read(placed)
-        names = {one.name for one in tensors}
-        unread = [one.tensor for one in placed if one.tensor.name not in names]
-        values = ValuesRead(
-            tensors=tensors,
-            bytes=sum(one.span.length for one in placed if one.tensor.name in names),
-            of=sum(one.span.length for one in placed),
-            of_tensors=len(placed),
+    def _spend(self, requests: int, size: int) -> None:
+        self._budget = SampleBudget(
+            requests=max(0, self._budget.requests - requests), bytes=self._budget.bytes - size
         )
-        with open_files(placed) as files:
-            return self._with_findings(
-                replace(outcome, values=values),
-                snapshot,
-                ignore,
-                placed,
-                LocalBytes(files),
-                unchecked=(*_unread_dtypes(unread), *gaps),
+
+    def _with_all_numbers(
+        self, outcome: Report | Unaudited, snapshot: Snapshot, ignore: tuple[Ignore, ...]
+    ) -> Report | Unaudited:
+        placed, gaps = place_tensors(snapshot)
+        require_numpy()  # checked again, because memory was used since
+        with opened(placed) as data:
+            tensors = self._statistics(placed, data)
+            names = {one.name for one in tensors}
+            unread = [one.tensor for one in placed if one.tensor.name not in names]
+            values = ValuesRead(
+                tensors=tensors,
+                bytes=sum(one.span.length for one in placed if one.tensor.name in names),
+                of=sum(one.span.length for one in placed),
+                of_tensors=len(placed),
             )
+            dtypes = listed(sorted({one.dtype or "" for one in unread}))
+            skipped = [f"values of {len(unread):,} tensors: numbers of {dtypes} are not read"]
+            unchecked = (*(skipped if unread else ()), *gaps)
+            outcome = replace(outcome, values=values)
+            return self._with_findings(outcome, snapshot, ignore, placed, data, unchecked)
+
+    def _statistics(
+        self, placed: Sequence[Placed], data: LocalBytes | SampledBytes
+    ) -> tuple["TensorValues", ...]:
+        from auditor.values.reading import NumbersReader  # noqa: PLC0415 - needs numpy
+
+        is_local = isinstance(data, LocalBytes)
+        show = ProgressLines.of(self._say).progress if is_local else lambda _line: None
+        return NumbersReader(data, statistics=self._request.statistics, show=show).read(placed)
 
     def _with_sample(
         self,
@@ -196,35 +144,25 @@ class NumbersOfModels:
         *,
         cost: int,
     ) -> Report | Unaudited:
-        from auditor.values.evidence import fetch_sample, sampled_values  # noqa: PLC0415 - needs numpy
-
-        placed, gaps = place_tensors(snapshot, Path())
+        placed, gaps = place_tensors(snapshot)
         slices = valuable_slices(placed, _interest(outcome, known_tokens(snapshot.companions)))
         planned = plan_spans(placed, slices, self._share(cost))
         if not planned:
             why = "values: not sampled: no readable tensors, or the budget is zero"
             return _unread(outcome, why, *gaps)
-        data, fetched = fetch_sample(snapshot, planned, self._token, self._say)
-        self._budget = SampleBudget(
-            requests=self._budget.requests - cost * len(planned),
-            bytes=self._budget.bytes - fetched.bytes,
-        )
+        data, fetched = fetch_sample(snapshot, planned, self._request.token, self._say)
+        self._spend(cost * len(planned), fetched.bytes)
         values = ValuesRead(
-            tensors=sampled_values(placed, data, statistics=self._statistics),
+            tensors=self._statistics(placed, data),
             bytes=data.size,
             of=sum(one.span.length for one in placed),
             of_tensors=len(placed),
             sampled=True,
             fetched=fetched,
         )
-        return self._with_findings(
-            replace(outcome, values=values, fetched=outcome.fetched.plus(fetched)),
-            snapshot,
-            ignore,
-            placed,
-            data,
-            unchecked=(*_unsampled(values), *gaps),
-        )
+        outcome = replace(outcome, values=values, fetched=outcome.fetched.plus(fetched))
+        unchecked = (*_unsampled(values), *gaps)
+        return self._with_findings(outcome, snapshot, ignore, placed, data, unchecked)
 
     def _share(self, cost: int) -> SampleBudget:
         """Return the part of the budget for this model if a read costs `cost` requests."""
@@ -238,7 +176,7 @@ class NumbersOfModels:
         snapshot: Snapshot,
         ignore: tuple[Ignore, ...],
         placed: tuple[Placed, ...],
-        data: "TensorBytes",
+        data: LocalBytes | SampledBytes,
         unchecked: Iterable[str],
     ) -> Report | Unaudited:
         """Return the outcome with the findings of the rules about numbers."""
@@ -247,37 +185,32 @@ class NumbersOfModels:
 
         tokens = known_tokens(snapshot.companions)
         rows = unchecked_rows(tokens, (one.tensor.name for one in placed))
+        lines = (*without_headers_alone(outcome), *unchecked, *rows)
+        outcome = replace(outcome, unchecked=lines)
         tensors = outcome.values.tensors if outcome.values else ()
-        is_sample = outcome.values is not None and outcome.values.sampled
-        files = Counter(one.tensor.name for one in placed)
-        copies: dict[str, tuple[Placed, ...]] = {}
+        is_sample = isinstance(data, SampledBytes)
+        sampled = is_sample and (any(one.sampled for one in tensors) or len(tensors) < len(placed))
+        placed_by_name: dict[str, tuple[Placed, ...]] = {}
         for one in placed:
-            if files[one.tensor.name] > 1:
-                copies[one.tensor.name] = (*copies.get(one.tensor.name, ()), one)
+            others = placed_by_name.get(one.tensor.name, ())
+            placed_by_name[one.tensor.name] = (*others, one)
+        by_name = first_by_name(placed)
+        audited = TensorsRead(snapshot, by_name, data, sampled)
+        outcome, new = self._base.with_numbers_compared(outcome, audited)
         evidence = Evidence(
-            outcome=replace(
-                outcome, unchecked=(*without_headers_alone(outcome), *unchecked, *rows)
-            ),
+            outcome=outcome,
             snapshot=snapshot,
-            placed={one.tensor.name: one for one in reversed(placed)},
+            placed=by_name,
             values={one.name: one for one in reversed(tensors)},
-            bytes=data,
-            copies=copies,
-            sampled=is_sample
-            and (any(one.sampled for one in tensors) or len(tensors) < len(placed)),
+            data=data,
+            copies=placed_by_name,
+            sampled=sampled,
         )
-        evidence, new = self._with_base(evidence) if self._with_base else (evidence, ())
         return with_findings(evidence, tokens, ignore, new)
 
 
 def _unread(outcome: Report | Unaudited, *reasons: str) -> Report | Unaudited:
     return replace(outcome, unchecked=(*without_headers_alone(outcome), *reasons))
-
-
-def _unread_dtypes(tensors: list[StoredTensor]) -> Iterator[str]:
-    if tensors:
-        dtypes = listed(sorted({one.dtype or "" for one in tensors}))
-        yield f"values of {len(tensors):,} tensors: numbers of {dtypes} are not read"
 
 
 def _unsampled(values: ValuesRead) -> Iterator[str]:

@@ -22,7 +22,7 @@ Numbers of less than eight bits are packed from the lowest bit of a byte up (OCP
 Formats, version 1.0). Tests compare the values of the 8-bit formats with torch's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from math import inf, nan
 from types import MappingProxyType
@@ -31,6 +31,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
+
+from auditor.containers.gguf import GGML_TYPES, GgmlType
 
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[Any]
@@ -44,13 +46,13 @@ class NumberFormat(Struct, frozen=True, kw_only=True):
     per_unit: int = 1
     number: np.dtype[Any] | None = None  # numpy's dtype; None: by table, or widened
     magnitude: int | None = None  # every bit but the sign; None: words do not sort
-    infinite: int | None = None  # magnitude of Inf; larger magnitudes are NaN
-    nan_from: int | None = None  # magnitudes from this pattern on are NaN
+    fault_from: int | None = None  # magnitudes from this pattern on are not finite
+    has_inf: bool = False  # whether the pattern `fault_from` is Inf; all others are NaN
     table: NDArray[np.float64] | None = None  # pattern -> number, for 8 bits or less
 
     @property
     def is_float(self) -> bool:
-        return self.infinite is not None or self.nan_from is not None or self.table is not None
+        return self.fault_from is not None or self.table is not None
 
     def patterns(self, data: Bytes) -> Numbers:
         """Return the bit patterns, one word for each number."""
@@ -140,23 +142,23 @@ def _ieee(bits: int, infinite: int, number: str | None) -> NumberFormat:
         unit=bits // 8,
         number=np.dtype(number) if number else None,
         magnitude=(1 << (bits - 1)) - 1,
-        infinite=infinite,
+        fault_from=infinite,
+        has_inf=True,
     )
 
 
 def _table(name: str) -> NumberFormat:
-    byte, table = np.dtype(np.uint8), _TABLES[name]
-    match name:
-        case "F8_E5M2":
-            return NumberFormat(word=byte, unit=1, magnitude=127, infinite=0x7C, table=table)
-        case "F8_E4M3":
-            return NumberFormat(word=byte, unit=1, magnitude=127, nan_from=0x7F, table=table)
-        case "F4":
-            return NumberFormat(word=byte, unit=1, per_unit=2, table=table)
-        case "F6_E2M3" | "F6_E3M2":
-            return NumberFormat(word=byte, unit=3, per_unit=4, table=table)
-        case _:
-            return NumberFormat(word=byte, unit=1, table=table)
+    unit, per_unit = {"F4": (1, 2), "F6_E2M3": (3, 4), "F6_E3M2": (3, 4)}.get(name, (1, 1))
+    fault_from = {"F8_E5M2": 0x7C, "F8_E4M3": 0x7F}.get(name)
+    return NumberFormat(
+        word=np.dtype(np.uint8),
+        unit=unit,
+        per_unit=per_unit,
+        magnitude=None if fault_from is None else 0x7F,
+        fault_from=fault_from,
+        has_inf=name == "F8_E5M2",
+        table=_TABLES[name],
+    )
 
 
 def _integer(bits: int, kind: str) -> NumberFormat:
@@ -179,42 +181,120 @@ FORMATS: Mapping[str, NumberFormat] = MappingProxyType(
 
 
 class BlockScales(Struct, frozen=True, kw_only=True):
-    """The scales in each block of a GGUF tensor, by byte offset and dtype."""
+    """The scales in each block of a GGUF tensor."""
 
     size: int  # bytes of a block
-    fields: tuple[tuple[int, str], ...]
-
-
-def _blocks(size: int, *at: int, dtype: str = "F16") -> BlockScales:
-    return BlockScales(size=size, fields=tuple((byte, dtype) for byte in at))
+    dtype: str  # of the scales
+    at: tuple[int, ...]  # their byte offsets in a block
 
 
 # The block structs of ggml-common.h: d, and m or dmin if a type has it. IQ1_M, which spreads its
 # scale over the bits of other fields, and Q8_1, which no file stores, are not read.
-BLOCKS: Mapping[str, BlockScales] = MappingProxyType(
-    {
-        "Q4_0": _blocks(18, 0),
-        "Q4_1": _blocks(20, 0, 2),
-        "Q5_0": _blocks(22, 0),
-        "Q5_1": _blocks(24, 0, 2),
-        "Q8_0": _blocks(34, 0),
-        "Q2_K": _blocks(84, 80, 82),
-        "Q3_K": _blocks(110, 108),
-        "Q4_K": _blocks(144, 0, 2),
-        "Q5_K": _blocks(176, 0, 2),
-        "Q6_K": _blocks(210, 208),
-        "Q8_K": _blocks(292, 0, dtype="F32"),
-        "IQ2_XXS": _blocks(66, 0),
-        "IQ2_XS": _blocks(74, 0),
-        "IQ2_S": _blocks(82, 0),
-        "IQ3_XXS": _blocks(98, 0),
-        "IQ3_S": _blocks(110, 0),
-        "IQ1_S": _blocks(50, 0),
-        "IQ4_NL": _blocks(18, 0),
-        "IQ4_XS": _blocks(136, 0),
-        "TQ1_0": _blocks(54, 52),
-        "TQ2_0": _blocks(66, 64),
-        "MXFP4": _blocks(17, 0, dtype="F8_E8M0"),
-        "Q1_0": _blocks(18, 0),
-    }
-)
+_OFFSETS = {
+    "Q4_0": (0,),
+    "Q4_1": (0, 2),
+    "Q5_0": (0,),
+    "Q5_1": (0, 2),
+    "Q8_0": (0,),
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+    "Q4_K": (0, 2),
+    "Q5_K": (0, 2),
+    "Q6_K": (208,),
+    "Q8_K": (0,),
+    "IQ2_XXS": (0,),
+    "IQ2_XS": (0,),
+    "IQ2_S": (0,),
+    "IQ3_XXS": (0,),
+    "IQ3_S": (0,),
+    "IQ1_S": (0,),
+    "IQ4_NL": (0,),
+    "IQ4_XS": (0,),
+    "TQ1_0": (52,),
+    "TQ2_0": (64,),
+    "MXFP4": (0,),
+    "Q1_0": (0,),
+}
+_OTHER_DTYPES = {"Q8_K": "F32", "MXFP4": "F8_E8M0"}
+SIZES: Mapping[str, GgmlType] = {kind.name: kind for kind in GGML_TYPES.values()}
+BLOCKS: Mapping[str, BlockScales] = {
+    name: BlockScales(size=SIZES[name].size, dtype=_OTHER_DTYPES.get(name, "F16"), at=at)
+    for name, at in _OFFSETS.items()
+}
+
+# --- blocks of GGUF -----------------------------------------------------------------------------
+
+# By the structs of ggml-common.h and ggml-quants.c:
+#
+#     type  numbers  bytes  content
+#     Q4_0  32       18     d F16, 16 bytes q;                        d * (q - 8)
+#     Q4_1  32       20     d, m F16, 16 bytes q;                     d * q + m
+#     Q8_0  32       34     d F16, 32 I8 q;                           d * q
+#     Q4_K  256      144    d, e F16, 12 bytes s, 128 bytes q;        d * s * q - e * m
+#     Q5_K  256      176    d, e F16, 12 bytes s, 32 bytes high, 128 bytes q; likewise
+#     Q6_K  256      210    128 bytes low, 64 bytes high, 16 I8 s, d F16;     d * s * (q - 32)
+#
+# The low four bits of the bytes q are numbers of the first half, the high four bits of the second;
+# in K types of each 64 numbers. The 12 bytes s have eight scales s and eight minima m of six bits.
+
+
+def _half(blocks: Numbers, at: int) -> Numbers:
+    """Return the F16 at a byte of each block, as a column."""
+    return np.ascontiguousarray(blocks[:, at : at + 2]).view(np.float16).astype(np.float64)
+
+
+def _bits(data: Numbers, width: int, bits: int) -> Numbers:
+    """Return the fields of `bits` bits, for each run of `width` bytes the lowest bits first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8).reshape(1, 1, -1, 1)
+    runs = data.reshape(len(data), -1, 1, width) >> shifts
+    return (runs & np.uint8((1 << bits) - 1)).reshape(len(data), -1)
+
+
+def _q4_0(blocks: Numbers) -> Numbers:
+    return _half(blocks, 0) * (_bits(blocks[:, 2:], 16, 4).astype(np.float64) - 8)
+
+
+def _q4_1(blocks: Numbers) -> Numbers:
+    return _half(blocks, 0) * _bits(blocks[:, 4:], 16, 4) + _half(blocks, 2)
+
+
+def _q8_0(blocks: Numbers) -> Numbers:
+    return _half(blocks, 0) * np.ascontiguousarray(blocks[:, 2:]).view(np.int8)
+
+
+def _scaled(blocks: Numbers, codes: Numbers) -> Numbers:
+    """Return the numbers of Q4_K and Q5_K: eight groups of 32, each with a scale and a minimum."""
+    low, middle, high = np.split(blocks[:, 4:16], 3, axis=1)
+    scales = np.concatenate([low & 63, (high & 15) | ((low >> 2) & 48)], axis=1)
+    minima = np.concatenate([middle & 63, (high >> 4) | ((middle >> 2) & 48)], axis=1)
+    factors, offsets = _half(blocks, 0) * scales, _half(blocks, 2) * minima
+    groups = codes.reshape(len(blocks), 8, 32)
+    numbers = factors[..., None] * groups - offsets[..., None]
+    return np.asarray(numbers.reshape(len(blocks), -1))
+
+
+def _q4_k(blocks: Numbers) -> Numbers:
+    return _scaled(blocks, _bits(blocks[:, 16:], 32, 4))
+
+
+def _q5_k(blocks: Numbers) -> Numbers:
+    high = _bits(blocks[:, 16:48], 32, 1)
+    return _scaled(blocks, _bits(blocks[:, 48:], 32, 4) | (high << 4))
+
+
+def _q6_k(blocks: Numbers) -> Numbers:
+    codes = _bits(blocks[:, :128], 64, 4) | (_bits(blocks[:, 128:192], 32, 2) << 4)
+    scales = np.ascontiguousarray(blocks[:, 192:208]).view(np.int8) * _half(blocks, 208)
+    groups = codes.reshape(len(blocks), 16, 16).astype(np.float64) - 32
+    return np.asarray((scales[..., None] * groups).reshape(len(blocks), -1))
+
+
+# Functions from blocks (n, bytes) to numbers.
+BLOCK_TYPES: Mapping[str, Callable[[Numbers], Numbers]] = {
+    "Q4_0": _q4_0,
+    "Q4_1": _q4_1,
+    "Q8_0": _q8_0,
+    "Q4_K": _q4_k,
+    "Q5_K": _q5_k,
+    "Q6_K": _q6_k,
+}

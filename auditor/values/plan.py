@@ -25,7 +25,7 @@ from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.tensors import Span, natural_key
 from auditor.values.name_patterns import EMBEDDING, HEAD, NEUTRAL_FACTOR, NORM, NUMBER
-from auditor.values.placing import Placed
+from auditor.values.tensor_bytes import Placed, PlannedSpan
 
 SMALL = 16 * 1024  # bytes of a tensor that is read whole: norms and biases
 _START = 16 * 1024  # bytes of the beginning of a matrix
@@ -50,13 +50,6 @@ class Slice(NamedTuple):
     worth: float
     wanted: bool = False  # chosen before all others: useless without its counterpart
     layer: str = ""  # the numbers in the tensor's name
-
-
-class PlannedSpan(NamedTuple):
-    """A planned read of one span."""
-
-    path: Path
-    span: Span
 
 
 class SampleBudget(Struct, frozen=True, kw_only=True):

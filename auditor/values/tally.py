@@ -77,7 +77,7 @@ class Counter:
         """Add the numbers of a block to the tally."""
         if not len(data):
             return
-        into.read += len(data) // self.unit * self.numbers
+        into.read += len(data) // self._form.unit * self._form.per_unit
         if self._form.magnitude is not None:
             self._sign_and_magnitude(data.view(self._form.word), into)
         elif self._form.table is not None:
@@ -89,8 +89,7 @@ class Counter:
 
     def _sign_and_magnitude(self, words: Any, into: NumberTally) -> None:
         form, largest = self._form, _largest_magnitude(words, self._signed)
-        fault = form.infinite if form.infinite is not None else form.nan_from
-        if fault is not None and largest >= fault:
+        if form.fault_from is not None and largest >= form.fault_from:
             largest = self._not_finite(words, into)
         into.nonzero |= largest > 0
         into.pattern = max(into.pattern, largest)
@@ -99,29 +98,27 @@ class Counter:
 
     def _not_finite(self, words: Any, into: NumberTally) -> int:
         """Count NaN and Inf; return the largest magnitude of the finite numbers."""
-        form = self._form
+        form, fault_from = self._form, self._form.fault_from or 0
         magnitudes = words & words.dtype.type(form.magnitude or 0)
-        if form.infinite is not None:
-            into.inf += int(np.count_nonzero(magnitudes == form.infinite))
-            into.nan += int(np.count_nonzero(magnitudes > form.infinite))
-            finite = magnitudes[magnitudes < form.infinite]
-        else:
-            into.nan += int(np.count_nonzero(magnitudes >= (form.nan_from or 0)))
-            finite = magnitudes[magnitudes < (form.nan_from or 0)]
+        faults = magnitudes[magnitudes >= fault_from]
+        inf = int(np.count_nonzero(faults == fault_from)) if form.has_inf else 0
+        into.inf += inf
+        into.nan += len(faults) - inf
+        finite = magnitudes[magnitudes < fault_from]
         if into.inf or into.nan:
             into.nonzero = True
         return int(finite.max(initial=0))
 
     def _by_table(self, data: Bytes, into: NumberTally) -> None:
         """Count each bit pattern of a format that has at most 256 patterns."""
-        values, counts = self._values(data)
+        values, counts = self._distinct(data)
         finite = np.isfinite(values)
         into.nan += int(counts[np.isnan(values)].sum())
         into.inf += int(counts[np.isinf(values)].sum())
         into.nonzero |= bool((values != 0).any())
         into.absmax = max(into.absmax, float(np.abs(values[finite]).max(initial=0.0)))
 
-    def _values(self, data: Bytes) -> tuple[Any, Any]:
+    def _distinct(self, data: Bytes) -> tuple[Any, Any]:
         """Return the distinct values of a block, and how often each occurs."""
         table = self._form.table
         if table is None:
@@ -137,7 +134,7 @@ class Counter:
 
     def _moments(self, data: Bytes, into: NumberTally) -> None:
         if self._form.table is not None:
-            values, counts = self._values(data)
+            values, counts = self._distinct(data)
         else:
             values, counts = self._form.decode(data), None
         finite = np.isfinite(values) if into.nan or into.inf else None
@@ -181,37 +178,33 @@ def _largest_magnitude(words: Any, signed: np.dtype[Any]) -> int:
     return max(high - negative, int(words.view(signed).max()))
 
 
-class ScaleCounter:
+class ScaleCounter(Counter):
     """A counter for the scales of a GGUF tensor that is quantized in blocks."""
 
     def __init__(self, scales: BlockScales, *, statistics: bool) -> None:
+        super().__init__(FORMATS[scales.dtype], statistics=statistics)
         self.unit = scales.size
-        self.numbers = len(scales.fields)
-        self._fields = [
-            (byte, FORMATS[dtype].unit, Counter(FORMATS[dtype], statistics=statistics))
-            for byte, dtype in scales.fields
-        ]
+        self.numbers = len(scales.at)
+        self._scales = scales
 
     def count(self, data: Bytes, into: NumberTally) -> None:
         blocks = data.reshape(-1, self.unit)
-        for byte, width, counter in self._fields:
-            counter.count(np.ascontiguousarray(blocks[:, byte : byte + width]).reshape(-1), into)
+        for byte in self._scales.at:
+            scales = blocks[:, byte : byte + self._form.unit]
+            super().count(np.ascontiguousarray(scales).reshape(-1), into)
 
 
 def absolute_maximum(dtype: str, tally: NumberTally) -> float | None:
     """Return the largest magnitude of the finite numbers read; None if no number is finite."""
     if tally.read == tally.nan + tally.inf:
         return None
-    form = FORMATS[BLOCKS[dtype].fields[0][1] if dtype in BLOCKS else dtype]
+    form = FORMATS[BLOCKS[dtype].dtype if dtype in BLOCKS else dtype]
     return form.pattern_value(tally.pattern) if form.magnitude is not None else tally.absmax
 
 
-def counter_of(dtype: str | None, *, statistics: bool) -> Counter | ScaleCounter | None:
+def counter_of(dtype: str | None, *, statistics: bool) -> Counter | None:
     """Return a counter for a dtype, or None if its numbers are not read."""
-    if dtype is None:
-        return None
-    if dtype in FORMATS:
-        return Counter(FORMATS[dtype], statistics=statistics)
-    if dtype in BLOCKS:
-        return ScaleCounter(BLOCKS[dtype], statistics=statistics)
-    return None
+    form, scales = FORMATS.get(dtype or ""), BLOCKS.get(dtype or "")
+    if scales is not None:
+        return ScaleCounter(scales, statistics=statistics)
+    return None if form is None else Counter(form, statistics=statistics)

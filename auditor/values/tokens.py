@@ -1,18 +1,11 @@
 """The token ids of a tokenizer, from the companion files that the audit read."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct
 
-from auditor.companions.companion_files import (
-    SPECIAL,
-    TOKENIZER_CONFIG,
-    CompanionFile,
-    is_vocabulary,
-)
-from auditor.companions.tokenizer_config import added_tokens, text_of_token
-from auditor.companions.vocabulary import Vocabulary, vocabulary_of
-from auditor.errors import CheckpointError
+from auditor.companions.companion_files import SPECIAL, TOKENIZER_CONFIG, CompanionFile
+from auditor.companions.reading import Companions, added_tokens, text_of_token
 from auditor.values.name_patterns import EMBEDDING
 
 
@@ -48,14 +41,12 @@ def known_tokens(companions: Iterable[CompanionFile] | None) -> Tokens:
     """
     if companions is None:
         return Tokens(unchecked=("untrained rows: no tokenizer was read",))
-    files = {file.name: file for file in companions if file.content is not None}
-    settings = {
-        name: files[name].values if name in files else {} for name in (TOKENIZER_CONFIG, SPECIAL)
-    }
+    files = Companions.of(companions)
+    declared = [files.object(name) or {} for name in (TOKENIZER_CONFIG, SPECIAL)]
     complete_below = 0
-    tokens = list(added_tokens(settings[TOKENIZER_CONFIG]))
+    tokens = list(added_tokens(declared[0]))
     unchecked: list[str] = []
-    for name, vocabulary in _vocabularies(files):
+    for name, vocabulary in files.vocabularies.items():
         tokens += (*vocabulary.special, *vocabulary.added)
         if vocabulary.highest is None or vocabulary.entries is None:
             continue  # another rule reports it
@@ -67,19 +58,10 @@ def known_tokens(companions: Iterable[CompanionFile] | None) -> Tokens:
                 f"{vocabulary.highest.id + 1:,} up to its highest id; only added tokens are known"
             )
     id_by_text = {token.text: token.id for token in tokens}
-    pads = (text_of_token(declared.get("pad_token")) for declared in settings.values())
+    pads = (text_of_token(one.get("pad_token")) for one in declared)
     return Tokens(
         complete_below=complete_below,
         others=frozenset(token.id for token in tokens),
         padding=frozenset(id_by_text[pad] for pad in pads if pad is not None and pad in id_by_text),
         unchecked=tuple(unchecked),
     )
-
-
-def _vocabularies(files: Mapping[str, CompanionFile]) -> Iterator[tuple[str, Vocabulary]]:
-    for name, file in files.items():
-        if is_vocabulary(name):
-            try:
-                yield name, vocabulary_of(file)
-            except CheckpointError:
-                continue

@@ -8,9 +8,10 @@ Each function returns, as float64, the rows and the first columns that the calle
     mlx     scales[g] * q + biases[g], for mode `affine`
     fp8     weight * scale of the block
     bnb     int8: q * SCB / 127; 4 bits: quant_map[q] * absmax of the block of numbers
-    gguf    the types of gguf_blocks.py
+    gguf    the types of number_formats.py
 
-For a layout or type that is not in this table, None is returned.
+Sizes and settings are untrusted: a function raises one of _CONTRADICTIONS if they contradict each
+other. For a layout or type that is not in this table, `UnpackedNumbers.block` returns None.
 """
 
 import re
@@ -24,17 +25,13 @@ from numpy.typing import NDArray
 
 from auditor.comparing import Side
 from auditor.layouts.packing import LogicalTensor
-from auditor.tensors import Span
-from auditor.values.evidence import LocalBytes
-from auditor.values.gguf_blocks import BLOCK_TYPES
-from auditor.values.number_formats import FORMATS
-from auditor.values.placing import Placed
+from auditor.values.number_formats import BLOCK_TYPES, FORMATS, SIZES, Bytes
+from auditor.values.tensor_bytes import LocalBytes, Placed
 
 Numbers = NDArray[Any]
 _MOST_BYTES = 64 * 1024 * 1024  # bytes of a tensor that is read completely
 _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # the output of each four bits of a word, the lowest first
 _WORD = 32
-# What Python and numpy raise if sizes or settings, which are untrusted, contradict each other.
 _CONTRADICTIONS = (ArithmeticError, LookupError, TypeError, ValueError)
 _METHOD = re.compile(r"[a-z]+\d*", re.ASCII)  # the name that begins a layout's title
 _PLAIN = frozenset({"F64", "F32", "F16", "BF16"})
@@ -52,69 +49,65 @@ class UnpackedNumbers(Struct, frozen=True, kw_only=True):
 
     side: Side
     placed: Mapping[str, Placed]  # by stored name
-    bytes: LocalBytes
+    data: LocalBytes
 
     def block(self, name: str, shape: tuple[int, ...], block: Block) -> Numbers | None:
         """Return the numbers of a tensor, whose unpacked shape is given.
 
         Return None if its packing is not known here, or if the stored sizes contradict each other.
         """
+        piece = self.side.packed.get(name)
         try:
-            return self._block(name, shape, block)
+            if piece is None or piece.dtype in _PLAIN:
+                return self._plain(name if piece is None else piece.stored.name, shape, block)
+            method = _METHOD.match(self.side.layout or "")
+            return _METHODS[method[0] if method else ""](self, piece, shape, block)
         except _CONTRADICTIONS:
             return None
 
-    def _block(self, name: str, shape: tuple[int, ...], block: Block) -> Numbers | None:
-        piece = self.side.packed.get(name)
-        if piece is None:
-            placed = self.placed.get(name)
-            return None if placed is None else self._rows(placed, shape, block)
-        if piece.dtype in _PLAIN:
-            placed = self.placed.get(piece.stored.name)
-            return None if placed is None else self._rows(placed, shape, block)
-        method = _METHOD.match(self.side.layout or "")
-        unpack = _METHODS.get(method[0]) if method else None
-        return None if unpack is None else unpack(self, piece, shape, block)
+    def setting(self, key: str, default: Any = None) -> Any:
+        """Return a value of the declared quantization."""
+        return self.side.declared.settings.get(key, default) if self.side.declared else default
 
-    # --- stored tensors -----------------------------------------------------------------------
+    def part(self, piece: LogicalTensor, last: str) -> str:
+        """Return the name of the companion `last` of a packed tensor."""
+        return f"{piece.stored.name.rpartition('.')[0]}.{last}"
 
-    def part(self, piece: LogicalTensor, last: str) -> Placed | None:
-        """Return the companion `last` of a packed tensor."""
-        return self.placed.get(f"{piece.stored.name.rpartition('.')[0]}.{last}")
+    def whole(self, name: str) -> Numbers:
+        """Return all numbers of a stored tensor, in the stored shape."""
+        placed = self.placed[name]
+        _require(placed.span.length <= _MOST_BYTES)
+        numbers = FORMATS[placed.dtype or ""].decode(self._read(placed, 0, placed.span.length))
+        return numbers.reshape(placed.tensor.shape or ())
 
-    def whole(self, placed: Placed | None) -> Numbers | None:
-        """Return all numbers in the stored shape; None if they are too many or not readable."""
-        form = FORMATS.get(placed.dtype or "") if placed else None
-        if placed is None or form is None or placed.span.length > _MOST_BYTES:
-            return None
-        data = self.bytes.read(placed, Span(0, placed.span.length))
-        if data is None or len(data) % form.unit:
-            return None
-        numbers: Numbers = form.decode(data)
-        shape = placed.tensor.shape or ()
-        return numbers.reshape(shape) if numbers.size == prod(shape) else None
+    def rows(self, name: str, width: int, rows: Sequence[int], most: int) -> Bytes:
+        """Return the first `most` bytes of the rows, which have `width` bytes."""
+        return np.stack([self._read(self.placed[name], row * width, most) for row in rows])
 
-    def raw_rows(self, placed: Placed, width: int, rows: Sequence[int], most: int) -> Numbers:
-        """Return the first `most` bytes of the rows, which have `width` bytes.
+    def words(self, name: str, rows: int, width: int) -> Numbers:
+        """Return the first rows of a matrix of 32-bit words."""
+        placed, length = self.placed[name], rows * width * 4
+        _require(placed.tensor.dtype in {"I32", "U32"} and length <= _MOST_BYTES)
+        return self._read(placed, 0, length).view(np.uint32).reshape(rows, width)
 
-        Raise ValueError if the tensor ends before them.
-        """
-        if max(rows) * width + most > placed.span.length:
-            raise ValueError(placed.tensor.name)
-        parts = []
-        for row in rows:
-            part = self.bytes.read(placed, Span(row * width, row * width + most))
-            parts.append(part if part is not None else np.zeros(most, np.uint8))
-        return np.stack(parts)
+    def _read(self, placed: Placed, start: int, length: int) -> Bytes:
+        _require(start + length <= placed.span.length)
+        data = np.empty(length, np.uint8)
+        self.data.fill(placed, start, data.data)
+        return data
 
-    def _rows(self, placed: Placed, shape: tuple[int, ...], block: Block) -> Numbers | None:
-        """Return the block of a plain tensor."""
-        form = FORMATS.get(placed.dtype or "")
-        if form is None or form.per_unit != 1 or placed.tensor.shape != shape:
-            return None
+    def _plain(self, name: str, shape: tuple[int, ...], block: Block) -> Numbers:
+        form = FORMATS[self.placed[name].dtype or ""]
+        _require(form.per_unit == 1 and self.placed[name].tensor.shape == shape)
         width = matrix_sides(shape)[1] * form.unit
-        data = self.raw_rows(placed, width, block.rows, block.columns * form.unit)
+        data = self.rows(name, width, block.rows, block.columns * form.unit)
         return form.decode(data.reshape(-1)).reshape(len(block.rows), block.columns)
+
+
+def _require(is_so: bool) -> None:  # noqa: FBT001 - as an assertion
+    """Raise ValueError if stored sizes or settings contradict each other."""
+    if not is_so:
+        raise ValueError
 
 
 def matrix_sides(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -150,79 +143,51 @@ def _codes(words: Numbers, bits: int, axis: int) -> Numbers:
     return moved.reshape(shape)
 
 
-def _qweight_words(
-    side: UnpackedNumbers, placed: Placed | None, rows: int, width: int
-) -> Numbers | None:
-    """Return the first rows of a matrix of 32-bit words."""
-    length = rows * width * 4
-    if placed is None or placed.tensor.dtype not in {"I32", "U32"} or length > _MOST_BYTES:
-        return None
-    data = side.bytes.read(placed, Span(0, length))
-    return None if data is None else data.view(np.uint32).reshape(rows, width)
+def _scaled(
+    side: UnpackedNumbers,
+    piece: LogicalTensor,
+    shape: tuple[int, ...],
+    block: Block,
+    packed: tuple[Numbers, Numbers],
+) -> Numbers:
+    """Return scales[g] * (codes - zeros[g]) as (out, in).
 
-
-def _groups(side: UnpackedNumbers, piece: LogicalTensor, inputs: int, count: int) -> Numbers | None:
-    """Return the group of each of the first inputs."""
-    index = side.whole(side.part(piece, "g_idx"))
-    scales = side.part(piece, "scales")
-    if scales is None or not scales.tensor.shape:
-        return None
-    size = -(-inputs // scales.tensor.shape[0])
-    if index is None:
-        return np.arange(count) // size
-    groups = index[:count].astype(np.int64)
-    is_inside = len(groups) == count and groups.min() >= 0
-    return groups if is_inside and groups.max() < scales.tensor.shape[0] else None
+    The codes have all outputs of the first inputs, the zeros all outputs of each group.
+    """
+    (codes, zeros), rows = packed, list(block.rows)
+    scales = side.whole(side.part(piece, "scales"))
+    count = len(codes)
+    if (name := side.part(piece, "g_idx")) in side.placed:
+        groups = side.whole(name)[:count].astype(np.int64)
+        _require(len(groups) == count and groups.min() >= 0)
+    else:
+        groups = np.arange(count) // -(-shape[1] // len(scales))
+    _require(zeros.shape == scales.shape)
+    points, factors = (one[:, rows].astype(np.float64)[groups] for one in (zeros, scales))
+    return np.ascontiguousarray(((codes[:, rows] - points) * factors).T)
 
 
 def _gptq(
     side: UnpackedNumbers, piece: LogicalTensor, shape: tuple[int, ...], block: Block
-) -> Numbers | None:
-    bits = _bits(piece)
-    if len(shape) != 2 or bits not in {2, 4, 8} or piece.stored.name.endswith(".B"):  # noqa: PLR2004
-        return None
-    out, inputs = shape
-    if piece.stored.shape != (inputs * bits // _WORD, out):  # Marlin's tiles
-        return None
-    settings = side.side.declared.settings if side.side.declared else {}
-    stored_format = settings.get("checkpoint_format", "gptq")
-    words = _qweight_words(side, side.part(piece, "qweight"), block.columns * bits // _WORD, out)
-    scales, zeros = side.whole(side.part(piece, "scales")), side.whole(side.part(piece, "qzeros"))
-    groups = _groups(side, piece, inputs, block.columns)
-    if words is None or scales is None or zeros is None or groups is None:
-        return None
-    if stored_format not in {"gptq", "gptq_v2"} or zeros.shape != (
-        len(scales),
-        out * bits // _WORD,
-    ):
-        return None
-    rows = list(block.rows)
-    codes = _codes(words[:, rows], bits, 0).astype(np.float64)
-    points = _codes(zeros, bits, 1)[:, rows].astype(np.float64)
-    points += stored_format == "gptq"
-    values = (codes - points[groups]) * scales[:, rows].astype(np.float64)[groups]
-    return np.ascontiguousarray(values.T)
+) -> Numbers:
+    bits, (out, inputs) = _bits(piece), shape
+    stored_format = side.setting("checkpoint_format", "gptq")
+    _require(not piece.stored.name.endswith(".B") and stored_format in {"gptq", "gptq_v2"})
+    _require(piece.stored.shape == (inputs * bits // _WORD, out))  # else Marlin's tiles
+    words = side.words(side.part(piece, "qweight"), block.columns * bits // _WORD, out)
+    zeros = _codes(side.whole(side.part(piece, "qzeros")), bits, 1) + (stored_format == "gptq")
+    return _scaled(side, piece, shape, block, (_codes(words, bits, 0), zeros))
 
 
 def _awq(
     side: UnpackedNumbers, piece: LogicalTensor, shape: tuple[int, ...], block: Block
-) -> Numbers | None:
-    if len(shape) != 2 or _bits(piece) != 4:  # noqa: PLR2004
-        return None
+) -> Numbers:
     out, inputs = shape
-    if piece.stored.shape != (inputs, out // 8):  # another version than gemm
-        return None
-    words = _qweight_words(side, side.part(piece, "qweight"), block.columns, out // 8)
-    scales, zeros = side.whole(side.part(piece, "scales")), side.whole(side.part(piece, "qzeros"))
-    groups = _groups(side, piece, inputs, block.columns)
-    if words is None or scales is None or zeros is None or groups is None:
-        return None
-    if zeros.shape != (len(scales), out // 8):
-        return None
-    rows = list(block.rows)
-    codes, points = (_in_order(_codes(one, 4, 1))[:, rows] for one in (words, zeros))
-    values = (codes.astype(np.float64) - points[groups]) * scales[:, rows].astype(float)[groups]
-    return np.ascontiguousarray(values.T)
+    _require(_bits(piece) == 4 and piece.stored.shape == (inputs, out // 8))  # noqa: PLR2004 - gemm
+    words = side.words(side.part(piece, "qweight"), block.columns, out // 8)
+    zeros = side.whole(side.part(piece, "qzeros"))
+    codes, points = (_in_order(_codes(one, 4, 1)) for one in (words, zeros))
+    return _scaled(side, piece, shape, block, (codes, points))
 
 
 def _in_order(codes: Numbers) -> Numbers:
@@ -235,18 +200,12 @@ def _in_order(codes: Numbers) -> Numbers:
 
 def _mlx(
     side: UnpackedNumbers, piece: LogicalTensor, shape: tuple[int, ...], block: Block
-) -> Numbers | None:
-    bits, placed = _bits(piece), side.placed.get(piece.stored.name)
-    scales, biases = side.whole(side.part(piece, "scales")), side.whole(side.part(piece, "biases"))
-    if placed is None or len(shape) != 2 or bits not in {2, 4, 8}:  # noqa: PLR2004
-        return None
-    if scales is None or biases is None or scales.shape != biases.shape or scales.ndim != 2:  # noqa: PLR2004
-        return None
-    inputs = shape[1]
-    if placed.tensor.shape != (shape[0], inputs * bits // _WORD) or len(scales) != shape[0]:
-        return None
-    width = inputs * bits // 8
-    data = side.raw_rows(placed, width, block.rows, block.columns * bits // 8)
+) -> Numbers:
+    bits, name, (out, inputs) = _bits(piece), piece.stored.name, shape
+    scales, biases = (side.whole(side.part(piece, last)) for last in ("scales", "biases"))
+    _require(scales.shape == biases.shape and len(scales) == out)
+    _require(side.placed[name].tensor.shape == (out, inputs * bits // _WORD))
+    data = side.rows(name, inputs * bits // 8, block.rows, block.columns * bits // 8)
     codes = _codes(np.ascontiguousarray(data).view(np.uint32), bits, 1)
     groups = np.arange(block.columns) // (inputs // scales.shape[1])
     rows = list(block.rows)
@@ -256,96 +215,62 @@ def _mlx(
 
 def _fp8(
     side: UnpackedNumbers, piece: LogicalTensor, shape: tuple[int, ...], block: Block
-) -> Numbers | None:
-    placed = side.placed.get(piece.stored.name)
-    scales = next(
-        (
-            found
-            for last in ("weight_scale_inv", "weight_scale")
-            if (found := side.whole(side.part(piece, last))) is not None
-        ),
-        None,
-    )
-    if placed is None or scales is None or len(shape) != 2 or placed.tensor.shape != shape:  # noqa: PLR2004
-        return None
-    form = FORMATS.get(placed.dtype or "")
-    if form is None or form.unit != 1:
-        return None
-    data = side.raw_rows(placed, shape[1], block.rows, block.columns)
+) -> Numbers:
+    name, (out, inputs) = piece.stored.name, shape
+    parts = [side.part(piece, last) for last in ("weight_scale_inv", "weight_scale")]
+    scales = side.whole(next(part for part in (*parts, "") if part in side.placed or not part))
+    form = FORMATS[side.placed[name].dtype or ""]
+    _require(side.placed[name].tensor.shape == shape and form.unit == 1)
+    data = side.rows(name, inputs, block.rows, block.columns)
     values = form.decode(data.reshape(-1)).reshape(data.shape).astype(np.float64)
     if scales.size == 1:
         return np.asarray(values * float(scales.reshape(-1)[0]))
-    if scales.ndim != 2:  # noqa: PLR2004
-        return None
-    sizes = [-(-side_size // count) for side_size, count in zip(shape, scales.shape, strict=True)]
-    settings = side.side.declared.settings if side.side.declared else {}
-    declared = settings.get("weight_block_size")
-    if isinstance(declared, list) and len(declared) == 2 and min(scales.shape) > 0:  # noqa: PLR2004
+    sizes = [-(-out // scales.shape[0]), -(-inputs // scales.shape[1])]
+    declared = side.setting("weight_block_size")
+    if isinstance(declared, list) and len(declared) == 2:  # noqa: PLR2004
         sizes = [size if type(size) is int and size > 0 else 1 for size in declared]
     rows, columns = np.array(block.rows) // sizes[0], np.arange(block.columns) // sizes[1]
-    if rows.max() >= scales.shape[0] or columns.max() >= scales.shape[1]:
-        return None
     return np.asarray(values * scales[np.ix_(rows, columns)])
 
 
 def _bitsandbytes(
     side: UnpackedNumbers, piece: LogicalTensor, shape: tuple[int, ...], block: Block
-) -> Numbers | None:
-    placed = side.placed.get(piece.stored.name)
-    if placed is None or len(shape) != 2:  # noqa: PLR2004
-        return None
-    if placed.tensor.dtype == "I8":
-        scales = side.whole(side.part(piece, "SCB"))
-        if scales is None or scales.size != shape[0] or placed.tensor.shape != shape:
-            return None
-        data = side.raw_rows(placed, shape[1], block.rows, block.columns)
-        picked = scales.reshape(-1)[list(block.rows)].astype(np.float64)
-        return np.asarray(data.view(np.int8) * picked[:, None] / 127)
-    return _four_bits(side, placed, shape, block)
-
-
-def _four_bits(
-    side: UnpackedNumbers, placed: Placed, shape: tuple[int, ...], block: Block
-) -> Numbers | None:
-    """Return the numbers of nf4 or fp4, without double quantization."""
-    name = placed.tensor.name
-    scales = side.whole(side.placed.get(f"{name}.absmax"))
-    codes = side.whole(side.placed.get(f"{name}.quant_map"))
-    if scales is None or codes is None or f"{name}.nested_absmax" in side.placed:
-        return None
-    count = prod(shape)
-    if scales.ndim != 1 or codes.shape != (16,) or placed.span.length * 2 != count:
-        return None
-    if shape[1] % 2 or count % len(scales):
-        return None
-    data = side.raw_rows(placed, shape[1] // 2, block.rows, block.columns // 2)
-    packed = np.stack([data >> 4, data & 15], axis=-1).reshape(len(block.rows), -1)
-    places = np.array(block.rows)[:, None] * shape[1] + np.arange(packed.shape[1])
-    return np.asarray(codes[packed] * scales[places // (count // len(scales))].astype(np.float64))
+) -> Numbers:
+    """Return int8, or nf4 and fp4 without double quantization."""
+    name, (out, inputs), rows = piece.stored.name, shape, list(block.rows)
+    if side.placed[name].tensor.dtype == "I8":
+        scales = side.whole(side.part(piece, "SCB")).astype(np.float64).reshape(out, 1)
+        _require(side.placed[name].tensor.shape == shape)
+        data = side.rows(name, inputs, rows, block.columns)
+        return np.asarray(data.view(np.int8) * scales[rows] / 127)
+    scales, codes = side.whole(f"{name}.absmax"), side.whole(f"{name}.quant_map")
+    _require(f"{name}.nested_absmax" not in side.placed and codes.shape == (16,))
+    _require(side.placed[name].span.length * 2 == out * inputs and not inputs % 2)
+    _require(scales.ndim == 1 and not out * inputs % len(scales))
+    data = side.rows(name, inputs // 2, rows, block.columns // 2)
+    packed = np.stack([data >> 4, data & 15], axis=-1).reshape(len(rows), -1)
+    places = np.array(rows)[:, None] * inputs + np.arange(packed.shape[1])
+    groups = places // (out * inputs // len(scales))
+    return np.asarray(codes[packed] * scales[groups].astype(np.float64))
 
 
 def _gguf(
     side: UnpackedNumbers, piece: LogicalTensor, shape: tuple[int, ...], block: Block
-) -> Numbers | None:
-    placed, kind = side.placed.get(piece.stored.name), BLOCK_TYPES.get(piece.dtype)
-    if placed is None or kind is None or piece.stored.shape != shape:
-        return None
-    if shape[-1] % kind.numbers or block.columns % kind.numbers:
-        return None
-    count = block.columns // kind.numbers
-    width = matrix_sides(shape)[1] // kind.numbers * kind.bytes
-    data = side.raw_rows(placed, width, block.rows, count * kind.bytes)
-    numbers = kind.decode(data.reshape(-1, kind.bytes))
-    return np.asarray(numbers.reshape(len(block.rows), -1))
+) -> Numbers:
+    kind, decode = SIZES[piece.dtype], BLOCK_TYPES[piece.dtype]
+    _require(piece.stored.shape == shape and not block.columns % kind.block)
+    _require(not shape[-1] % kind.block)
+    width = matrix_sides(shape)[1] // kind.block * kind.size
+    data = side.rows(piece.stored.name, width, block.rows, block.columns // kind.block * kind.size)
+    return np.asarray(decode(data.reshape(-1, kind.size)).reshape(len(block.rows), -1))
 
 
 def _bits(piece: LogicalTensor) -> int:
-    """Return the bits of a packed integer, by its dtype: 4 for INT4; 0 for other dtypes."""
-    digits = piece.dtype.removeprefix("INT")
-    return int(digits) if piece.dtype.startswith("INT") and digits.isdecimal() else 0
+    """Return the bits of a packed integer, by its dtype: 4 for INT4; raise for other dtypes."""
+    return {"INT2": 2, "INT4": 4, "INT8": 8}[piece.dtype]
 
 
-_METHODS: Mapping[str, Callable[..., Numbers | None]] = {
+_METHODS: Mapping[str, Callable[..., Numbers]] = {
     "gptq": _gptq,
     "awq": _awq,
     "mlx": _mlx,

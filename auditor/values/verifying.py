@@ -21,6 +21,7 @@ from auditor.findings.ignore import Ignore
 from auditor.messages import listed, quoted
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
+from auditor.values.same_bytes import listed_on_hub
 
 _SHA256, _BLOB = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 _METADATA = ".cache/huggingface/download"  # folder in which a download keeps commits and ETags
@@ -91,11 +92,9 @@ class Verifier:
         return ListedFiles({file.name: file for file in other.files}, quoted(against))
 
     def _of_hub(self, model: HubModel) -> ListedFiles:
-        from auditor.downloader.hub import read_listing  # noqa: PLC0415 - 0.1 s
-
-        listing, fetched = read_listing(model, self._token, self._say)
-        by = f"{quoted(listing.model_id)} @ {listing.commit[:_SHOWN]}"
-        return ListedFiles({file.name: file for file in listing.files}, by, fetched)
+        model_files = listed_on_hub(model, self._token, self._say)
+        files = {file.name: file for file in model_files.files}
+        return ListedFiles(files, model_files.title, model_files.fetched)
 
 
 class Verified(NamedTuple):

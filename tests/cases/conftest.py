@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from support.cases import Case, audited, build, cases_of, observed
+from support.cases_of_claims import judged
+from support.cases_of_comparisons import compared
+from support.command_cases import observed_by_command
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -33,11 +36,9 @@ class CaseItem(pytest.Item):
     def runtest(self) -> None:
         place = Path(tempfile.mkdtemp(prefix="case-"))
         try:
-            folder = build(self.case, place / "model")
-            found = observed(self.case, folder, audited(self.case, folder))
+            expected, found = _result(self.case, place, self.path.parent.name)
         finally:
             shutil.rmtree(place)
-        expected = self.case.keys["expect"]
         if found != expected:
             raise DifferenceError(expected, found)
 
@@ -48,6 +49,18 @@ class CaseItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, 0, f"{self.path.name}: {self.name}"
+
+
+def _result(case: Case, place: Path, subject: str) -> tuple[dict, dict]:
+    """Return what the case expects and what is observed: an audit, a comparison or verdicts."""
+    if "claims" in case.keys:
+        return judged(case, place)
+    if "second" in case.keys:
+        return compared(case, place)
+    folder = build(case, place / "model")
+    if subject == "bad_input":
+        return case.keys["expect"], observed_by_command(case, folder)
+    return case.keys["expect"], observed(case, folder, audited(case, folder))
 
 
 class DifferenceError(AssertionError):

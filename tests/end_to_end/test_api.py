@@ -91,12 +91,3 @@ def test_verbose_prints_the_line_of_the_logger_and_quiet_does_not(prefixed):
 def test_every_name_has_a_docstring_and_is_in_the_reference():
     assert all(getattr(auditor, name).__doc__ for name in auditor.__all__)
     assert auditor.__version__ in run("--version").stdout
-
-
-def test_jsonl_is_another_name_of_json():
-    args = ("bert-base-chinese", "google-bert/bert-base-cased", "--source", "bundled", "--format")
-    first, second = (run(*args, form).stdout.splitlines() for form in ("json", "jsonl"))
-    assert len(first) == len(second) == 2
-    assert [json.loads(line)["findings"] for line in first] == [
-        json.loads(line)["findings"] for line in second
-    ]

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from importlib.resources import files
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from support.output_readers import assert_harmless_text
 from support.running import run
 
 from auditor.cli.app import function_of
+from auditor.cli.parameters import call
 from auditor.publishing import statement
 
 SCHEMA = json.loads((files("auditor.publishing") / "statement.schema.json").read_bytes())
@@ -81,7 +81,7 @@ def key_files(folder, private, password=None):
 def code_of(command, *arguments, **options):
     """The exit code of a command that is run in this process."""
     with pytest.raises(typer.Exit) as ended:
-        function_of(command)(*arguments, **{"quiet": True, **options})
+        call(function_of(command), *arguments, **{"quiet": True, **options})
     return ended.value.exit_code
 
 
@@ -259,22 +259,25 @@ def by_link_to_the_statement(path):
 GAINS = (Path.touch, os.mkfifo, by_link, by_link_out, by_link_to_a_folder, by_broken_link)
 
 
-GAINED = "x.pkl .x .hidden/x.pkl .git/x node_modules/x __pycache__/x .cache/x.json venv/bin/x"
-
-
-@pytest.mark.parametrize(
-    "name", [*GAINED.split(), ".cache/huggingface/x.pkl", os.fsdecode(b"\xff")]
+GAINED = (
+    *(["x.pkl", ".x", ".hidden/x.pkl", ".git/x", "node_modules/x", "__pycache__/x", "venv/bin/x"]),
+    *(".cache/huggingface/x.pkl", os.fsdecode(b"\xff")),
 )
+
+
 @pytest.mark.parametrize("gain", [*GAINS, by_link_to_the_statement], ids=lambda one: one.__name__)
-def test_whatever_a_folder_has_gained_is_a_difference(name, gain, folder, tmp_path):
+def test_whatever_a_folder_has_gained_is_a_difference(gain, folder, tmp_path):
     output = tmp_path / STATED
     assert code_of("attest", str(folder), output=output) == 0
-    if name.startswith("venv"):
-        (folder / "venv").mkdir()
-        (folder / "venv" / "pyvenv.cfg").touch()
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    gain(folder / name)
-    assert code_of("verify", output, str(folder)) == 1
+    for number, name in enumerate(GAINED):
+        other = shutil.copytree(folder, tmp_path / str(number) / "model")
+        shutil.copy(output, tmp_path / str(number))
+        if name.startswith("venv"):
+            (other / "venv").mkdir()
+            (other / "venv" / "pyvenv.cfg").touch()
+        (other / name).parent.mkdir(parents=True, exist_ok=True)
+        gain(other / name)
+        assert code_of("verify", output, str(other)) == 1, name
 
 
 def test_a_link_to_the_statement_is_not_the_statement(folder):
@@ -331,7 +334,13 @@ def by_its_copy_through_a_link(path):
 
 
 CHANGES = (by_another_file, in_place, by_its_copy_through_a_link)
-CASES = [*product(("examine", "read_digests"), model_files(), CHANGES)]
+
+
+CASES = [
+    (step, name, change)
+    for step in ("examine", "read_digests")
+    for name, change in zip(model_files(), CHANGES, strict=True)
+]
 
 
 @pytest.mark.parametrize(

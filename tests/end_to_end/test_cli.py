@@ -89,34 +89,6 @@ def _schema() -> dict:
 
 
 @pytest.mark.usefixtures("chinese")
-def test_the_terminal_table_is_eighty_columns_wide_when_piped(hub_env) -> None:
-    done = run("bert-base-chinese", env=hub_env)
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
-    assert "102,290,312" in done.stdout
-    assert "cls.seq_relationship" in done.stdout
-    assert "\x1b" not in done.stdout
-    assert not [line for line in lines[:-1] if len(line) > 80]
-
-
-@pytest.mark.usefixtures("chinese")
-@pytest.mark.parametrize(
-    ("target", "new"),
-    [("BertModel", set()), ("BertForSequenceClassification", {"classifier.{bias,weight}"})],
-)
-def test_as_a_class_it_names_what_loading_leaves_unused_and_starts_afresh(
-    hub_env, target: str, new: set[str]
-) -> None:
-    done = run("bert-base-chinese", "--as", target, "--format", "json", env=hub_env)
-    findings = json.loads(done.stdout)["findings"]
-    unused = {name for one in findings if one["kind"] == "unused" for name in one["names"]}
-    assert len([name for name in unused if name.startswith("cls.")]) == 7
-    assert {
-        name for one in findings if one["kind"] == "newly-initialized" for name in one["folded"]
-    } == new
-
-
-@pytest.mark.usefixtures("chinese")
 def test_csv_goes_to_a_folder_of_tables_and_the_table_is_still_printed(
     hub_env, tmp_path: Path
 ) -> None:
@@ -136,40 +108,6 @@ def test_csv_goes_to_a_folder_of_tables_and_the_table_is_still_printed(
     assert explained == int(model["difference"])
     parameters = [int(row["parameters"]) for row in tables["tensors.csv"] if row["file"]]
     assert (len(parameters), sum(parameters)) == (206, 102_882_442)
-
-
-@pytest.mark.usefixtures("chinese")
-def test_every_model_is_reported_and_the_worst_exit_code_wins(hub_env) -> None:
-    done = run(
-        "-", "--format", "json", env=hub_env, stdin=f"bert-base-chinese\n\nno/such\n{CHINESE}\n"
-    )
-    verdicts = [json.loads(line)["verdict"] for line in done.stdout.splitlines()]
-    assert verdicts == ["clean", "unaudited", "clean"]
-    assert done.returncode == 3
-    assert done.stderr.startswith("audit: no/such: not-found: ")
-
-
-@pytest.mark.usefixtures("chinese")
-def test_a_snapshot_taken_from_the_hub_audits_offline_to_the_same_report(
-    hub_env, tmp_path: Path
-) -> None:
-    file = tmp_path / "chinese.json"
-    online = json.loads(run("bert-base-chinese", "--format", "json", env=hub_env).stdout)
-    assert run("snapshot", "bert-base-chinese", "-o", str(file), env=hub_env).returncode == 0
-    offline_env = hub_env | {"HF_HUB_OFFLINE": "1"}
-    offline = json.loads(run(str(file), "--format", "json", env=offline_env).stdout)
-    assert (offline["source"], offline["fetched"]["requests"]) == ("snapshot", 0)
-    for key in ("model", "commit", "expected", "observed", "modules", "findings", "residual"):
-        assert offline[key] == online[key]
-
-
-def test_a_snapshot_has_the_companion_files(hub: Hub, hub_env, tmp_path: Path) -> None:
-    hub.add("o/n", {**healthy(1), "generation_config.json": b'{"eos_token_id": 99999}'})
-    run("snapshot", "o/n", "-o", str(tmp_path / "s.json"), env=hub_env)
-    for more, kinds in ((), ["special-id-beyond-vocabulary"]), (("--no-companions",), []):
-        for model in ("o/n", str(tmp_path / "s.json")):
-            done = run(model, "--format", "json", *more, env=hub_env)
-            assert [one["kind"] for one in json.loads(done.stdout)["findings"]] == kinds, model
 
 
 def test_what_could_not_be_audited_again_is_not_recorded(hub_env, tmp_path: Path) -> None:
@@ -211,61 +149,33 @@ def test_without_a_network_it_exits_3_and_names_the_options(hub: Hub, hub_env) -
 
 def test_source_auto_falls_back_to_the_package_and_reports_it(hub_env) -> None:
     env = hub_env | {"HF_HUB_OFFLINE": "1"}
-    done = run("bert-base-chinese", "--source", "auto", "--format", "json", env=env)
+    done = run("bert-base-chinese", "--source", "auto", "--format", "jsonl", env=env)
     assert done.returncode == 0
     assert json.loads(done.stdout)["source"] == "bundled"
     assert "package" in done.stderr or "bundled" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "needed"),
-    [
-        ("check", "torch, transformers"),
-        ("check", "numpy"),
-        ("report", "pyarrow"),
-        ("sweep", "dask"),
-        ("verify", "securesystemslib"),
-    ],
-)
-def test_help_names_the_libraries_that_an_option_needs(command: str, needed: str) -> None:
-    option = "--help-all" if command in {"check", "sweep"} else "--help"
-    shown = run(command, option, env={**os.environ, "COLUMNS": "220"}).stdout
-    assert f"needs {needed}." in " ".join(shown.split())
-    assert "hf-audit[" not in shown
-
-
 COMMAND_LINE = {"typer", "annotated_doc", "shellingham", "msgspec", "typing_extensions"}
-
-
-@pytest.mark.parametrize("columns", ["80", "100"])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_cuts_no_word(command, columns):
-    shown = run(command, "--help", env={**os.environ, "COLUMNS": columns}).stdout
-    assert "--help" in shown
-    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_a_help_fits_a_screen_and_has_an_example(command):
     shown = run(*filter(None, [command]), "--help", env={**os.environ, "COLUMNS": "80"}).stdout
+    assert "--help" in shown or not command
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
     assert len(shown.splitlines()) <= 25
     assert max(map(len, shown.splitlines())) < 80
     if command:
         assert f"\nExample: {COMMANDS[command].example}\n" in shown
 
 
-@pytest.mark.parametrize("command", ["check", "sweep"])
-def test_an_option_that_the_help_only_names_is_explained_by_help_all(command):
-    wide = {**os.environ, "COLUMNS": "100"}
-    short, full = (run(command, option, env=wide).stdout for option in ("--help", "--help-all"))
+def test_an_option_that_the_help_only_names_is_explained_by_help_all():
+    wide = {**os.environ, "COLUMNS": "220"}
+    short, full = (run("check", option, env=wide).stdout for option in ("--help", "--help-all"))
     options = set(re.findall(r"--[a-z-]+", short)) - {"--help-all"}
-    assert options <= set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", full, re.MULTILINE))
-    assert options >= set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", full, re.MULTILINE))
-
-
-def test_the_help_of_check_names_each_format():
-    shown = run("check", "--help", env={**os.environ, "COLUMNS": "80"}).stdout
-    assert {*FORMATS, *FailOn} <= set(re.findall(r"[a-z]+", shown))
+    assert options == set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", full, re.MULTILINE))
+    assert "needs torch, transformers." in " ".join(full.split())
+    assert {*FORMATS, *FailOn} <= set(re.findall(r"[a-z]+", short))
 
 
 def test_kinds_of_findings_are_listed_by_severity_and_then_causes():
@@ -297,15 +207,12 @@ def test_the_first_second_loads_these_packages_and_no_others(args, allowed, hub,
     (tmp_path / WEIGHTS).write_bytes(files[WEIGHTS])
     parts = sharded(tmp_path / "shards", on_disk(tmp_path), files[CONFIG])
     hub.add("org/shards", {path.name: path.read_bytes() for path in parts.iterdir()})
-    found = {name.partition(".")[0] for name in loaded(args, hub_env)}
+    modules = loaded(args, hub_env)
+    found = {name.partition(".")[0] for name in modules}
     ours = {"auditor", "__main__", "_distutils_hack"}  # the last is of setuptools, wherever that is
     assert found - sys.stdlib_module_names - ours <= allowed
-
-
-def test_an_audit_loads_no_slow_parts_of_the_standard_library(hub, hub_env):
-    hub.add("org/m", healthy(1))
     slow = {"asyncio", "email.message", "http.client", "importlib.metadata", "ssl", "zipfile"}
-    assert loaded(("org/m",), hub_env) & slow == set()
+    assert modules & slow == set()
 
 
 def test_a_command_loads_no_other(hub_env) -> None:
@@ -369,12 +276,3 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one_intact(tmp_path: Pat
     assert old.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
     assert "Traceback" not in done.stderr
-
-
-def test_memory_answers_for_a_dtype_and_refuses_one_that_there_is_not():
-    shown = run("memory", CHINESE, "--source", "bundled", "--dtype", "f16")
-    assert shown.returncode == 0
-    assert "F16                2 204,580,624 195.10 MiB" in shown.stdout
-    refused = run("memory", CHINESE, "--source", "bundled", "--dtype", "int3")
-    assert refused.returncode == 2
-    assert "--dtype is 'int3', expected a dtype" in refused.stderr

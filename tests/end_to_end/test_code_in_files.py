@@ -21,7 +21,6 @@ FOLDERS = {
     "a config alone": CONFIG,
     "no weights": {},
     "other weights": {**CONFIG, "onnx/model.onnx": b"x"},
-    "weights of another name": {**CONFIG, "other.bin": b"x", "more.pt": b"x"},
 }
 READS = {
     "json": lambda text: [one["file"] for one in json.loads(text)["findings"]],
@@ -37,16 +36,15 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("form", READS)
 @pytest.mark.parametrize("files", FOLDERS.values(), ids=FOLDERS)
-def test_every_format_shows_what_an_unaudited_folder_runs(form, files, tmp_path):
+def test_every_format_shows_what_an_unaudited_folder_runs(files, tmp_path):
     for name, content in {**files, "head.dill": pickle.dumps(Called())}.items():
         (tmp_path / "model" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "model" / name).write_bytes(content)
     out = tmp_path / "out"
-    ended = run(
-        str(tmp_path / "model"), "--format", form, *(["-o", str(out)] if form == "csv" else [])
-    )
-    text = (out / "findings.csv").read_text() if form == "csv" else ended.stdout
-    assert ended.returncode in {1, 3}
-    assert "head.dill" in READS[form](text)
+    for form, read in READS.items():
+        options = ["-o", str(out)] if form == "csv" else []
+        ended = run(str(tmp_path / "model"), "--format", form, *options)
+        text = (out / "findings.csv").read_text() if form == "csv" else ended.stdout
+        assert ended.returncode in {1, 3}
+        assert "head.dill" in read(text), form

@@ -1,4 +1,7 @@
-"""`audit diff` of a checkpoint that transformers wrote, and of what people make of it."""
+"""`audit diff` of a checkpoint that transformers wrote, and of what other libraries make of it.
+
+Folders are compared in tests/cases/comparing; packed numbers in tests/unit/values/test_unpacked.py.
+"""
 
 import json
 import shutil
@@ -6,27 +9,19 @@ import warnings
 from copy import deepcopy
 
 import pytest
-from support.layouts.awq_words import gemm_words
-from support.layouts.gptq_words import packed_words
 from support.running import run
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 torch = pytest.importorskip("torch")
 
-GROUP = 32
-BITS_4 = 0.15  # more than the rounding of a normal number to four bits, in its standard deviations
-
 
 @pytest.fixture(scope="module", name="models")
 def folders_of_the_models(tmp_path_factory):
-    return written(tmp_path_factory.mktemp("models"))
-
-
-def written(top):
     """The base, and every version of it, in a folder each."""
     import transformers  # noqa: PLC0415 - slow
     from safetensors.torch import load_file, save_file  # noqa: PLC0415 - needs torch
 
+    top = tmp_path_factory.mktemp("models")
     torch.manual_seed(0)
     sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 96}
@@ -36,31 +31,8 @@ def written(top):
     model.save_pretrained(top / "shards", max_shard_size="100KB")
     deepcopy(model).to(torch.bfloat16).save_pretrained(top / "bf16")
     merged(model).save_pretrained(top / "merged")
-
-    def changed(name, tensors, **keys):
-        """The base with other tensors and config keys."""
-        folder = shutil.copytree(top / "base", top / name)
-        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-        values = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(values | keys))
-
-    base = load_file(top / "base/model.safetensors")
-    changed("headless", {name: one for name, one in base.items() if name != "lm_head.weight"})
-    changed("rope", base, rope_parameters={"rope_type": "default", "rope_theta": 500_000.0})
-    for method, pack in (("gptq", gptq), ("awq", awq)):
-        settings = {"quant_method": method, "bits": 4, "group_size": GROUP}
-        settings |= {"desc_act": False} if method == "gptq" else {"version": "gemm"}
-        packed = linears_packed(base, pack, lambda name: "proj" in name)
-        changed(method, packed, quantization_config=settings)
-        if method == "gptq":
-            del packed["lm_head.weight"]
-            changed("gptq-headless", packed, quantization_config=settings)
-    packed = linears_packed(base, mlx, lambda name: "norm" not in name)
-    changed("mlx", packed, quantization={"bits": 4, "group_size": GROUP})
-
     (top / "gguf").mkdir()
-    gguf_file(top / "gguf/model.gguf", base, config)
-
+    gguf_file(top / "gguf/model.gguf", load_file(top / "base/model.safetensors"), config)
     vision = {**sizes, "num_attention_heads": 4, "image_size": 8, "patch_size": 4}
     towers = {"vision_config": transformers.CLIPVisionConfig(**vision), "text_config": config}
     both = transformers.LlavaConfig(**towers)
@@ -78,55 +50,6 @@ def merged(model):
     with warnings.catch_warnings():  # peft asks transformers for what is deprecated there
         warnings.simplefilter("ignore")
         return peft.get_peft_model(deepcopy(model), config).merge_and_unload()
-
-
-def linears_packed(tensors, pack, is_packed):
-    packed = {}
-    for name, one in tensors.items():
-        if is_packed(name):
-            module = name.removesuffix(".weight")
-            packed |= {f"{module}.{last}": part for last, part in pack(one).items()}
-        else:
-            packed[name] = one
-    return packed
-
-
-def codes(weight):
-    """The least number, the step and the integers of each group of inputs: (out, groups)."""
-    grouped = weight.double().reshape(weight.shape[0], -1, GROUP)
-    low = grouped.amin(-1).clamp(max=0)
-    step = ((grouped.amax(-1).clamp(min=0) - low) / 15).half().double()
-    zeros = (-low / step).round().clamp(1, 15)
-    whole = ((grouped / step[..., None]).round() + zeros[..., None]).clamp(0, 15)
-    return whole.reshape(weight.shape).long(), zeros.long(), step.half()
-
-
-def words(matrix, pack, *settings):
-    import numpy as np  # noqa: PLC0415 - needed with torch alone
-
-    return torch.from_numpy(np.ascontiguousarray(pack(np, matrix.numpy(), *settings)))
-
-
-def gptq(weight):
-    whole, zeros, step = codes(weight)
-    return {
-        "qweight": words(whole.T, packed_words, 4),
-        "qzeros": words(zeros - 1, packed_words, 4).T.contiguous(),
-        "scales": step.T.contiguous(),
-        "g_idx": torch.arange(weight.shape[1], dtype=torch.int32) // GROUP,
-    }
-
-
-def awq(weight):
-    whole, zeros, step = codes(weight)
-    rows = {"qweight": words(whole.T, gemm_words), "qzeros": words(zeros.T, gemm_words)}
-    return rows | {"scales": step.T.contiguous()}
-
-
-def mlx(weight):
-    whole, zeros, step = codes(weight)
-    packed = words(whole.T, packed_words, 4).T.contiguous()
-    return {"weight": packed.view(torch.uint32), "scales": step, "biases": -step * zeros}
 
 
 def gguf_file(path, tensors, config):
@@ -161,62 +84,39 @@ def gguf_file(path, tensors, config):
     writer.close()
 
 
-BY_BYTES = [
-    ("base", "base", "B is A: the same bytes in all 21.", 0),
-    ("base", "shards", "B is A: the same bytes in all 21; it is in SHARDS files, A in 1.", 0),
-    (
-        "base",
-        "merged",
-        "B has the same tensors as A, other numbers in 4 of 21, all in",
-        1,
-    ),
-    ("base", "rope", "the same bytes in all 21; its config differs in rope_theta.", 1),
-    ("base", "headless", "the same bytes in 20 of 21; it lost the head (lm_head).", 1),
-    ("llava", "blind", "it lost the vision tower (vision_tower).", 1),
-    ("headless", "base", "the same bytes in all 20; it has more: the head (lm_head).", 1),
-    ("gptq", "gptq-headless", "the same bytes in 62 of 63; it lost the head (lm_head).", 1),
-    ("base", "bf16", "B has the tensors of A in BF16 (A is in F32)", 1),
-    ("base", "gptq", "B has the tensors of A in gptq, 4 bits, groups of 32", 1),
-    ("blind", "llava", "it has more: the vision tower (vision_tower)", 1),
-]
-
-
-@pytest.mark.parametrize(("first", "second", "said", "code"), BY_BYTES)
-def test_the_first_line_says_what_people_made_of_a_model(models, first, second, said, code):
+@pytest.mark.parametrize(
+    ("first", "second", "summary", "code"),
+    [
+        ("base", "shards", "B is A: the same bytes in all 21; it is in SHARDS files, A in 1.", 0),
+        ("base", "merged", "B has the same tensors as A, other numbers in 4 of 21, all in", 1),
+        ("base", "bf16", "B has the tensors of A in BF16 (A is in F32)", 1),
+        ("llava", "blind", "it lost the vision tower (vision_tower).", 1),
+    ],
+)
+def test_the_first_line_states_what_was_made_of_a_model(models, first, second, summary, code):
     done = run("diff", first, second, cwd=models)
     assert (done.returncode, done.stderr) == (code, "")
     shards = len(list((models / "shards").glob("*.safetensors")))
-    assert said.replace("SHARDS", str(shards)) in done.stdout.splitlines()[0]
-    assert "LoRA" not in done.stdout
-    assert ("Not compared:" in done.stdout) == ("has the tensors of A in" in said)
-
-
-def with_values(models, second):
-    done = run("diff", "base", second, "--values", "--format", "json", cwd=models)
-    assert (done.returncode, done.stderr) == (1, "")
-    return json.loads(done.stdout)
-
-
-def test_values_name_the_merge_of_a_lora_of_peft_and_its_rank(models):
-    found = with_values(models, "merged")
-    assert found["summary"].startswith("B is A merged with a LoRA: other numbers in 4 of 21")
-    assert {row["rank of the difference"] for row in found["values"]} == {2}
+    assert summary.replace("SHARDS", str(shards)) in done.stdout.splitlines()[0]
+    assert ("Not compared:" in done.stdout) == (second == "bf16")
 
 
 @pytest.mark.parametrize(
-    ("second", "form", "most"),
+    ("second", "summary", "most"),
     [
-        ("bf16", "in BF16 (A is in F32)", 2**-8),
-        ("gptq", "in gptq, 4 bits", BITS_4),
-        ("awq", "in awq gemm, 4 bits", BITS_4),
-        ("mlx", "in mlx, affine, 4 bits", BITS_4),
-        ("gguf", "in gguf, Q8_0 and F32", BITS_4 / 2**4),
+        ("merged", "B is A merged with a LoRA: other numbers in 4 of 21", 100),
+        ("bf16", "B is A in BF16 (A is in F32)", 2**-8),
+        ("gguf", "B is A in gguf, Q8_0 and F32", 2**-6),
     ],
 )
-def test_values_say_how_far_a_conversion_is_from_its_base(models, second, form, most):
-    found = with_values(models, second)
-    assert found["summary"].startswith(f"B is A {form}")
+def test_values_show_how_far_a_version_is_from_its_base(models, second, summary, most):
+    done = run("diff", "base", second, "--values", "--format", "json", cwd=models)
+    assert (done.returncode, done.stderr) == (1, "")
+    found = json.loads(done.stdout)
+    assert found["summary"].startswith(summary)
     assert "config differs" not in found["summary"]
     distances = [row["largest distance"] for row in found["values"]]
     assert 0 < max(distances) <= most
     assert found["not_compared"] == []
+    if second == "merged":
+        assert {row["rank of the difference"] for row in found["values"]} == {2}

@@ -18,7 +18,7 @@ from support.checkpoints import config_bytes, expect, stored_by
 from support.sweep_models import FAULTS, healthy
 
 from auditor.sweep import settings
-from auditor.sweep.policy import Policy
+from auditor.sweep.settings import Policy
 
 NIGHTLY = (DOCS / "nightly.md").read_text()
 SWEEPS = (DOCS / "sweeps.md").read_text()
@@ -35,14 +35,6 @@ CONSOLE = sorted(
 
 def test_the_cost_of_three_million_models_is_documented():
     assert "audit sweep --top 3000000 --plan" in [command for command, _ in CONSOLE]
-
-
-def test_the_links_between_the_documents_lead_somewhere():
-    for text in (NIGHTLY, SWEEPS):
-        for name, anchor in re.findall(r"\]\((\w+\.md)(?:#([\w-]+))?\)", text):
-            headings = re.findall(r"^#+ (.+)$", (DOCS / name).read_text(), re.MULTILINE)
-            anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
-            assert not anchor or anchor in anchors
 
 
 def test_every_key_of_a_sweep_toml_is_documented_and_read(tmp_path):
@@ -205,16 +197,6 @@ def workflow():
 def job(workflow):
     ((_, found),) = workflow["jobs"].items()
     return found
-
-
-def test_the_workflow_runs_every_night_and_may_write_alerts(workflow, job):
-    (schedule,) = workflow[True]["schedule"]
-    assert len(schedule["cron"].split()) == 5
-    assert workflow["permissions"]["security-events"] == "write"
-    assert job["timeout-minutes"] < 360  # the most of a hosted runner
-    for step in job["steps"]:
-        assert ("uses" in step) != ("run" in step)
-        assert "run" in step or re.fullmatch(r"[\w-]+(/[\w-]+)+@v\d+", step["uses"])
 
 
 def test_the_store_is_restored_before_the_sweep_and_saved_whatever_happens(job):

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
+from itertools import cycle
 from pathlib import Path
 
 import jsonschema
@@ -147,11 +148,6 @@ UNBUILT = [
         3,
         "architecture 'NoSuch', .*; --as takes SwitchTransformersModel, Switch",
     ),
-    (
-        {"architectures": ["SwitchTransformersBlock"]},
-        3,
-        "has no model class 'SwitchTransformersBlock'",
-    ),
     ({"d_model": "8"}, 1, "transformers cannot build SwitchTransformersModel .*d_model"),
     ({"num_layers": 10**9}, 1, "num_layers is 1000000000; the oracle builds"),
     (
@@ -187,13 +183,6 @@ def test_a_class_that_the_oracle_cannot_build_is_reported_in_one_line(
         [detail] = [finding.reason for finding in outcome.findings]
     assert "\n" not in detail
     jsonschema.validate(detail, {"pattern": said})
-
-
-@pytest.mark.oracle
-def test_the_command_reports_it_as_the_library_does(tmp_path: Path, env) -> None:
-    changes, code, pattern = UNBUILT[1]
-    report = audited(unbuilt(tmp_path, changes), env=env, code=code)
-    jsonschema.validate(report["detail"], {"pattern": pattern})
 
 
 @pytest.mark.oracle
@@ -237,8 +226,7 @@ def roformers(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("target", SIBLINGS)
-@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize(("written", "target"), list(zip(cycle(WRITTEN), SIBLINGS, strict=False)))
 def test_as_another_class_it_names_what_from_pretrained_names(
     roformers, written: str, target: str
 ) -> None:
@@ -272,7 +260,6 @@ def test_as_another_class_it_names_what_from_pretrained_names(
             3,
             "other-family: RoFormerModel is of the family roformer, the .* switch_transformers",
         ),
-        ("BertModel", 3, "other-family: BertModel is of the family bert, the checkpoint switch_tr"),
     ],
 )
 def test_a_class_of_no_family_or_of_another_one_is_refused(

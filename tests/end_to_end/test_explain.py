@@ -44,12 +44,6 @@ def test_a_mixture_of_experts_has_fewer_parameters_active_than_there_are(tmp_pat
     assert "12,879,925,248 (27.6%) active for one token" in done.stdout
 
 
-def test_symbolic_shows_no_value(tmp_path: Path) -> None:
-    done = run("explain", _config(tmp_path, MIXTRAL), "--symbolic")
-    assert "4,096" not in done.stdout
-    assert "D  hidden_size" in done.stdout
-
-
 def test_latex_balances_its_braces_and_escapes_names(tmp_path: Path) -> None:
     done = run("explain", _config(tmp_path, MIXTRAL), "--latex", "--depth", "4")
     assert done.stdout.count("{") - done.stdout.count(r"\{") == (
@@ -57,21 +51,6 @@ def test_latex_balances_its_braces_and_escapes_names(tmp_path: Path) -> None:
     )
     assert r"block\_sparse\_moe" in done.stdout
     assert r"D^{2}" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("values", "code", "said"),
-    [
-        ({"model_type": "no-such"}, 3, "unknown-architecture"),
-        ({"architectures": ["BertModel"], "hidden_size": -1}, 1, "hidden_size -1"),
-    ],
-)
-def test_a_config_that_cannot_be_explained_is_reported_with_the_reason(
-    tmp_path: Path, values, code, said
-) -> None:
-    done = run("explain", _config(tmp_path, values))
-    assert done.returncode == code
-    assert said in done.stdout + done.stderr
 
 
 def test_a_fault_that_keeps_the_class_from_being_built_is_shown_with_the_formula(
@@ -96,10 +75,6 @@ def test_of_a_pipeline_the_folders_that_can_be_explained_are_named(tmp_path: Pat
     ("model_type", "parameters"),
     [  # of AutoModel.from_config(AutoConfig.for_model(model_type)) in transformers 5.24
         ("canine", 132_082_944),
-        ("clipseg", 151_277_313),
-        ("deberta", 124_043_520),
-        ("layoutlmv3", 125_326_208),
-        ("longformer", 130_743_552),
         ("vilt", 111_595_008),
     ],
 )
@@ -107,12 +82,6 @@ def test_a_type_with_a_generated_form_is_explained(model_type: str, parameters: 
     done = run("explain", model_type, "--depth", "0")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].startswith(f"{parameters:,} parameters in ")
-
-
-def test_weights_that_cannot_be_read_do_not_matter_to_explain(tmp_path: Path) -> None:
-    _config(tmp_path, MIXTRAL)
-    (tmp_path / "pytorch_model.bin").write_bytes(b"PK")
-    assert run("explain", str(tmp_path)).returncode == 0
 
 
 def test_architectures_lists_every_class_of_the_catalogue() -> None:
@@ -201,27 +170,17 @@ def test_the_table_of_keys_shows_which_change_the_count() -> None:
     assert effects["pooler_fc_size"] == effects["directionality"] == "is not read"
 
 
-@pytest.mark.parametrize(
-    ("form", "beginning"),
-    [
-        ("markdown", "| class | parameters | beside BertModel |\n| --- | ---: | ---: |\n"),
-        ("csv", "class,parameters,beside BertModel\nBertModel,109482240,0\n"),
-        ("latex", "\\begin{tabular}{lrr}\nclass & parameters & beside BertModel \\\\\n"),
-        ("terminal", "class "),
-    ],
-)
-def test_a_table_has_several_forms(form: str, beginning: str, tmp_path: Path) -> None:
+def test_a_table_has_several_forms(tmp_path: Path) -> None:
     file = tmp_path / "table"
-    args = ("explain", "bert", "--classes", "--format", form)
-    printed = run(*args).stdout
-    assert printed.startswith(beginning)
-    assert run(*args, "-o", str(file)).stdout == ""
-    assert file.read_text() == printed
-
-
-@pytest.mark.parametrize("wrong", [("--set", "hidden_size"), ("--format", "docx"), ("--set", "=1")])
-def test_wrong_arguments_are_a_usage_error(wrong: tuple[str, str]) -> None:
-    assert run("explain", "bert", "--tensors", *wrong).returncode == 2
+    for form, beginning in {
+        "markdown": "| class | parameters | beside BertModel |\n| --- | ---: | ---: |\n",
+        "csv": "class,parameters,beside BertModel\nBertModel,109482240,0\n",
+        "latex": "\\begin{tabular}{lrr}\nclass & parameters & beside BertModel \\\\\n",
+    }.items():
+        args = ("explain", "bert", "--classes", "--format", form)
+        assert run(*args, "-o", str(file)).stdout == ""
+        assert file.read_text().startswith(beginning)
+        assert file.read_text() == run(*args).stdout
 
 
 def test_an_argument_of_the_class_is_set_as_a_key_is():
@@ -237,11 +196,10 @@ def test_an_argument_of_the_class_is_set_as_a_key_is():
     ("args", "said"),
     [
         (("bert", "--as", "BertForMaskedLM", "--set", "add_pooling_layer=false"), "no such argu"),
-        (("bert", "--as", "BertForMaskedLM", "--set", "use_mask_token=true", "--kinds"), "no such"),
-        (("gpt2", "--set", "add_pooling_layer=true"), "GPT2Model takes no such argument"),
         (("bert", "--set", "add_pooling_layer=0"), "true or false is needed"),
+        (("bert", "--tensors", "--set", "hidden_size"), "hidden_size=1024"),
+        (("bert", "--tensors", "--format", "docx"), "--format is 'docx', expected one of"),
         (("llama", "--set", "hiden_size=1024"), "did you mean hidden_size?"),
-        (("gemma3", "--set", "text_config.hiden_size=640"), "did you mean hidden_size?"),
         (("gemma3", "--set", "text_confg.hidden_size=640"), "did you mean text_config?"),
     ],
 )
@@ -254,19 +212,11 @@ def test_an_argument_that_a_class_does_not_take_is_a_clear_line(args, said):
 @pytest.mark.parametrize(
     "command", [("explain",), ("explain", "--kinds"), ("explain", "--format=json"), ("claim", "7B")]
 )
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("hidden_size=1001", "hidden_size 1001 is not a multiple of"),
-        ("hidden_size=large", "hidden_size is the string 'large', expected an integer"),
-        ("hiden_size=1024", "did you mean hidden_size?"),
-    ],
-)
-def test_a_value_that_the_class_cannot_build_is_refused_before_any_number(command, setting, said):
+def test_a_value_that_the_class_cannot_build_is_refused_before_any_number(command):
     name, *options = command
-    done = run(name, "llama", *options, "--set", setting)
+    done = run(name, "llama", *options, "--set", "hidden_size=1001")
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert "hidden_size 1001 is not a multiple of" in done.stderr
 
 
 @pytest.mark.parametrize("command", [("explain",), ("claim", "110M"), ("memory",)])

@@ -81,17 +81,3 @@ def test_a_change_that_needs_permission_waits_for_it(name, spoiled):
     other = [part for one in others if one != way.allow for part in ("--allow", one)]
     assert run("fix", str(folder), "--apply", *other).returncode == 1
     assert all_bytes(folder) == before
-
-
-def test_a_fault_that_needs_other_weights_is_reported_and_left(spoiled):
-    from support.spoiled_folders import Spoiled, renamed, without  # noqa: PLC0415 - beside its use
-
-    folder = spoiled(
-        Spoiled("BertForMaskedLM", without("bert.encoder.layer.1.output.dense.weight"), "")
-    )
-    before = all_bytes(folder)
-    done = run("fix", str(folder), "--apply")
-    assert done.returncode == 1
-    assert all_bytes(folder) == before
-    assert "1 finding cannot be fixed:" in done.stdout
-    del renamed

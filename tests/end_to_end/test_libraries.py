@@ -19,7 +19,6 @@ FILES = (
     "laws/test_law_9_generated_components.py",
     "laws/test_law_9_timm.py",
     "unit/oracle/test_inventory.py",
-    "unit/reconciler/test_denoiser_lora.py",
 )
 LIBRARIES = Path(os.environ.get("AUDITOR_LIBRARIES") or "none")
 

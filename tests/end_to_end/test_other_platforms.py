@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from support import other_platform
 from support.bad_input.making import whole
+from support.stopped_fixes import contents_of, spoiled_folder
 from support.sweep_models import healthy
 from support.value_files import write_numbers
 
@@ -18,11 +19,8 @@ PLATFORMS = ("windows", "macos")
 LAUNCHER = other_platform.__file__
 COMMAND_LINES = {
     "folder": ("MODEL", "--format", "json"),
-    "terminal": ("MODEL",),
     "values": ("MODEL", "--values", "--statistics", "--format", "json"),
     "explain": ("explain", "bert"),
-    "help of sweep": ("sweep", "--help"),
-    "help": ("--help",),
     "usage error": ("check", "--bogus"),
 }
 # Imports every module but that of the cluster, whose library is not ours.
@@ -31,7 +29,7 @@ import importlib, pkgutil, sys
 from support.other_platform import take_away
 take_away(sys.argv[1])
 import auditor
-others = ("auditor.sweep.workers.cluster", "auditor.integrations.training")
+others = ("auditor.sweep.cluster", "auditor.integrations.training")
 for found in pkgutil.walk_packages(auditor.__path__, "auditor."):
     if not found.name.startswith(others):
         importlib.import_module(found.name)
@@ -114,3 +112,15 @@ def test_each_name_that_is_taken_away_is_there_before():
     for names_of_os, names_of_signal in other_platform.LACKING.values():
         assert set(names_of_os) <= set(dir(os))
         assert set(names_of_signal) <= set(dir(signal))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_fix_is_that_of_linux(platform, env, tmp_path):
+    folder = spoiled_folder(tmp_path / "model", 2)
+    before = contents_of(folder)
+    for each in ("linux", platform):
+        options = ("--apply", "--to", str(tmp_path / each))
+        done = run(env, LAUNCHER, each, "fix", str(folder), *options)
+        assert (done.returncode, contents_of(folder)) == (0, before), done.stderr
+    assert contents_of(tmp_path / platform) == contents_of(tmp_path / "linux")

@@ -84,8 +84,10 @@ def test_a_push_is_one_commit_of_the_folder_without_what_other_programs_keep_the
     assert "no new commit" in again.stderr
 
 
-@pytest.mark.parametrize("target", ["secret", "/etc", "my-model/chain", "absent"])
-@pytest.mark.parametrize("name", ["NOTES.md", "sub/.hidden", WEIGHTS])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("NOTES.md", "secret"), ("sub/.hidden", "/etc"), (WEIGHTS, "my-model/chain"), ("a", "absent")],
+)
 def test_a_link_out_of_the_folder_is_sent_by_no_push(hub, env, folder, name, target):
     (folder.parent / "secret").write_bytes(b"hf_abcdefgh")
     (folder / "chain").symlink_to(folder.parent / "secret")
@@ -141,12 +143,9 @@ def test_a_dry_run_asks_the_hub_nothing(hub, env, folder):
     ("code", "changes"),
     [
         (2, {"id": "my-model"}),
-        (2, {"id": "a/b/c"}),
-        (2, {"id": "org/my model"}),
         (2, {"id": "org/my-model@main"}),
         (3, {"HF_TOKEN": ""}),
         (3, {"HF_TOKEN": READ}),
-        (3, {"HF_TOKEN": "hf_nobody"}),
         (3, {"HF_HUB_OFFLINE": "1"}),
         (3, {"HF_ENDPOINT": "http://127.0.0.1:9"}),
         (2, {"HF_ENDPOINT": "somewhere"}),
@@ -241,9 +240,11 @@ def in_place(path, content):
 
 
 @pytest.mark.filterwarnings("ignore:Use 'content=")  # huggingface_hub's own
-@pytest.mark.parametrize("name", ["model.npz", WEIGHTS, CONFIG, "README.md"])
-@pytest.mark.parametrize("step", ["hub_api", "_progress", "require_unchanged"])
-@pytest.mark.parametrize("change", [by_another_file, in_place])
+@pytest.mark.parametrize("name", ["model.npz", WEIGHTS, CONFIG])
+@pytest.mark.parametrize(
+    ("step", "change"),
+    [("hub_api", by_another_file), ("_progress", in_place), ("require_unchanged", in_place)],
+)
 def test_a_file_that_is_replaced_at_any_step_is_not_committed(at_hub, folder, name, step, change):
     """The Hub takes `.npz` without LFS: huggingface_hub reads it when it makes the commit."""
     at_hub.let_write(WRITE)

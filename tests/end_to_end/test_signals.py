@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -81,14 +80,13 @@ def test_a_signal_ends_a_sweep_whose_processes_wait_and_the_next_goes_on(
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
-def test_a_signal_ends_a_read(number, model, hub_env):
+def test_a_signal_ends_a_read(model, hub_env):
     alarm = Stall()
     model.misbehave(fault=alarm, path="*config.json")
     process = started("o/n", env={**hub_env, "HF_HUB_DOWNLOAD_TIMEOUT": "100"})
     while not any(record.fault for record in model.log):
         pass
-    assert ended_by(number, process) == (CODES[number], "audit: interrupted\n")
+    assert ended_by(signal.SIGINT, process) == (130, "audit: interrupted\n")
 
 
 @contextmanager
@@ -115,7 +113,7 @@ def is_connecting(pid, port):
     return any(place.endswith(f"socket:[{inode}]") for place in places for inode in theirs)
 
 
-@pytest.mark.parametrize(("what", "number"), one_in(2, product(("audit", "sweep"), CODES)))
+@pytest.mark.parametrize(("what", "number"), [("audit", signal.SIGTERM), ("sweep", signal.SIGINT)])
 def test_a_signal_ends_a_connect(number, what, hub_env, sweep):
     with nobody_accepts() as port:
         endpoint = f"http://127.0.0.1:{port}"

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from auditor.audit.pipeline import audit
 from auditor.cli.console import FailOn, exit_code
 from auditor.cli.fix import fix
+from auditor.cli.parameters import command_of
 
 pytestmark = pytest.mark.oracle
 pytest.importorskip("transformers")
@@ -32,7 +33,7 @@ ALL = tuple(f"--allow={name}" for name in ("tie-head", "labels", "layers", "expe
 def fixed(folder, *options):
     """The exit code and the output of `audit fix --apply`, which leaves the folder as it is."""
     app = typer.Typer()
-    app.command()(fix)
+    app.command()(command_of(fix))
     before = all_bytes(folder)
     done = CliRunner().invoke(app, [str(folder), "--apply", *options])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.output

@@ -19,12 +19,9 @@ from auditor import audit
 from auditor.downloader import retry
 from auditor.engines import ENGINES
 from auditor.formats import as_json
-from auditor.sweep import runner
-from auditor.sweep.policy import Policy
-from auditor.sweep.selection import ModelSelection
-from auditor.sweep.settings import Output, SweepSettings
+from auditor.sweep import rate_limits, runner
+from auditor.sweep.settings import ModelSelection, Output, Policy, SweepSettings
 from auditor.sweep.store.reading import Store
-from auditor.sweep.workers import budget
 
 pytestmark = pytest.mark.slow
 
@@ -111,7 +108,7 @@ MODELS = st.builds(
 @pytest.fixture
 def quick_hub(at_hub, monkeypatch):
     """A Hub of whose first answer nobody waits a quarter of a second."""
-    monkeypatch.setattr(budget, "_LOOK", 0.005)
+    monkeypatch.setattr(rate_limits, "_LOOK", 0.005)
     return at_hub
 
 

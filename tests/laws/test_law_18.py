@@ -35,7 +35,7 @@ from auditor.formats import View, as_badge, fix_plan, verdict
 from auditor.formats.as_json import as_object
 from auditor.formats.registry import FORMATS
 from auditor.formats.stored_outcome import outcome_from
-from auditor.request import AuditRequest
+from auditor.options import AuditRequest
 
 # --- good words --------------------------------------------------------------------------------
 

@@ -8,12 +8,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 from support.builders import safetensors_bytes
-from support.sharding import INDEX, alarms, bytes_of, kinds, on_disk, shard_names
+from support.case_tags import Loader, put
+from support.sharding import INDEX, alarms, bytes_of, kinds, on_disk, pointer, shard_names
 from support.torch_files import torch_bytes
 
 from auditor import Report, Unaudited, audit, fix
@@ -26,7 +28,8 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
 _KEYS = {"name", "model", "config", "tensors", "weights", "beside", "files", "audit", "expect"}
-_KEYS |= {"also"}
+_KEYS |= {"also", "numbers", "bytes_as", "second", "diff", "claims", "claim"}
+_KEYS |= {"folder", "index", "path", "options"}  # of bad_input
 _TENSOR_KEYS = {"of", "config", "drop", "keep", "rename", "shape", "dtype", "add"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
 _ALARMS = frozenset(kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO)
@@ -40,12 +43,13 @@ _OF_REPORT = {
     "fields",
     "alternatives",
     "mentions",
+    "contains",
+    "lacks",
     "alarms",
     "hidden",
     "stored",
-    "says",
-    "unchecked",
 }
+_WORDS = {"mentions", "contains", "lacks"}
 _OF_FIX = {"renames", "values", "allow", "after", "nothing"}
 
 Table = dict[str, tuple[str, tuple[int, ...]]]  # name: (dtype, shape)
@@ -67,13 +71,18 @@ def models() -> Mapping[str, Mapping[str, Any]]:
 
 def cases_of(path: Path) -> Iterator[Case]:
     """Yield the cases of a file: each document, then its variations under `also`."""
-    for document in yaml.safe_load_all(path.read_text()):
+    for document in yaml.load_all(path.read_text(), Loader):
         checked(document, _KEYS, document["name"])
         whole = {key: value for key, value in document.items() if key != "also"}
         yield Case(document["name"], whole)
         for number, change in enumerate(document.get("also", ()), 2):
             checked(change, _KEYS - {"also"}, document["name"])
             yield Case(change.get("name", f"{document['name']} ({number})"), {**whole, **change})
+
+
+def kinds_of() -> frozenset[str]:
+    """Return the kinds of findings, each of which may be a key of an expectation."""
+    return _KINDS
 
 
 def checked(found: Mapping[str, Any], known: set[str], where: str) -> Mapping[str, Any]:
@@ -106,7 +115,7 @@ def tensors_of(case: Case) -> Table:
     table: Table = {
         tensor.name: ("F32", tensor.shape)
         for tensor in expected.tensors
-        if tensor.role is Role.PARAMETER and _is_kept(tensor.name, keys)
+        if tensor.role in {Role.PARAMETER, Role.BUFFER} and _is_kept(tensor.name, keys)
     }
     for pattern, shape in keys.get("shape", {}).items():
         names = [name for name in table if re.search(pattern, name)]
@@ -125,46 +134,63 @@ def _is_kept(name: str, keys: Mapping[str, Any]) -> bool:
     return not is_dropped and bool(re.search(keys.get("keep", ""), name))
 
 
-def build(case: Case, folder: Path) -> Path:
+def build(case: Case, top: Path) -> Path:
     """Write the folder of a case."""
-    folder.mkdir()
+    folder = top / case.keys.get("folder", "")
+    folder.mkdir(parents=True)
     config = config_of(case)
     if config is not None:
         (folder / CONFIG).write_text(json.dumps({"dtype": "float32", **config}, indent=2))
+    _write_weights(case, folder)
+    for name, tensors in case.keys.get("beside", {}).items():
+        is_share = isinstance(tensors, str)
+        keys = case.keys if is_share else {**case.keys, "tensors": tensors}
+        table = tensors_of(Case(case.name, keys))
+        _write(folder / name, _share(table, tensors) if is_share else table)
+    for name, content in case.keys.get("files", {}).items():
+        put(top / name, content)
+    return top
+
+
+def _write_weights(case: Case, folder: Path) -> None:
+    """Write the weight files of a case, and their index."""
     weights = case.keys.get("weights", WEIGHTS)
     if weights is not None:
         table = tensors_of(case)
         shards = {weights: table} if isinstance(weights, str) else _sharded(table, weights, folder)
         for name, part in shards.items():
-            _write_weights(folder / name, part)
-    for name, share in case.keys.get("beside", {}).items():
-        _write_weights(folder / name, _share(case, share))
-    for name, content in case.keys.get("files", {}).items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return folder
+            _write(folder / name, part)
+        if "numbers" in case.keys:
+            from support.numbers import fill  # noqa: PLC0415 - needs numpy
+
+            for name in shards:
+                fill(folder / name, case.keys["numbers"], case.keys.get("bytes_as"))
+        if isinstance(weights, Mapping):
+            for number in weights.get("pointers", ()):
+                pointer(folder / list(shards)[number - 1])
+    if changes := case.keys.get("index"):
+        index = json.loads((folder / INDEX).read_text())
+        for key, values in changes.items():
+            index[key] |= values
+        (folder / INDEX).write_text(json.dumps(index))
 
 
-def _write_weights(path: Path, table: Table) -> None:
-    write = safetensors_bytes if path.suffix == ".safetensors" else torch_bytes
+def _write(path: Path, table: Table) -> None:
+    write = torch_bytes if path.suffix in {".bin", ".pt"} else safetensors_bytes
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(write(table))
 
 
-def _share(case: Case, share: str | Mapping[str, Any]) -> Table:
-    """Return all tensors, or for `2/3` every third from the second on, or those of a mapping."""
-    if not isinstance(share, str):
-        return {name: (dtype, tuple(shape)) for name, (dtype, *shape) in share.items()}
-    table = tensors_of(case)
-    number, _, count = share.partition("/")
-    names = sorted(table) if share == "all" else sorted(table)[int(number) - 1 :: int(count)]
-    return {name: table[name] for name in names}
+def _share(table: Table, share: str) -> Table:
+    """Return every third tensor from the second on for `2/3`; all tensors for `1/1`."""
+    number, count = map(int, share.split("/"))
+    return {name: table[name] for name in sorted(table)[number - 1 :: count]}
 
 
 def _sharded(table: Table, shards: Mapping[str, Any], folder: Path) -> dict[str, Table]:
     """Split a table into `count` shards and write their index; leave out the `lost` ones."""
-    names = shard_names(shards["count"])
+    stem = shards.get("stem", "model")
+    names = shard_names(shards["count"], stem)
     ordered = sorted(table)
     length = -(-len(ordered) // len(names))
     parts = {
@@ -173,10 +199,23 @@ def _sharded(table: Table, shards: Mapping[str, Any], folder: Path) -> dict[str,
     }
     if shards.get("index", True):
         weight_map = {one: name for name, part in parts.items() for one in part}
-        index = {"metadata": {"total_size": bytes_of(table)}, "weight_map": weight_map}
-        (folder / INDEX).write_text(json.dumps(index))
+        true = {
+            "total_size": bytes_of(table),
+            "total_parameters": sum(prod(shape) for _, shape in table.values()),
+        }
+        stated = {"total_size": "+0", **shards.get("totals", {})}
+        metadata = {key: _total(value, true[key]) for key, value in stated.items()}
+        index = {"metadata": metadata, "weight_map": weight_map}
+        (folder / INDEX.replace("model", stem, 1)).write_text(json.dumps(index))
     lost = {names[number - 1] for number in shards.get("lost", ())}
     return {name: part for name, part in parts.items() if name not in lost}
+
+
+def _total(stated: Any, true: int) -> Any:
+    """Return a stated total; "+4" is four more than the true one, "*2" twice as much."""
+    if not isinstance(stated, str):
+        return stated
+    return int(true * float(stated[1:])) if stated[0] == "*" else true + int(stated)
 
 
 def audited(case: Case, folder: Path) -> Report | Unaudited:
@@ -190,20 +229,21 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
     Alarms that the expectation does not name are added if it names one, or if it expects none.
     """
     expected = checked(case.keys["expect"], _OF_REPORT | {"fix"} | _KINDS, case.name)
-    texts = {
-        "mentions": [f"{one.summary} {one.fix}" for one in outcome.diagnosis],
-        "says": [one.reason for one in outcome.findings],
-        "unchecked": outcome.unchecked,
-    }
-    found = {key: _answer(key, outcome) for key in expected if key in _OF_REPORT - texts.keys()}
+    found = {key: _answer(key, outcome) for key in expected if key in _OF_REPORT - _WORDS}
     counts = dict.fromkeys((key for key in expected if key in _KINDS), 0)
     names_alarms = bool(_ALARMS & expected.keys()) or expected.get("exit") == 0
     for finding in outcome.findings:
         if finding.kind in counts or (names_alarms and finding.kind in _ALARMS):
             counts[finding.kind] = counts.get(finding.kind, 0) + max(len(finding.names), 1)
-    for key, lines in texts.items():
-        if key in expected:
-            found[key] = [word for word in expected[key] if word in " ".join(lines)]
+    if "mentions" in expected:
+        said = " ".join(f"{one.summary} {one.fix}" for one in outcome.diagnosis)
+        found["mentions"] = [word for word in expected["mentions"] if word in said]
+    for key in {"contains", "lacks"} & expected.keys():
+        texts = (*(one.reason for one in outcome.findings), *outcome.notes, *outcome.unchecked)
+        holds = [
+            word for word in expected[key] if (word in "\n".join(texts)) == (key == "contains")
+        ]
+        found[key] = holds
     if "fix" in expected:
         found["fix"] = _fixed(expected["fix"], folder)
     if isinstance(outcome, Report) and outcome.residual:

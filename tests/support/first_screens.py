@@ -15,8 +15,8 @@ from support.spoiled_folders import edit
 from auditor.audit.options import Options
 from auditor.audit.pipeline import audit, examine
 from auditor.formats import View, terminal
+from auditor.options import AuditRequest
 from auditor.report import Report, Unaudited
-from auditor.request import AuditRequest
 
 FAMILIES = ("LlamaForCausalLM", "MixtralForCausalLM")
 MODEL = "my-model"

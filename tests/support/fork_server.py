@@ -37,7 +37,7 @@ LOADED = (
     "auditor.cli.memory",
     "auditor.cli.questions",
     "auditor.companions.generation",
-    "auditor.companions.tokenizer_config",
+    "auditor.companions.reading",
     "auditor.companions.vocabulary",
     "auditor.diagnosis.engine",
     "auditor.diagnosis.known_causes",

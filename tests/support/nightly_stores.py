@@ -11,7 +11,7 @@ from auditor.report import Report, Unaudited
 from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Recorded, SelectedModel, Versions
-from auditor.sweep.store.schema import SUMMARY, StoredNight, StoredObject, compress_text
+from auditor.sweep.store.schema import StoredNight, StoredObject, compress_text
 
 Outcome = Mapping[str, Any]
 VERSIONS = Versions(auditor="1.0", catalogue="abc")
@@ -101,19 +101,17 @@ def recorded(outcome: Outcome) -> Recorded:
     """What a sweep would keep of it."""
     parts = outcome.get("parts", ())
     severities = [one["severity"] for each in (outcome, *parts) for one in each["findings"]]
-    counts = {f"{name}s": severities.count(name) for name in ("error", "warning", "info")}
-    observed, expected = outcome["observed"] or {}, outcome["expected"] or {}
-    known = {
-        **dict.fromkeys(SUMMARY),
-        **{name: outcome.get(name) for name in ("verdict", "reason", "target", "model_type")},
-        **{name: observed.get(name) for name in ("tensors", "elements", "parameters")},
-        **counts,
-        **outcome["fetched"],
-        "blind": sum(part["verdict"] == "unaudited" for part in parts),
-        "residual": outcome["residual"],
-        "expected": expected.get("parameters"),
-    }
-    return Recorded(StoredNight(**known), StoredObject(compress_text(json.dumps(outcome).encode())))
+    observed = outcome["observed"] or {}
+    known = StoredNight(
+        verdict=outcome["verdict"],
+        reason=outcome.get("reason"),
+        errors=severities.count("error"),
+        warnings=severities.count("warning"),
+        blind=sum(part["verdict"] == "unaudited" for part in parts),
+        residual=outcome["residual"],
+        tensors=observed.get("tensors"),
+    )
+    return Recorded(known, StoredObject(compress_text(json.dumps(outcome).encode())))
 
 
 # --- their reports ----------------------------------------------------------------------------

@@ -9,8 +9,7 @@ import pytest
 from huggingface_hub import constants
 from support.hub import Hub
 
-from auditor.sweep.policy import Policy
-from auditor.sweep.settings import Output, SweepSettings
+from auditor.sweep.settings import Output, Policy, SweepSettings
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from math import prod
 
 from support.builders import safetensors_bytes
 from support.checkpoints import config_bytes, expect, stored_by
@@ -112,7 +111,3 @@ def alarms(result: Result) -> set[str]:
     """The kinds of a result's findings that are more than information."""
     found = result.outcome["findings"] if result.outcome else []
     return {one["kind"] for one in found if one["severity"] != "info"}
-
-
-def size_of(files: Files) -> int:
-    return sum(prod(shape) for _, shape in _header(files).values())

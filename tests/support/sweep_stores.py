@@ -27,7 +27,7 @@ def contents(store: Path) -> dict[str, list[dict[str, Any]]]:
     shared = {row["digest"]: row["content"] for row in tables["contents"]}
     for rows in tables.values():
         for row in rows:
-            for time in ("started", "finished", "recorded", "seconds", "plan"):
+            for time in ("started", "finished", "plan"):
                 row.pop(time, None)
             if "verdict" in row:
                 rest = shared[row["shared"]] if row["shared"] else None

@@ -22,6 +22,6 @@ def test_every_command_and_every_slip_of_the_first_hour_ends_as_it_should(tmp_pa
 def test_the_walk_has_every_command_that_the_readme_names():
     named = {*re.findall(r"[`$] ?audit ([a-z][a-z-]+)\b", README)} - {"bert-base-chinese"}
     typed = " ".join(step.typed for step in (*IN_SENTENCES, *SLIPS))
-    shown = {"claim"}  # in a block, whose output test_readme.py holds
+    shown = {"claim"}  # in a block, whose output test_documents.py holds
     assert {one for one in named if f"audit {one}" not in typed} <= shown
     assert len(INSTALL) == 3

@@ -4,16 +4,16 @@ import sys
 from pathlib import Path
 
 from auditor.sweep.outcome_digest import current_versions
-from auditor.sweep.policy import Policy
-from auditor.sweep.selection import ModelSelection, Selector
+from auditor.sweep.rate_limits import RateLimiter
+from auditor.sweep.selection import Selector
+from auditor.sweep.settings import ModelSelection, Policy
 from auditor.sweep.store.ledger import StoreWriter
-from auditor.sweep.workers.budget import Budget
 
 
 def main() -> None:
     with (
         StoreWriter.open(Path(sys.argv[1])) as ledger,
-        Selector(Policy(), None, Budget()) as selector,
+        Selector(Policy(), None, RateLimiter()) as selector,
     ):
         night = ledger.begin("n1", "[]", current_versions())
         plan = ledger.new_plan(night.night)

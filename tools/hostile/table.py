@@ -7,17 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from end_to_end.bad_input import (
-    test_config,
-    test_gguf,
-    test_header,
-    test_index,
-    test_pipelines,
-    test_snapshot,
-    test_torch,
-)
+from end_to_end.bad_input import test_gguf, test_snapshot, test_torch
 from fuzz.hostile_files import around
-from support.bad_input.making import Row, sharded, whole
+from support.cases import PLACE, Case, build, cases_of
 from support.torch_files import lengths, state
 
 from hostile.beside import beside
@@ -33,21 +25,17 @@ class Hostile(NamedTuple):
 
 
 def table() -> Iterator[Hostile]:
-    rows = (*test_config.TEXTS, *test_config.VALUES, *test_config.REFUSALS)
-    yield from _of("config", rows, whole)
-    yield from _of("header", (*test_header.FILES, *test_header.SPELT, *test_header.TRIED), whole)
-    indexes = (*test_index.INDEXES, *test_index.LIES, *test_index.SHARDED, test_index.HUGE)
-    yield from _of("index", indexes, sharded)
-    yield from _of("torch", test_torch.ROWS, None)
-    yield from _of("pipeline", test_pipelines.ROWS, None)
+    for path in sorted((PLACE / "bad_input").glob("*.yaml")):
+        for case in cases_of(path):
+            yield Hostile(f"{path.stem}: {case.name}", partial(_built, case))
+    for row in test_torch.ROWS:
+        yield Hostile(f"torch: {row.name}", partial(_made, row.spoil))
     for row in test_gguf.FILES:
-        yield Hostile(f"gguf: {row.name}", partial(_file, row))
+        yield Hostile(f"gguf: {row.name}", partial(_made, row.spoil, name="m.gguf"))
     for name, change, _ in test_snapshot.BYTES:
         yield Hostile(f"snapshot: {name}", partial(_recorded, change))
     for name, change, *_ in (*test_snapshot.VALUES, *test_snapshot.FAULTS):
         yield Hostile(f"snapshot: {name}", partial(_recorded, partial(_rewritten, change)))
-    for name, text in test_header.HOSTILE:
-        yield Hostile(f"name: {name}", partial(_named, text))
     storages = [bytes(length) for length in lengths(test_torch.TENSORS)]
     for name, content in around(state(test_torch.TENSORS), storages).items():
         yield Hostile(f"bypass: {name}", partial(_made, test_torch.weights(content)))
@@ -57,22 +45,9 @@ def table() -> Iterator[Hostile]:
         yield Hostile(f"large: {name}", partial(_large, make), _tensors(name))
 
 
-def _of(kind: str, rows: tuple[Row, ...], good: Callable[[Path], Path] | None) -> Iterator[Hostile]:
-    for row in rows:
-        yield Hostile(f"{kind}: {row.name}", partial(_spoilt, row, good))
-
-
-def _spoilt(row: Row, good: Callable[[Path], Path] | None, place: Path) -> Path:
-    folder = place / "input"
-    if good is not None:
-        good(folder)
-    row.spoil(folder)
-    return folder
-
-
-def _file(row: Row, place: Path) -> Path:
-    row.spoil(place / "m.gguf")
-    return place / "m.gguf"
+def _built(case: Case, place: Path) -> Path:
+    build(case, place / "model")
+    return place / case.keys.get("path", "model")
 
 
 def _recorded(change: Callable[[bytes], bytes], place: Path) -> Path:
@@ -87,18 +62,9 @@ def _rewritten(change: Callable[[Any], Any], content: bytes) -> bytes:
     return json.dumps(document).encode()
 
 
-def _named(text: str, place: Path) -> Path:
-    return _made(partial(_with_name, text), place)
-
-
-def _with_name(text: str, folder: Path) -> None:
-    whole(folder)
-    test_header.holding(test_header.with_tensors(text))(folder)
-
-
-def _made(make: Callable[[Path], object], place: Path) -> Path:
-    make(place / "input")
-    return place / "input"
+def _made(make: Callable[[Path], object], place: Path, name: str = "input") -> Path:
+    make(place / name)
+    return place / name
 
 
 def _tensors(name: str) -> int:

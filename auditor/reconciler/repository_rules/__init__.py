@@ -7,6 +7,7 @@ from typing import NamedTuple
 from auditor.analytic import Config, Expectation
 from auditor.analytic.config_classes import of_model_type
 from auditor.checkpoint.snapshot import Snapshot, Source
+from auditor.companions.reading import Companions
 from auditor.findings import Finding
 from auditor.messages import listed
 from auditor.observation import Checked
@@ -55,9 +56,8 @@ def repository_findings(
         target=expectation.target if expectation else next(iter(config.architectures), None),
         stored=stored,
         expected=lambda: expectation.tensors if expectation else (),
-        companions={file.name: file for file in companions or ()},
+        companions=Companions.of(companions),
         settings=settings.values if settings else {},
-        shaping=_shaping_keys(expectation),
     )
     findings = (*contradiction_findings(case), *key_findings(case))
     if snapshot.config is None:
@@ -69,14 +69,7 @@ def repository_findings(
     )
 
     findings += tuple(file_findings(case))
-    return RepositoryFindings(findings, tuple(unchecked_companions(case)), case.checked)
-
-
-def _shaping_keys(expectation: Expectation | None) -> frozenset[str] | None:
-    """Return the config keys that shape tensors; None without a closed form, which lists them."""
-    if expectation is None or expectation.by != "closed-form":
-        return None
-    return frozenset(symbol.key.rpartition(".")[2] for symbol in expectation.legend)
+    return RepositoryFindings(findings, tuple(unchecked_companions(case.companions)), case.checked)
 
 
 def _is_complete(snapshot: Snapshot) -> bool:
@@ -89,15 +82,15 @@ def _is_complete(snapshot: Snapshot) -> bool:
     return any(name.startswith(_IN_REPOSITORIES) or name.endswith(".py") for name in names)
 
 
-def unchecked_companions(case: RepositoryCase) -> Iterator[str]:
+def unchecked_companions(companions: Companions) -> Iterator[str]:
     """Yield a line for each companion file that was not read completely."""
-    unread = [name for name, file in case.companions.items() if file.content is None]
+    unread = [name for name, file in companions.files.items() if file.content is None]
     if unread:
-        reasons = {case.companions[name].unread for name in unread}
+        reasons = {companions.files[name].unread for name in unread}
         why = f": {next(iter(reasons))}" if len(reasons) == 1 else ""
         yield f"{listed(unread)}: not read{why}"
-    for name, vocabulary in case.vocabularies.items():
+    for name, vocabulary in companions.vocabularies.items():
         if vocabulary.unread:
             yield f"{name}: not read: {vocabulary.unread}"
-    for name, reason in sorted(case.unread.items()):
+    for name, reason in sorted(companions.unread.items()):
         yield f"{name}: {reason}"

@@ -35,6 +35,7 @@ _LISTS_OF_LAYERS = ("modules_to_not_convert", "llm_int8_skip_modules", "ignored_
 _POOLING = "Pooling/config.json"
 _LENGTH, _WIDTH = "max_seq_length", "word_embedding_dimension"
 _POSITIONS = "position_embeddings.weight"
+_NUMBERS = frozenset((int, float))
 
 
 class Conflict(NamedTuple):
@@ -51,7 +52,7 @@ class Conflict(NamedTuple):
 def contradiction_findings(case: RepositoryCase) -> Iterator[Finding]:
     rules = [_unmatched_exceptions, _sentences]
     if not case.is_custom:
-        rules = [_rotation, _dtypes, _labels, _windows, _head_dim, _synonyms, _parts, *rules]
+        rules = [_rotation, _dtypes, _labels, _windows, _synonyms, _parts, *rules]
     for rule in rules:
         yield from (_finding(case, conflict) for conflict in rule(case))
 
@@ -74,25 +75,20 @@ def _takes(key: str) -> str:
     return f"{library().short} takes {key}"
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _rotation(case: RepositoryCase) -> Iterator[Conflict]:
+    """Compare rotary settings: rope_scaling replaces rope_parameters; rope_theta is a default."""
     yield from _rotation_of(case.config, "")
-    part = case.text_part()
-    if part is not None:
+    if part := case.text_part():
         yield from _rotation_of(part[1], f"{part[0]}.")
 
 
 def _rotation_of(values: Mapping[str, Any], path: str) -> Iterator[Conflict]:
-    """Compare rotary settings: rope_scaling replaces rope_parameters; rope_theta is a default."""
     theta, scaling, own = (values.get(key) for key in ("rope_theta", "rope_scaling", _ROPE))
     for key, rotation in (("rope_scaling", scaling), (_ROPE, own)):
         if not isinstance(rotation, Mapping):
             continue
         base = rotation.get("rope_theta")
-        if _is_number(theta) and _is_number(base) and base != theta:
+        if _NUMBERS.issuperset((type(theta), type(base))) and base != theta:
             name = f"{path}{key}.rope_theta"
             yield Conflict(f"{path}rope_theta", theta, name, base, _takes(name))
         kind, older = rotation.get("rope_type"), rotation.get("type")
@@ -142,30 +138,6 @@ def _windows(case: RepositoryCase) -> Iterator[Conflict]:
     key, value = ("use_sliding_window", False) if used is False else ("sliding_window", None)
     wins = f"{library().short} takes {key}, and these layers have no window"
     yield Conflict("layer_types", layers_text, key, value, wins)
-
-
-def _head_dim(case: RepositoryCase) -> Iterator[Conflict]:
-    """Compare head_dim with the width divided by heads, if no tensor depends on head_dim.
-
-    A config class without the field head_dim proves nothing: models of 38 types read the key
-    anyway, such as Qwen3-30B-A3B, whose heads are twice as wide as the quotient. So the closed
-    form decides; without a closed form there is no finding.
-    """
-    kind, width = case.kind, case.config.get("head_dim")
-    if kind is None or type(width) is not int or "head_dim" in kind.fields:
-        return
-    if case.shaping is None or "head_dim" in case.shaping:
-        return
-    if "head_dim" in kind.attribute_map or "qk_rope_head_dim" in kind.fields:
-        return  # in latent attention, heads have several widths
-    own = {key: kind.attribute_map.get(key, key) for key in ("hidden_size", "num_attention_heads")}
-    size, heads = (case.config.get(key, case.config.get(own[key])) for key in own)
-    if type(size) is int and type(heads) is int and heads > 0 and size // heads != width:
-        wins = f"{library().short} does not read head_dim of a {kind.model_type}"
-        ratio = f"{size} / {heads} = {size // heads}"
-        yield Conflict(
-            "head_dim", width, f"{own['hidden_size']} / {own['num_attention_heads']}", ratio, wins
-        )
 
 
 def _synonyms(case: RepositoryCase) -> Iterator[Conflict]:
@@ -228,8 +200,8 @@ def _sentences(case: RepositoryCase) -> Iterator[Conflict]:
     width = next(
         (case.config[key] for key in ("hidden_size", "d_model", "dim") if key in case.config), None
     )
-    for name in case.companions:
-        pooling = case.object(name) if name.endswith(_POOLING) else None
+    for name in case.companions.files:
+        pooling = case.companions.object(name) if name.endswith(_POOLING) else None
         declared = pooling.get(_WIDTH) if pooling else None
         if type(width) is int and type(declared) is int and declared != width:
             wins = (
@@ -324,13 +296,11 @@ def _misspelled_keys(
 
 def _is_same_kind(value: object, default: object) -> bool:
     """Whether a value has the type of a default; null counts as every type."""
-    numbers = (int, float)
-    kinds = (bool, str, list, dict)
-    if value is None or default is None:
-        return True
-    if any(isinstance(value, kind) or isinstance(default, kind) for kind in kinds):
-        return any(isinstance(value, kind) and isinstance(default, kind) for kind in kinds)
-    return isinstance(value, numbers) and isinstance(default, numbers)
+    kinds = [
+        next((kind for kind in (bool, str, list, dict) if isinstance(one, kind)), float)
+        for one in (value, default)
+    ]
+    return value is None or default is None or kinds[0] is kinds[1]
 
 
 # Keys that differ by a letter on purpose: bos, eos, boi, eoi, boa, eoa.
@@ -368,11 +338,11 @@ def near(name: str, known_names: Collection[str]) -> str | None:
 
 
 def _one_slip(name: str, other: str) -> bool:
-    short, long = sorted((name, other), key=len)
-    if name == other or len(long) - len(short) > 1 or len(short) < _SHORTEST - 1:
+    if len(other) < _SHORTEST - 1 or name == other:
         return False
-    at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
-    if len(short) < len(long):
-        return short[at:] == long[at + 1 :]
-    exchanged = short[at : at + 2] == long[at : at + 2][::-1] and short[at + 2 :] == long[at + 2 :]
-    return exchanged or short[at + 1 :] == long[at + 1 :]
+    pairs = enumerate(zip(name, other, strict=False))
+    at = next((at for at, (one, two) in pairs if one != two), min(len(name), len(other)))
+    rest, other_rest = name[at:], other[at:]
+    is_exchanged = rest[:2] == other_rest[1::-1] and rest[2:] == other_rest[2:]
+    changed = (rest[1:], other_rest[1:])
+    return is_exchanged or changed[0] in (changed[1], other_rest) or rest == changed[1]

@@ -10,11 +10,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.filenames import variant_of
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.companions.companion_files import CompanionFile
+from auditor.companions.reading import Companions
 from auditor.containers.manifest import Manifest
 from auditor.findings import ConfigContradiction, Finding, MissingComponent
 from auditor.messages import listed, named, quoted
-from auditor.reconciler.repository_rules.repository_case import value_text
+from auditor.names import file_name
+from auditor.reconciler.contents import contents
+from auditor.reconciler.repository_rules import RepositoryFindings, unchecked_companions
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
+from auditor.reconciler.repository_rules.token_ids import token_id_findings
 
 _DATA = Path(__file__).parents[2] / "data" / "pipelines.json"
 
@@ -29,53 +39,35 @@ class PipelineComponent(NamedTuple):
 
 
 Components = Mapping[str, PipelineComponent]
-_Sum = tuple[tuple[str, str], ...]  # (component, key) of each width that is added
 
 
 class _Rule(NamedTuple):
-    """A width of the denoiser: a sum of widths of other components, times one of `factors`."""
+    """A width of the denoiser, by `component.key`: a sum of widths of other components."""
 
-    denoiser: str
-    key: str
-    widths: _Sum
-    # The width is `times * sum + plus * unit` for one of these pairs (times, plus).
+    width: str
+    summed: tuple[str, ...]
+    # The width is `times * sum + plus` for one of these pairs (times, plus).
     factors: tuple[tuple[int, int], ...] = ((1, 0),)
-    unit: str = ""  # a key of the denoiser; 1 without one
 
 
-_SAME = ((1, 0),)
-_LATENTS: _Sum = (("vae", "latent_channels"),)
-_ONE_TEXT: _Sum = (("text_encoder", "hidden_size"),)
-_TWO_TEXTS: _Sum = (*_ONE_TEXT, ("text_encoder_2", "hidden_size"))
-
-
-def _unet(text: _Sum, *factors: tuple[int, int]) -> tuple[_Rule, ...]:
-    channels = _Rule("unet", "in_channels", _LATENTS, factors or _SAME)
-    return channels, _Rule("unet", "cross_attention_dim", text)
-
-
-# Six sizes of the image, or five and a score, follow the pooled text.
-_ADDED = _Rule(
-    "unet",
-    "projection_class_embeddings_input_dim",
-    (("text_encoder_2", "projection_dim"),),
-    ((1, 6), (1, 5)),
-    "addition_time_embed_dim",
-)
-_SD, _XL = _unet(_ONE_TEXT), (*_unet(_TWO_TEXTS), _ADDED)
-_MASKED = ((1, 0), (2, 1))  # latents; or those and the masked image's, and the mask
+_TEXTS = ("text_encoder.hidden_size", "text_encoder_2.hidden_size")
+_LATENTS = ("vae.latent_channels",)
+_CHANNELS = _Rule("unet.in_channels", _LATENTS)
+_MASKED = _CHANNELS._replace(factors=((1, 0), (2, 1)))  # or the masked image's latents, and a mask
+_ONE_TEXT = _Rule("unet.cross_attention_dim", _TEXTS[:1])
+_TWO_TEXTS = _Rule("unet.cross_attention_dim", _TEXTS)
+_SD, _XL = (_CHANNELS, _ONE_TEXT), (_CHANNELS, _TWO_TEXTS)
 _FLUX = (
-    _Rule("transformer", "in_channels", _LATENTS, ((4, 0),)),  # patches of 2 x 2
-    _Rule("transformer", "joint_attention_dim", (("text_encoder_2", "d_model"),)),
-    _Rule("transformer", "pooled_projection_dim", _ONE_TEXT),
+    _Rule("transformer.in_channels", _LATENTS, ((4, 0),)),  # patches of 2 x 2
+    _Rule("transformer.joint_attention_dim", ("text_encoder_2.d_model",)),
+    _Rule("transformer.pooled_projection_dim", _TEXTS[:1]),
 )
 _SD3 = (
-    _Rule("transformer", "in_channels", _LATENTS),
-    _Rule("transformer", "joint_attention_dim", (("text_encoder_3", "d_model"),)),
+    _Rule("transformer.in_channels", _LATENTS),
+    _Rule("transformer.joint_attention_dim", ("text_encoder_3.d_model",)),
     _Rule(
-        "transformer",
-        "pooled_projection_dim",
-        (("text_encoder", "projection_dim"), ("text_encoder_2", "projection_dim")),
+        "transformer.pooled_projection_dim",
+        ("text_encoder.projection_dim", "text_encoder_2.projection_dim"),
     ),
 )
 _RULES: Mapping[str, tuple[_Rule, ...]] = {
@@ -86,12 +78,12 @@ _RULES: Mapping[str, tuple[_Rule, ...]] = {
     "StableDiffusion3Pipeline": _SD3,
     "StableDiffusionControlNetPipeline": _SD,
     "StableDiffusionImg2ImgPipeline": _SD,
-    "StableDiffusionInpaintPipeline": _unet(_ONE_TEXT, *_MASKED),
-    "StableDiffusionInstructPix2PixPipeline": _unet(_ONE_TEXT, (2, 0)),
+    "StableDiffusionInpaintPipeline": (_MASKED, _ONE_TEXT),
+    "StableDiffusionInstructPix2PixPipeline": (_CHANNELS._replace(factors=((2, 0),)), _ONE_TEXT),
     "StableDiffusionPipeline": _SD,
     "StableDiffusionXLControlNetPipeline": _XL,
     "StableDiffusionXLImg2ImgPipeline": _XL,
-    "StableDiffusionXLInpaintPipeline": (*_unet(_TWO_TEXTS, *_MASKED), _ADDED),
+    "StableDiffusionXLInpaintPipeline": (_MASKED, _TWO_TEXTS),
     "StableDiffusionXLPipeline": _XL,
 }
 
@@ -154,51 +146,45 @@ def _widths(
     target: str, rule: _Rule, components: Components, declared: Iterable[str]
 ) -> Iterator[ConfigContradiction]:
     """Yield a contradiction if the denoiser's width is not that of the other components."""
-    component = components.get(rule.denoiser)
-    sources = [one for one in rule.widths if one[0] in declared]
-    if component is None or not sources or not {one for one, _ in sources} <= {*components}:
+    denoiser, _, key = rule.width.partition(".")
+    component = components.get(denoiser)
+    sources = {
+        folder: name
+        for folder, _, name in (width.partition(".") for width in rule.summed)
+        if folder in declared
+    }
+    if component is None or not sources or not sources.keys() <= components.keys():
         return
-    key = rule.key
     if key == "cross_attention_dim" and component.config.get("encoder_hid_dim") is not None:
         key = "encoder_hid_dim"  # a projection of the text is in between
         if component.config.get("encoder_hid_dim_type") not in {None, "text_proj"}:
             return
     width = component.config.get(key)
-    widths = [_width(components[folder].config, name) for folder, name in sources]
-    unit = component.config.get(rule.unit) if rule.unit else 1
-    if type(width) is not int or type(unit) is not int or None in widths:
+    widths = [_width(components[folder].config, name) for folder, name in sources.items()]
+    if type(width) is not int or None in widths:
         return
     total = sum(one for one in widths if one is not None)
-    expected = [times * total + plus * unit for times, plus in rule.factors]
+    expected = [times * total + plus for times, plus in rule.factors]
     if width in expected:
         return
-    files = [components[folder].config_file for folder, _ in sources]
-    stated = " + ".join(
-        f"{name} {value} of {named(file)}"
-        for (_, name), value, file in zip(sources, widths, files, strict=True)
-    )
+    stated = [
+        (components[folder].config_file, name, value_text(value))
+        for (folder, name), value in zip(sources.items(), widths, strict=True)
+    ]
+    summed = " + ".join(f"{name} {value} of {named(file)}" for file, name, value in stated)
     yield ConfigContradiction(
-        says=(
-            (component.config_file, key, value_text(width)),
-            *(
-                (file, name, value_text(value))
-                for (_, name), value, file in zip(sources, widths, files, strict=True)
-            ),
-        ),
+        says=((component.config_file, key, value_text(width)), *stated),
         reason=f"{key} of {named(component.config_file)} is {width}, expected "
-        f"{' or '.join(map(str, expected))} for {stated}: {target} cannot run",
-        fix=f"upload the {rule.denoiser} and the {listed([one for one, _ in sources])} that were "
-        "trained together",
+        f"{' or '.join(map(str, expected))} for {summed}: {target} cannot run",
+        fix=f"upload the {denoiser} and the {listed([*sources])} that were trained together",
     )
 
 
 def _width(config: Mapping[str, Any], key: str) -> int | None:
     """Return an integer of a config, or of its text_config as in older configs of CLIP."""
     nested = config.get("text_config")
-    for values in (config, nested if isinstance(nested, Mapping) else {}):
-        if type(value := values.get(key)) is int:
-            return value
-    return None
+    inner = nested.get(key) if isinstance(nested, Mapping) else None
+    return next((value for value in (config.get(key), inner) if type(value) is int), None)
 
 
 def _variants(manifest: Manifest, components: Components) -> Iterator[MissingComponent]:
@@ -221,3 +207,40 @@ def _variants(manifest: Manifest, components: Components) -> Iterator[MissingCom
                 f"{what}: neither from_pretrained nor its variant= finds all of them"
             )
             yield MissingComponent(declared_in=manifest.file, folders=(folder,), reason=reason)
+
+
+# --- tokenizers and text encoders ---------------------------------------------------------------
+
+
+def tokenizer_findings(
+    folder: str, files: Iterable[CompanionFile], encoder: Snapshot
+) -> RepositoryFindings:
+    """Compare the ids of the tokenizer in a folder with the rows that its encoder stores."""
+    file = encoder.config
+    companions = Companions.of(replace(one, name=file_name(one.name)) for one in files)
+    case = RepositoryCase(
+        names=frozenset(),
+        is_complete=False,
+        config_file=file.name if file else "config.json",
+        config=file.values if file else {},
+        kind=None,
+        is_custom=False,
+        target=None,
+        stored=contents(encoder).tensors,
+        expected=tuple[ExpectedTensor],
+        companions=companions,
+    )
+    findings = tuple(
+        replace(
+            finding,
+            says=tuple(
+                (f"{folder}/{name}" if name in companions.files else name, key, value)
+                for name, key, value in finding.says
+            ),
+            reason=f"{folder}: {finding.reason}",
+        )
+        for finding in token_id_findings(case)
+    )
+    return RepositoryFindings(
+        findings, tuple(f"{folder}: {line}" for line in unchecked_companions(companions))
+    )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.json import decode
 
@@ -52,17 +52,6 @@ PAIR = "encoder-decoder"
 _PARTS = ("vision_config", "audio_config")
 
 
-def _encodes(case: RepositoryCase) -> bool:
-    """Whether the encoder of a config with two models reads images or audio."""
-    encoder = case.config.get("encoder")
-    pair = str(case.config.get("model_type")).endswith(PAIR)
-    return (
-        pair
-        and isinstance(encoder, Mapping)
-        and library_processors().prepares(encoder.get("model_type"))
-    )
-
-
 def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
     model_type, target = case.config.get("model_type"), case.target or ""
     text = "whether the model needs a processor is not known"
@@ -70,7 +59,10 @@ def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
     if case.is_custom or not isinstance(model_type, str):
         return
     towers = [key for key in _PARTS if isinstance(case.config.get(key), Mapping)]
-    prepared = library_processors().prepares(model_type) or _encodes(case)
+    prepares = library_processors().prepares
+    encoder = case.config.get("encoder") if model_type.endswith(PAIR) else None
+    of_encoder = isinstance(encoder, Mapping) and prepares(encoder.get("model_type"))
+    prepared = prepares(model_type) or of_encoder
     files = case.names & {*PROCESSORS, TEKKEN}  # mistral_common uses tekken.json to prepare images
     is_text = target.endswith(_TEXT_ALONE) and not towers
     if not prepared or is_text or target.endswith(_TEXT_ALONE[1:]):
@@ -93,8 +85,10 @@ def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
     )
 
 
-_KEYS = ("image_processor_type", "video_processor_type", "feature_extractor_type")
-_PROCESSOR_CLASS = "processor_class"
+_KEYS = (
+    *("image_processor_type", "video_processor_type", "feature_extractor_type"),
+    "processor_class",
+)
 # The objects in processor_config.json that configure a part of the processor.
 _PARTS_OF_PROCESSOR = ("", "image_processor", "video_processor", "feature_extractor")
 
@@ -111,17 +105,27 @@ def class_findings(case: RepositoryCase) -> Iterator[Finding]:
     classes = library.by_type.get(str(case.config.get("model_type")), {})
     for file, path, key, name in _named_classes(case):
         if not library.has(name):
-            yield _unknown(file, f"{path}{key}", name, classes.get(key))
+            place, instead = f"{path}{key}", classes.get(key)
+            fix = f"set {place} of {file} to {instead}" if instead else f"correct {place} of {file}"
+            yield ProcessorUnknown(
+                says=((file, place, value_text(name)),),
+                reason=f"transformers {library.transformers} has no class {name}",
+                fix=fix,
+            )
 
 
 def _named_classes(case: RepositoryCase) -> Iterator[tuple[str, str, str, str]]:
     """Yield (file, path, key, name) of each class of transformers that a processor's files name."""
     for file in PROCESSORS:
-        for path, values in _configs(case.object(file)):
-            for key in (*_KEYS, _PROCESSOR_CLASS) if "auto_map" not in values else ():
+        whole = case.companions.object(file) or {}
+        for part in _PARTS_OF_PROCESSOR:
+            values = whole.get(part) if part else whole
+            if not isinstance(values, Mapping) or "auto_map" in values:
+                continue
+            for key in _KEYS:
                 name = values.get(key)
                 if isinstance(name, str) and name:
-                    yield file, path, key, name
+                    yield file, f"{part}." if part else "", key, name
 
 
 def _class_answer(case: RepositoryCase) -> Checked | None:
@@ -146,19 +150,3 @@ def _class_answer(case: RepositoryCase) -> Checked | None:
 def _alike(name: str) -> str:
     """Return the name that a class shares with its variants, such as faster or older ones."""
     return re.sub("(Fast|Pil)$", "", name).replace("FeatureExtractor", "ImageProcessor")
-
-
-def _configs(values: Mapping[str, Any] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for part in _PARTS_OF_PROCESSOR if values else ():
-        inner = (values or {}).get(part) if part else values
-        if isinstance(inner, Mapping):
-            yield f"{part}." if part else "", inner
-
-
-def _unknown(file: str, key: str, name: str, instead: str | None) -> ProcessorUnknown:
-    version = library_processors().transformers
-    return ProcessorUnknown(
-        says=((file, key, value_text(name)),),
-        reason=f"transformers {version} has no class {name}",
-        fix=f"set {key} of {file} to {instead}" if instead else f"correct {key} of {file}",
-    )

@@ -40,15 +40,6 @@ def heading(
     }
 
 
-def night_fragment(summary: Mapping[str, Any]) -> str:
-    """Return the HTML of a night for a notebook: its name, counts of states, new findings."""
-    states = counts_in_words(summary)
-    name = element("strong", {}, summary["night"])
-    title = element("p", {}, name, f"{_DOT}{_subtitle(summary)}")
-    news = _news(summary["news"], {})
-    return html_fragment(element("div", {}, title, element("p", {}, states), *news))
-
-
 def counts_in_words(summary: Mapping[str, Any]) -> str:
     """Return the counts of models by state, then those of errors and warnings by change."""
     states = ", ".join(

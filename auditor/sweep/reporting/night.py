@@ -1,26 +1,38 @@
 """Write all reports of a night in one pass over the store."""
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from auditor.formats import View, as_html
 from auditor.formats.json_values import json_text
+from auditor.formats.stored_outcome import outcome_from
 from auditor.formats.text import counted
 from auditor.messages import quoted
 from auditor.sweep.reporting.baseline import Baseline, read_baseline
 from auditor.sweep.reporting.files import TABLES, Csv, Parquet, Sarif, Table, rows_by_table
-from auditor.sweep.reporting.heading import night_fragment
-from auditor.sweep.reporting.model_entry import entry_of
-from auditor.sweep.reporting.model_pages import ModelPages, staged_pages
+from auditor.sweep.reporting.model_entry import ModelEntry, ModelState, entry_of
 from auditor.sweep.reporting.page import NightPage
 from auditor.sweep.reporting.summary import NightSummary
 from auditor.sweep.settings import folder_of
 from auditor.sweep.store.reading import Alarms, Night, Store
 from auditor.writing import output_file, replacing, require_no_link
+
+FOLDER = "models"  # of the models' pages, below the night's folder
+MOST_PAGES = 500
+# A page takes 10 to 40 kB; 6 kB of them are its style.
+MOST_BYTES = 32 * 1024 * 1024  # bytes of all pages together
+LARGEST = 2 * 1024 * 1024  # bytes of one page
+
+_ORDER = (ModelState.NEW, ModelState.OPEN, ModelState.UNAUDITED, ModelState.ACCEPTED)
+_LONGEST_ID = 80  # characters of a model id in a file name
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -40,14 +52,6 @@ class WrittenReports(Struct, frozen=True, kw_only=True):
     summary: Mapping[str, Any]  # the content of summary.json
     alarms: Alarms
     gaps: tuple[str, ...] = ()  # why the night does not say what it was meant to, a line each
-
-    def __repr__(self) -> str:
-        """Return one line: the summary itself may be long."""
-        return f"WrittenReports({self.summary['night']}, {self.summary['models']:,} models)"
-
-    def _repr_html_(self) -> str:
-        """Return the HTML that a notebook shows."""
-        return night_fragment(self.summary)
 
 
 def write_night(
@@ -109,10 +113,71 @@ def _write(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> W
             output.close()
         index = stack.enter_context(replacing(folder / "index.html"))
         numbers = stack.enter_context(replacing(folder / "summary.json"))
-        # Entered last, so it exits first: the pages are in place before index.html links to them.
-        pages = models.write(nights, night.night, stack.enter_context(staged_pages(folder)))
+        pages = models.rendered(nights, night.night)
+        addresses = {model: f"{FOLDER}/{page_name(model)}" for model in pages}
         content = summary.content(night, previous, baseline if wanted.baseline else None)
         content = {**content, "pages": len(pages)}
-        page.write(index, content, pages)
+        page.write(index, content, addresses)
         numbers.write(f"{json_text(content, indent=2)}\n".encode())
+        require_no_link(folder / FOLDER)
+        for model, text in pages.items():  # before index.html, which links to them, is in place
+            _write_page(folder / addresses[model], text)
     return WrittenReports(folder=folder, summary=content, alarms=summary.alarms)
+
+
+# --- pages of models ------------------------------------------------------------------------------
+
+
+class ModelPages:
+    """A page for each model with findings or modules, as `audit --format html` writes it.
+
+    A page is made from the stored outcome, which has no list of tensors. Pages are limited in
+    number and in bytes; models with new findings come first, then models with known findings,
+    unaudited models and models with accepted findings.
+    """
+
+    def __init__(self) -> None:
+        self._models: Mapping[ModelState | None, list[str]] = defaultdict(list)
+
+    def add(self, entry: ModelEntry) -> None:
+        # A page would add nothing to the reason of an unaudited model without findings.
+        has_content = entry.outcome and (entry.matches or entry.outcome.get("modules"))
+        if has_content and len(self._models[entry.state]) < MOST_PAGES:
+            self._models[entry.state].append(entry.model)
+
+    def rendered(self, nights: Store, night: str) -> Mapping[str, bytes]:
+        """Return the pages by model."""
+        models = [model for state in _ORDER for model in self._models[state]][:MOST_PAGES]
+        pages: dict[str, bytes] = {}
+        room = MOST_BYTES
+        for model in models:
+            result = nights.result(night, model)
+            content = _page(result.outcome) if result and result.outcome else None
+            if content is not None and len(content) <= min(LARGEST, room):
+                pages[model] = content
+                room -= len(content)
+        return pages
+
+
+def _write_page(path: Path, content: bytes) -> None:
+    """Replace a page in one step, without fsync, which takes too long for 500 pages."""
+    path.parent.mkdir(exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_bytes(content)
+    new.replace(path)
+
+
+def _page(outcome: Mapping[str, Any]) -> bytes | None:
+    """Return the page; None if another version wrote the outcome and this one cannot read it."""
+    try:
+        [text] = as_html.files([outcome_from(outcome)], View()).values()
+    except (KeyError, TypeError, ValueError):
+        return None
+    return text.encode("ascii")
+
+
+def page_name(model: str) -> str:
+    """Return a safe file name for any id: its readable characters, and a digest that is unique."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[:_LONGEST_ID]
+    digest = sha256(model.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{readable}-{digest}.html" if readable else f"{digest}.html"

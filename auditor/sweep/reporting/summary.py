@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from auditor.formats.as_csv import Outcome, object_at, with_components
+from auditor.formats.as_csv import object_at, with_components
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.text import counted
 from auditor.sweep.reporting.baseline import Baseline
@@ -53,7 +53,8 @@ class NightSummary:
             self.excused += not entry.blind
         observed = object_at(entry.outcome, "observed")
         self.totals.update({name: observed.get(name) or 0 for name in _TOTALS})
-        lines = (line for part in with_components(entry.outcome) for line in _unchecked(part))
+        parts = with_components(entry.outcome)
+        lines = (line for part in parts for line in part.get("unchecked") or ())
         self.unread.update({line.partition(": ")[0] for line in lines})
         self._alarm(entry, bad_request=reason == "bad-request")
         self._count(entry)
@@ -114,6 +115,10 @@ class NightSummary:
         causes = sorted(self.causes, key=lambda name: (-self.causes[name]["models"], name))
         unread = sorted(self.unread.items(), key=lambda item: (-item[1], item[0]))
         listed = [item for severity in ALARMING for item in self.listed[severity]][:MOST_LISTED]
+        states = ("expired", "unused", "accepted")  # the most urgent first
+        decisions = sorted(
+            baseline.decisions() if baseline else (), key=lambda one: states.index(one["state"])
+        )
         return {
             "schema": SCHEMA,
             **_fields_of(
@@ -142,7 +147,10 @@ class NightSummary:
                 "accepted": sum(kind["accepted"] for kind in self.kinds.values()),
                 "excused": self.excused,
                 "notes": list(baseline.notes()),
-                "decisions": _bounded(sorted(baseline.decisions(), key=_urgency)),
+                "decisions": {
+                    "listed": decisions[:MOST_LISTED],
+                    "more": len(decisions[MOST_LISTED:]),
+                },
             },
         }
 
@@ -210,18 +218,6 @@ def _mended(entry: ModelEntry) -> Iterator[Item]:
             "what": kind,
             "said": _description(findings),
         }
-
-
-def _unchecked(part: Outcome) -> Sequence[str]:
-    return part.get("unchecked") or ()
-
-
-def _urgency(decision: Mapping[str, Any]) -> int:
-    return ("expired", "unused", "accepted").index(decision["state"])
-
-
-def _bounded(items: Sequence[Item]) -> Mapping[str, Any]:
-    return {"listed": items[:MOST_LISTED], "more": len(items[MOST_LISTED:])}
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from auditor.errors import UsageError
 from auditor.messages import quoted
-from auditor.sweep.policy import PASSING
+from auditor.sweep.settings import PASSING
 from auditor.sweep.store.opening import execute_patiently, open_store
 from auditor.sweep.store.reading import Night, Recorded, SelectedModel, Store, Versions, now
 from auditor.sweep.store.schema import Shared, StoredObject, compress_text
@@ -146,7 +146,7 @@ class StoreWriter(Store):
         """Delete the row of a model without a commit; return its selection, else `selection`."""
         key = (plan, requested)
         query = "DELETE FROM planned WHERE (plan, model) = (?, ?) AND commit_sha = ''"
-        rows = self._database.execute(f"{query} RETURNING coalesce(selection, 0)", key).fetchall()
+        rows = self._database.execute(f"{query} RETURNING selection", key).fetchall()
         if rows:
             self._delete_failure(night, requested)
         return int(rows[0][0]) if rows else selection
@@ -198,30 +198,19 @@ class StoreWriter(Store):
 
     # --- audits -------------------------------------------------------------------------------
 
-    def waiting(self, night: Night, *, first: str = "") -> Iterator[Waiting]:
+    def waiting(self, night: Night) -> Iterator[Waiting]:
         """Yield planned models without an outcome of the night's versions, each at most once.
 
-        Start after the id `first` and wrap around. The models are queried in batches, so those that
-        another sweep audits meanwhile are skipped.
+        The models are queried in batches, so those that another sweep audits meanwhile are skipped.
         """
-        for after, last in ((first, None), ("", first)):
-            parameters = {**night._asdict(), "after": after, "last": last}
-            while rows := self._database.execute(_WAITING, parameters).fetchall():
-                yield from (Waiting(*row) for row in rows)
-                parameters["after"] = rows[-1][0]
+        parameters = {**night._asdict(), "after": ""}
+        while rows := self._database.execute(_WAITING, parameters).fetchall():
+            yield from (Waiting(*row) for row in rows)
+            parameters["after"] = rows[-1][0]
 
     def left(self, night: Night) -> int:
         """Return the number of the night's planned models without an outcome."""
         return int(self._database.execute(_LEFT, night._asdict()).fetchone()[0])
-
-    def random_model(self, night: Night) -> str:
-        """Return the id of a random planned model, "" if the plan is empty.
-
-        A second sweep of the night starts at this model, because the first sweep audits others.
-        """
-        query = "SELECT model FROM planned WHERE plan = ? ORDER BY random() LIMIT 1"
-        row = self._database.execute(query, (night.plan,)).fetchone()
-        return str(row[0]) if row else ""
 
     def record(
         self,
@@ -263,7 +252,7 @@ class StoreWriter(Store):
         """Insert a row; if it exists, keep an existing outcome but replace an existing failure."""
         summary = map(_storable, recorded.summary)
         content, shared = recorded.stored_outcome
-        row = (*key, *summary, now(), content, self._share(shared))
+        row = (*key, *summary, content, self._share(shared))
         on_conflict = "IGNORE" if table == "outcomes" else "REPLACE"
         marks = ", ".join("?" for _ in row)
         query = f"INSERT OR {on_conflict} INTO {table} VALUES ({marks})"  # noqa: S608 - our own
@@ -323,9 +312,8 @@ def _storable(value: object) -> object:
     return max(-_LARGEST, min(value, _LARGEST)) if isinstance(value, int) else value
 
 
-# The models of one selection in an earlier plan. A store of an older version does not say which
-# selection a model is of: all count as models of the first.
-_EARLIER = "planned l WHERE l.plan = :last AND coalesce(l.selection, 0) = :at"
+# The models of one selection in an earlier plan.
+_EARLIER = "planned l WHERE l.plan = :last AND l.selection = :at"
 _HAD = f"SELECT count(*) FROM {_EARLIER}"  # noqa: S608 - our own
 _NEW = f"""
 SELECT count(*), sum(NOT EXISTS (SELECT 1 FROM {_EARLIER} AND l.model = t.model))
@@ -350,7 +338,7 @@ FROM planned p
 LEFT JOIN snapshots s ON s.model = p.model AND s.commit_sha = p.commit_sha
 LEFT JOIN contents c ON c.digest = s.shared
 LEFT JOIN listings l ON l.model = p.model AND l.commit_sha = p.commit_sha
-WHERE {_IS_OPEN} AND p.model > :after AND (:last IS NULL OR p.model <= :last)
+WHERE {_IS_OPEN} AND p.model > :after
 ORDER BY p.model LIMIT {_BATCH}
 """  # noqa: S608 - a number of our own
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
-from auditor.sweep.store.schema import APPLICATION, OLDER_VIEWS, TABLES, UPGRADES, VERSION
+from auditor.sweep.store.schema import APPLICATION, TABLES, VERSION
 from auditor.writing import require_no_link
 
 _BUSY = 60.0  # seconds that a writer waits for another writer
@@ -26,19 +26,14 @@ _REFUSED = frozenset((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.
 
 
 def open_store(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """Open a store for writing; create it if it does not exist, add what an older one lacks.
+    """Open a store for writing; create it if it does not exist.
 
     Raise UsageError if the file belongs to another program or another version, sqlite3.Error if it
     is damaged or locked, OSError if its folder cannot be created or its path leads through a link.
     """
     require_no_link(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    database = _prepared(path, path, stack)
-    execute_patiently(database, "BEGIN IMMEDIATE")
-    with database:
-        if upgrade := UPGRADES.get(_version(database)):
-            _create(database, upgrade)
-    return database
+    return _prepared(path, path, stack)
 
 
 def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
@@ -69,8 +64,6 @@ def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
         else:
             database = _connected(path, stack, "?mode=ro&immutable=1")
             _check(database, path)
-    if view := OLDER_VIEWS.get(_version(database)):
-        database.execute(view)
     database.execute("BEGIN")
     return database
 
@@ -92,22 +85,13 @@ def _prepared(file: Path, path: Path, stack: ExitStack) -> sqlite3.Connection:
     with database:
         if database.execute(_MARKS).fetchone() == (0, 0, 0):
             database.execute(f"PRAGMA application_id = {APPLICATION}")
-            _create(database, TABLES)
+            database.execute(f"PRAGMA user_version = {VERSION}")
+            for statement in TABLES.split(";\n"):  # executescript would end the transaction first
+                database.execute(statement)
         _check(database, path)
     execute_patiently(database, "PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     return database
-
-
-def _create(database: sqlite3.Connection, statements: str) -> None:
-    """Create what this version's stores have, within the transaction that is open."""
-    for statement in statements.split(";\n"):  # executescript would end the transaction first
-        database.execute(statement)
-    database.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def _version(database: sqlite3.Connection) -> int:
-    return int(database.execute("PRAGMA user_version").fetchone()[0])
 
 
 def execute_patiently(database: sqlite3.Connection, statement: str) -> None:
@@ -124,12 +108,12 @@ def execute_patiently(database: sqlite3.Connection, statement: str) -> None:
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:
-    """Raise UsageError if the file is not a store of this version or of one that it reads."""
+    """Raise UsageError if the file is not a store of this version."""
     application, version, _ = database.execute(_MARKS).fetchone()
     name = quoted(str(path))
     if application != APPLICATION:
         raise UsageError(f"{name} is a database of another program, expected the store of a sweep")
-    if version not in {VERSION, *UPGRADES}:
+    if version != VERSION:
         detail = f"has version {version}, expected {VERSION}"
         ways = "move it away and sweep again, or use the hf-audit that created it"
         raise UsageError(f"the store {name} {detail}; {ways}")

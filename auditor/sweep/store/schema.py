@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 APPLICATION = 0x48664175  # "HfAu": the application id in the header of a store's file
-VERSION = 6
+VERSION = 7
 
 
 class StoredNight(NamedTuple):
@@ -17,20 +17,11 @@ class StoredNight(NamedTuple):
 
     verdict: str  # clean, findings, unaudited
     reason: str | None  # auditor.errors.Reason of an unaudited model
-    target: str | None
-    model_type: str | None
     errors: int  # number of findings of this severity
     warnings: int
-    infos: int
     blind: int  # number of components that could not be audited
     residual: int | None
     tensors: int | None  # observed; None: nothing was read
-    elements: int | None
-    parameters: int | None
-    expected: int | None  # parameters that the config implies; None: unknown
-    requests: int  # requests to the Hub for this audit; 0: it used the stored snapshot
-    bytes: int
-    seconds: float
 
 
 SUMMARY = StoredNight._fields
@@ -39,28 +30,24 @@ _TYPES = {
     str | None: "TEXT",
     int: "INTEGER NOT NULL",
     int | None: "INTEGER",
-    float: "REAL NOT NULL",
 }
 _SUMMARY_SQL = f"""
     {", ".join(f"{name} {_TYPES[kind]}" for name, kind in StoredNight.__annotations__.items())},
-    recorded    TEXT NOT NULL,    -- ISO 8601, UTC
     content     BLOB NOT NULL,    -- zlib: what `audit --format json` writes, or its own of it
     shared      BLOB,             -- contents.digest of the rest; NULL: `content` is all
 """
 
 _FAILURE_OR_OUTCOME = ", ".join(
-    f"coalesce(f.{name}, o.{name}) AS {name}" for name in (*SUMMARY, "recorded", "content")
+    f"coalesce(f.{name}, o.{name}) AS {name}" for name in (*SUMMARY, "content")
 )
 
-_LAST_MODIFIED = "planned.last_modified"
-_AUTHORS = """(
-    SELECT c.authors FROM commits c
-    WHERE c.model = planned.model AND c.commit_sha = planned.commit_sha
-)"""
 _RESULTS = f"""
 CREATE VIEW results AS
 SELECT nights.night, planned.model, planned.commit_sha, planned.requested,
-    {_LAST_MODIFIED} AS last_modified, {_AUTHORS} AS commit_authors,
+    planned.last_modified, (
+        SELECT c.authors FROM commits c
+        WHERE c.model = planned.model AND c.commit_sha = planned.commit_sha
+    ) AS commit_authors,
     nights.auditor, nights.catalogue, {_FAILURE_OR_OUTCOME},
     CASE WHEN coalesce(f.shared, o.shared) IS NOT NULL THEN coalesce(
         (SELECT content FROM contents WHERE digest = coalesce(f.shared, o.shared)),
@@ -74,15 +61,6 @@ LEFT JOIN outcomes o ON f.model IS NULL AND o.model = planned.model
     AND o.commit_sha = planned.commit_sha
     AND o.auditor = nights.auditor AND o.catalogue = nights.catalogue;
 """  # noqa: S608 - our own columns
-
-_COMMITS = """
-CREATE TABLE commits (
-    model       TEXT NOT NULL,
-    commit_sha  TEXT NOT NULL,
-    authors     TEXT NOT NULL,    -- by the Hub's list of commits, a name or several: 'a; b'
-    PRIMARY KEY (model, commit_sha)
-);
-"""
 
 TABLES = f"""
 CREATE TABLE nights (
@@ -106,7 +84,7 @@ CREATE TABLE planned (
     commit_sha  TEXT NOT NULL,    -- 40 hex digits; '': the Hub did not tell, see failures
     requested   TEXT NOT NULL,    -- the id as it was asked for
     last_modified TEXT,           -- ISO 8601, UTC: of the commit, by the Hub; NULL: unknown
-    selection   INTEGER,          -- its place in nights.selection; NULL: an older version wrote it
+    selection   INTEGER NOT NULL, -- its place in nights.selection
     PRIMARY KEY (plan, model)
 ) WITHOUT ROWID;
 
@@ -148,34 +126,20 @@ CREATE TABLE contents (
     digest      BLOB PRIMARY KEY, -- SHA-256 of the text, unpacked, as it was first written
     content     BLOB NOT NULL     -- zlib: the part of a JSON object that several rows share
 );
-{_COMMITS}{_RESULTS}"""
 
-# Stores of version 3 have no `last_modified`, those of 3 and 4 no `commits`, and older ones no
-# `planned.selection`. A sweep executes the statements of the store's version; a report reads the
-# view, with NULLs.
-_ADD_SELECTION = "ALTER TABLE planned ADD COLUMN selection INTEGER;\n"
-_ADD_COMMITS = f"{_ADD_SELECTION}{_COMMITS}DROP VIEW results;\n{_RESULTS}"
-_VIEW_WITHOUT_COMMITS = _RESULTS.replace("VIEW", "TEMP VIEW", 1).replace(_AUTHORS, "NULL", 1)
-UPGRADES = {
-    3: f"ALTER TABLE planned ADD COLUMN last_modified TEXT;\n{_ADD_COMMITS}",
-    4: _ADD_COMMITS,
-    5: _ADD_SELECTION,
-}
-OLDER_VIEWS = {
-    3: _VIEW_WITHOUT_COMMITS.replace(_LAST_MODIFIED, "NULL", 1),
-    4: _VIEW_WITHOUT_COMMITS,
-}
-
+CREATE TABLE commits (
+    model       TEXT NOT NULL,
+    commit_sha  TEXT NOT NULL,
+    authors     TEXT NOT NULL,    -- by the Hub's list of commits, a name or several: 'a; b'
+    PRIMARY KEY (model, commit_sha)
+);
+{_RESULTS}"""
 
 # --- packed texts ---------------------------------------------------------------------------------
 
-# zlib's level. Outcomes of 19 model types (190, with a mean of 72 kB) are compressed to 3,176 bytes
-# in 0.09 ms on average; to 3,439 bytes in 0.09 ms at level 1, to 2,619 bytes in 0.20 ms at level 6.
+# Outcomes of 19 model types (190, with a mean of 72 kB) are compressed to 3,176 bytes in 0.09 ms on
+# average; to 3,439 bytes in 0.09 ms at level 1, to 2,619 bytes in 0.20 ms at level 6.
 _LEVEL = 3
-
-# Texts up to this length get a window of 8 kB: 150 bytes take 3 us, and 40 us with zlib's usual
-# window of 32 kB, because its state of 256 kB is cleared first.
-_SHORT = 8 * 1024
 
 
 class Shared(NamedTuple):
@@ -193,9 +157,7 @@ class StoredObject(NamedTuple):
 
 
 def compress_text(text: bytes) -> bytes:
-    window, memory = (13, 6) if len(text) <= _SHORT else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
-    packing = zlib.compressobj(_LEVEL, zlib.DEFLATED, window, memory)
-    return packing.compress(text) + packing.flush()
+    return zlib.compress(text, _LEVEL)
 
 
 def decompress_text(content: bytes) -> bytes:

@@ -13,17 +13,16 @@ from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 from auditor.values.evidence import Evidence
 from auditor.values.rules.adapters import added_norms, no_op_adapter
-from auditor.values.rules.added_bias import judged_biases
 from auditor.values.rules.broken import all_zero, not_finite, padded_dtype
 from auditor.values.rules.copies import (
     heads_equal_to_embeddings,
+    judged_biases,
     judged_duplicates,
     repeated_layers,
 )
-from auditor.values.rules.fresh_head import fresh_heads
+from auditor.values.rules.initializer import fresh_heads, untrained
 from auditor.values.rules.magnitudes import mislabeled_dtypes, outliers, subnormals
 from auditor.values.rules.uniform import constant_matrices, part_zero
-from auditor.values.rules.untrained import untrained
 from auditor.values.rules.untrained_rows import untrained_rows
 from auditor.values.tokens import Tokens
 

@@ -14,13 +14,10 @@ import numpy as np
 from auditor.findings import IdleModules, NoOpAdapter, by_name
 from auditor.values.evidence import Evidence
 from auditor.values.name_patterns import NEUTRAL, NUMBER
+from auditor.values.rules import limits
 
 _OTHER_FACTOR = {"lora_A": 0.0, "lora_embedding_B": 0.0, "lokr_w1": 0.0, "lokr_w1_a": 0.0}
 _PART = re.compile(rf"(.*?)\.({'|'.join((*NEUTRAL, *_OTHER_FACTOR))})(?:\.[^.]+)*")
-_LEAST_MODULES = 3  # of a sample: the first, the middle and the last layer have one each
-# The share of a tower's modules. Training with `clip_skip` leaves those of one layer of 12 idle.
-_IDLE = 0.3
-_SEEN = 64  # numbers of a factor, if they are not all
 _LARGEST = 64 * 1024 * 1024  # bytes of a factor whose norm is computed
 
 
@@ -39,7 +36,7 @@ def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter | IdleModules]:
     if False in states.values():
         yield from _idle_modules(evidence, modules, states)
         return
-    if len(read) < min(_LEAST_MODULES, len(modules)) or not read:
+    if len(read) < min(limits.LEAST_MODULES, len(modules)) or not read:
         return
     names = [name for start in read for name in modules[start]]
     others = len(evidence.placed) - sum(map(len, modules.values()))
@@ -64,7 +61,7 @@ def _idle_modules(
         start
         for starts in towers.values()
         if False in (of_tower := [states[start] for start in starts])
-        and of_tower.count(True) >= _IDLE * len(starts)
+        and of_tower.count(True) >= limits.IDLE * len(starts)
         for start in starts
         if states[start]
     ]
@@ -78,13 +75,11 @@ def _idle_modules(
 
 def _is_neutral(evidence: Evidence, names: list[str]) -> bool | None:
     """Return whether a factor makes the module's product neutral; None if too little was read."""
-    states = [_is_all(evidence, name, _neutral(name)) for name in names]
+    states = []
+    for name in names:
+        match = _PART.fullmatch(name)
+        states.append(_is_all(evidence, name, NEUTRAL.get(match[2], 0.0) if match else 0.0))
     return True if True in states else None if None in states else False
-
-
-def _neutral(name: str) -> float:
-    match = _PART.fullmatch(name)
-    return NEUTRAL.get(match[2], 0.0) if match else 0.0
 
 
 def _is_all(evidence: Evidence, name: str, value: float) -> bool | None:
@@ -93,9 +88,10 @@ def _is_all(evidence: Evidence, name: str, value: float) -> bool | None:
     if read is None:
         return None
     if not value:
-        return False if read.nonzero else True if evidence.seems_zero(name, _SEEN) else None
+        is_zero = evidence.seems_zero(name, limits.LEAST_OF_FACTOR)
+        return False if read.nonzero else is_zero or None
     numbers = evidence.sample(name, evidence.placed[name].span.length)
-    if numbers is None or (len(numbers) < _SEEN and not read.is_complete):
+    if numbers is None or (len(numbers) < limits.LEAST_OF_FACTOR and not read.is_complete):
         return None
     return bool((numbers == value).all())
 

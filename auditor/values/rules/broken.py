@@ -10,6 +10,7 @@ from auditor.reconciler.tensor_values import TensorValues
 from auditor.tensors import learned
 from auditor.values.evidence import Evidence, holds_floats, is_matrix
 from auditor.values.name_patterns import EMBEDDING, HEAD, MASK, MAY_BE_ZERO, NORM, NUMBER
+from auditor.values.rules import limits
 
 _LAYER = re.compile(r".*?\d+\.")
 _TOKENS = re.compile(r"(?:^|\.)(?:lm_head|embed_out|embed_tokens|word_embeddings|wte|shared)\.")
@@ -42,13 +43,6 @@ _ADD_ONE = (
     "videoprism",
 )
 
-_LEAST = 1024  # numbers whose lower halves are checked
-_VARIED = 64  # different numbers of a sample: masks and norms have fewer
-_SHARE = 0.1  # of all bytes: float32 norms of a bfloat16 model are far less
-# The share of a tensor's numbers with zero lower halves. Of trained F32 tensors it is below 0.007,
-# and 1/8 (0.12 measured) if they were F16.
-_PART = 0.25
-
 
 def not_finite(evidence: Evidence) -> Iterator[NotFinite]:
     counts: dict[str, tuple[int, int]] = {}
@@ -77,7 +71,7 @@ def all_zero(evidence: Evidence) -> Iterator[AllZero]:
     for name in evidence.values:
         tensor, kind = evidence.tensor(name), NUMBER.sub("#", name)
         if is_scale(evidence, name):
-            if evidence.seems_zero(name, _LEAST):
+            if evidence.seems_zero(name, limits.LEAST_ZEROS):
                 scales.append(name)
             continue
         if not is_matrix(tensor) or name in evidence.buffers:
@@ -118,7 +112,7 @@ def _zero_norms(evidence: Evidence) -> Iterator[str]:
         for name in evidence.values
         if NORM.search(name) and not is_matrix(evidence.tensor(name)) and not evidence.is_adapter
     ]
-    zero = [name for name in norms if evidence.seems_zero(name, _LEAST)]
+    zero = [name for name in norms if evidence.seems_zero(name, limits.LEAST_ZEROS)]
     may_begin_at_zero = norms_may_begin_at_zero(evidence)
     for name in zero:
         layer = match[0] if (match := _LAYER.match(name)) else ""
@@ -139,11 +133,11 @@ def is_all_zero(evidence: Evidence, name: str) -> bool:
 
     A sample of only the last rows of an embedding or head does not count: they may be padding.
     """
-    if not evidence.seems_zero(name, _LEAST):
+    if not evidence.seems_zero(name, limits.LEAST_ZEROS):
         return False
     if evidence.values[name].is_complete or not (EMBEDDING.search(name) or HEAD.search(name)):
         return True
-    start = next((run.start for run in evidence.bytes.runs(evidence.placed[name])), 0)
+    start = next((run.start for run in evidence.runs(name, 1)), 0)
     return 2 * start < evidence.placed[name].span.length
 
 
@@ -169,11 +163,15 @@ def padded_dtype(evidence: Evidence) -> Iterator[PaddedDtype]:
     not count: ones and masks end in zeros in any dtype.
     """
     wide = [one for one in evidence.values.values() if one.dtype == "F32" and one.nonzero]
-    shares = {one.name: share for one in wide if (share := _padded_share(evidence, one)) >= _PART}
+    shares = {
+        one.name: share
+        for one in wide
+        if (share := _padded_share(evidence, one)) >= limits.PADDED_SHARE
+    }
     varied = [
         name
         for name in shares
-        if evidence.values[name].read >= _VARIED and _is_varied(evidence, name)
+        if evidence.values[name].read >= limits.LEAST_VARIED and _is_varied(evidence, name)
     ]
     numbers = sum(round(shares[name] * evidence.values[name].read) for name in varied)
     size = 4 * sum(round(shares[name] * evidence.values[name].numbers) for name in varied)
@@ -182,17 +180,18 @@ def padded_dtype(evidence: Evidence) -> Iterator[PaddedDtype]:
             return
         size = sum(one.span.length for one in evidence.placed.values() if one.tensor.dtype == "F32")
     all_bytes = sum(one.span.length for one in evidence.placed.values())
-    if numbers < _LEAST or size < _SHARE * all_bytes:
+    if numbers < limits.LEAST_PADDED or size < limits.PADDED_BYTES * all_bytes:
         return
     whole = [name for name in shares if shares[name] == 1]
     saved = 2 * sum(evidence.values[name].numbers for name in whole)
     part = [name for name in varied if shares[name] < 1]
+    least = f"{limits.PADDED_SHARE:.0%}"
     clause = f"the lower 16 bits of {'all ' if not part else 'about '}{numbers:,} numbers that "
     yield PaddedDtype(
         tensors=by_name(map(evidence.tensor, [*whole, *part])),
         reason=f"{clause}{evidence.were_read} are zero"
         + (f": BF16 would hold these tensors in {saved:,} bytes less" if whole else "")
-        + (f"; {len(part):,} tensors have {_PART:.0%} or more such numbers" if part else ""),
+        + (f"; {len(part):,} tensors have {least} or more such numbers" if part else ""),
     )
 
 
@@ -204,10 +203,13 @@ def _padded_share(evidence: Evidence, read: TensorValues) -> float:
     if read.fits_bf16:
         return 1.0
     profile = evidence.profile(read.name)
-    share = profile.padded / profile.nonzero if profile and profile.nonzero >= _VARIED else 0.0
-    return min(share, 0.99)
+    if profile is None or profile.nonzero < limits.LEAST_VARIED:
+        return 0.0
+    return min(profile.padded / profile.nonzero, 0.99)
 
 
 def _is_varied(evidence: Evidence, name: str) -> bool:
     numbers = evidence.sample(name)
-    return numbers is not None and len(np.unique(numbers)) >= min(_VARIED, len(numbers) // 4)
+    return numbers is not None and len(np.unique(numbers)) >= min(
+        limits.LEAST_VARIED, len(numbers) // 4
+    )

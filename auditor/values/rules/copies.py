@@ -1,11 +1,14 @@
-"""Tensors that should have the same numbers, and layers that should not."""
+"""Copies: findings about headers that numbers decide, heads and layers that are equal to others."""
 
 import re
 from collections.abc import Container, Iterator, Mapping
 
 import numpy as np
+from msgspec.structs import replace
 
 from auditor.findings import (
+    AddedBiasNotZero,
+    AddedBiasZero,
     CopiedModules,
     DifferingDuplicate,
     Duplicate,
@@ -14,19 +17,23 @@ from auditor.findings import (
     HeadEqualsEmbedding,
     RepeatedLayers,
     TiedCopyDiffers,
+    Unexpected,
     by_name,
 )
-from auditor.tensors import natural_key
+from auditor.tensors import StoredTensor, natural_key
 from auditor.values.evidence import Evidence, is_matrix
 from auditor.values.name_patterns import EMBEDDING, HEAD
+from auditor.values.rules import limits
 
-_LAYER = re.compile(r"(.*?\.)?(\d+)\.(.+)")
 _TIED = "the config ties it"  # how the reason of such a duplicate begins
-_MOST_GROUPS = 8  # with equal samples: each layer is compared with each group
 _MOST_EMBEDDINGS = 8  # each head is compared with each of them
+_LAYER = re.compile(r"(.*?\.)?(\d+)\.(.+)")
+_MOST_GROUPS = 8  # with equal samples: each layer is compared with each group
 _SHOWN = 8  # pairs of layers
-_KIN = 0.5
-_LEAST_MATRICES = 2  # of a layer: heads that start as copies of each other have one
+_BIAS = ".bias"
+_WEIGHTS = ("weight", "qweight", "weight_packed", "weight_scale", "scales")
+
+# --- copies -------------------------------------------------------------------------------------
 
 
 def judged_duplicates(evidence: Evidence) -> Iterator[tuple[Duplicate, tuple[Finding, ...]]]:
@@ -41,7 +48,10 @@ def judged_duplicates(evidence: Evidence) -> Iterator[tuple[Duplicate, tuple[Fin
 def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
     groups: dict[bool | None, list[int]] = {}
     for at, (tensor, of) in enumerate(zip(finding.tensors, finding.of, strict=True)):
-        groups.setdefault(_are_same(evidence, tensor.name, of), []).append(at)
+        name, is_same = tensor.name, None
+        if {name, of} <= evidence.placed.keys():
+            is_same = evidence.same(name, of) if name != of else evidence.same_in_all_files(name)
+        groups.setdefault(is_same, []).append(at)
     for is_same, places in groups.items():
         tensors = tuple(finding.tensors[at] for at in places)
         sources = tuple(finding.of[at] for at in places)
@@ -61,11 +71,13 @@ def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
             yield TiedCopyDiffers(tensors=tensors, of=sources, reason=reason)
 
 
-def _are_same(evidence: Evidence, name: str, of: str) -> bool | None:
-    """Return whether two tensors, or one tensor in several files, have the same bytes."""
-    if not {name, of} <= evidence.placed.keys():
-        return None
-    return evidence.same(name, of) if name != of else evidence.same_in_all_files(name)
+def _equal_bytes_clause(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:
+    """Return a clause with the number of equal sampled bytes of the copies; "" if not sampled."""
+    pairs = [(finding.tensors[at].name, finding.of[at]) for at in places]
+    if not evidence.sampled or any(not set(pair) <= evidence.placed.keys() for pair in pairs):
+        return ""
+    sizes = [evidence.compared(*pair) for pair in pairs]
+    return f"; {sum(sizes):,} bytes of both were sampled, and are the same" if all(sizes) else ""
 
 
 def heads_equal_to_embeddings(evidence: Evidence) -> Iterator[HeadEqualsEmbedding]:
@@ -92,13 +104,44 @@ def heads_equal_to_embeddings(evidence: Evidence) -> Iterator[HeadEqualsEmbeddin
             )
 
 
-def _equal_bytes_clause(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:
-    """Return a clause with the number of equal sampled bytes of the copies; "" if not sampled."""
-    pairs = [(finding.tensors[at].name, finding.of[at]) for at in places]
-    if not evidence.sampled or any(not set(pair) <= evidence.placed.keys() for pair in pairs):
-        return ""
-    sizes = [evidence.compared(*pair) for pair in pairs]
-    return f"; {sum(sizes):,} bytes of both were sampled, and are the same" if all(sizes) else ""
+# --- biases of modules that have no bias in the architecture ------------------------------------
+
+
+def judged_biases(evidence: Evidence) -> Iterator[tuple[Unexpected, tuple[Finding, ...]]]:
+    """Yield each `unexpected` finding about added biases, with the findings that replace it."""
+    for finding in evidence.outcome.findings:
+        if not isinstance(finding, Unexpected) or finding.more:
+            continue
+        replacements = tuple(_replacements(evidence, finding))
+        if replacements and replacements != (finding,):
+            yield finding, replacements
+
+
+def _is_added(evidence: Evidence, name: str) -> bool:
+    """Return whether a tensor is the bias of a module whose weight is expected."""
+    if not name.endswith(_BIAS):
+        return False
+    weights = {f"{name.removesuffix(_BIAS)}.{weight}" for weight in _WEIGHTS}
+    return bool((weights & evidence.placed.keys()) - evidence.unexpected)
+
+
+def _replacements(evidence: Evidence, finding: Unexpected) -> Iterator[Finding]:
+    tensors_by_result: dict[bool | None, list[StoredTensor]] = {}  # whether the biases are zero
+    for tensor in finding.tensors:
+        is_zero = evidence.is_zero(tensor.name) if _is_added(evidence, tensor.name) else None
+        tensors_by_result.setdefault(is_zero, []).append(tensor)
+    if tensors := tensors_by_result.get(True):
+        reason = "no class of this family has the bias, and each number of it is zero: harmless"
+        yield AddedBiasZero(tensors=by_name(tensors), reason=reason)
+    if tensors := tensors_by_result.get(False):
+        reason = "no class of this family has the bias, and it is not zero: loading ignores it"
+        yield AddedBiasNotZero(tensors=by_name(tensors), reason=reason)
+    if tensors := tensors_by_result.get(None):
+        unjudged = len(tensors) == len(finding.tensors)
+        yield finding if unjudged else replace(finding, tensors=by_name(tensors))
+
+
+# --- layers that are equal, byte for byte, or of which a part is --------------------------------
 
 
 def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers | CopiedModules]:
@@ -166,7 +209,7 @@ def _began_as_copy(
         for suffix in first.keys() & other.keys()
         if suffix not in equal
     ]
-    return 2 * sum(one > _KIN for one in kin) > len(kin)
+    return 2 * sum(one > limits.KIN for one in kin) > len(kin)
 
 
 def _correlation(evidence: Evidence, first: str, other: str) -> float:
@@ -191,15 +234,15 @@ def _equal_matrices(
     for place in sorted(layers, key=lambda one: (one[0], int(one[1]))):
         for suffix, name in layers[place].items():
             start, tensor = evidence.beginning(name), evidence.tensor(name)
-            if start is not None and start.varied:
-                key = (suffix, place[0], repr((tensor.dtype, tensor.shape, start.digest)))
+            if start is not None:
+                key = (suffix, place[0], repr((tensor.dtype, tensor.shape, start)))
                 places_by_beginning.setdefault(key, []).append(place)
     equal: dict[tuple[tuple[str, str], tuple[str, str]], set[str]] = {}
     for (suffix, *_), places in places_by_beginning.items():
         for group in _equal(evidence, places, layers, suffix):
             for other in group[1:]:
                 equal.setdefault((group[0], other), set()).add(suffix)
-    return {pair: names for pair, names in equal.items() if len(names) >= _LEAST_MATRICES}
+    return {pair: names for pair, names in equal.items() if len(names) >= limits.LEAST_COPIED}
 
 
 def _equal(

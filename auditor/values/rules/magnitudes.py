@@ -1,22 +1,10 @@
 """Magnitudes that training does not leave: outliers, subnormal numbers, a mislabeled 16-bit dtype.
 
-The limits were measured on 1,467 matrices of 57 trained checkpoints in F32, BF16 and F16:
-
-    spread without subnormal numbers, if they are
-    a tenth, in F32 and BF16                          at least 20; limit 4.5
-    largest magnitude / 90 % quantile                 at most 560; limit 2**15
-    spread of log2 |x|, in binades                    0.98 to 3.7, and 40 to 58 if channels died
-    spread if BF16 is read as F16                     at most 0.43 (9.6 if channels died); limit 0.6
-    spread if F16 is read as BF16                     at least 7.8; limit 6
-
 BF16 has three more bits of exponent than F16. F16 bytes that are read as BF16 lend it their three
 upper bits of mantissa, so one binade becomes eight. BF16 bytes that are read as F16 lose their
 three lower bits of exponent, so eight binades become one. A finding also needs that the bytes, read
-as the other dtype, have an ordinary spread, and a largest number of 2.5 root mean squares: BF16 of
-dead channels that is read as F16 has up to 5. So in BF16 nine tenths of the numbers must not exceed
-an extraordinary magnitude: the limit of nine tenths was 2**-5.5 to 2**1.2 in 38 matrices of real
-networks with dead channels, and below 2**-10 in 92 % of 3,466 that are F16. And a finding
-needs numbers of both signs: factors near 1 have a small spread, too.
+as the other dtype, have an ordinary spread and an ordinary largest number, that in BF16 nine tenths
+of the numbers do not exceed an extraordinary magnitude, and that numbers have both signs.
 
 Weight decay leaves subnormal numbers in whole rows or columns, those of dead channels. In a flood
 they are scattered.
@@ -28,23 +16,20 @@ from collections.abc import Iterator
 import numpy as np
 
 from auditor.findings import MislabeledDtype, Outlier, Subnormal, by_name
-from auditor.values.evidence import Evidence, holds_floats, is_matrix
+from auditor.values.evidence import (
+    Evidence,
+    Profile,
+    holds_floats,
+    is_matrix,
+    least_normal,
+    log_spread,
+    peak,
+)
 from auditor.values.name_patterns import MASK
 from auditor.values.number_formats import FORMATS
-from auditor.values.profile import Profile, least_normal, log_spread, peak
+from auditor.values.rules import limits
 
-_LEAST = 64  # numbers of a matrix; fewer show nothing
-_FLOOD = 0.1
-_LEAST_ROW = 8
-_OUTLIER = 2.0**15
-_LEAST_OUTLIER = 1e4  # F16 ends at 65,504
 _CONSTANTS = re.compile(r"mask|running_(?:mean|var)|scale|inv_freq|anchor")
-_LEAST_SPREAD, _MOST_SPREAD = 0.6, 6.0
-_ORDINARY = (0.9, 4.5)
-_ORDINARY_LARGE = (2.0**-10, 2.0**8)  # of nine tenths of a BF16 matrix
-_LEAST_PEAK = 2.5
-_LEAST_SIGN = 0.1  # the share of numbers of one sign
-_LEAST_MISLABELED = 256
 _OTHERS = {"F16": "BF16", "BF16": "F16"}
 
 
@@ -52,16 +37,16 @@ def outliers(evidence: Evidence) -> Iterator[Outlier]:
     """Yield a finding of tensors with a number far beyond nine tenths of the others."""
     largest: dict[str, float] = {}
     for name, read in evidence.values.items():
-        if read.absmax is None or read.absmax < _LEAST_OUTLIER or _is_buffer(evidence, name):
+        if read.absmax is None or read.absmax < limits.LEAST_OUTLIER or _is_buffer(evidence, name):
             continue
         profile = evidence.profile(name)
-        if profile and profile.nonzero > 1 and read.absmax > _OUTLIER * profile.large:
+        if profile and profile.nonzero > 1 and read.absmax > limits.OUTLIER * profile.large:
             largest[name] = read.absmax
     if largest:
         yield Outlier(
             tensors=by_name(map(evidence.tensor, largest)),
             reason=f"the largest number is {max(largest.values()):.3g}, expected less than "
-            f"{_OUTLIER:,.0f} times the magnitude that nine tenths of a tensor do not exceed",
+            f"{limits.OUTLIER:,.0f} times the magnitude that nine tenths of a tensor do not exceed",
         )
 
 
@@ -87,9 +72,9 @@ def subnormals(evidence: Evidence) -> Iterator[Subnormal]:
         if tensor.dtype == "F16" or not is_matrix(tensor) or _is_buffer(evidence, name):
             continue
         profile = evidence.profile(name)
-        if profile and profile.numbers >= _LEAST and _is_flooded(profile):
+        if profile and profile.numbers >= limits.LEAST_PROFILED and _is_flooded(profile):
             share = _scattered_share(evidence, name)
-            if share >= _FLOOD:
+            if share >= limits.FLOOD:
                 shares[name] = share
     if shares:
         yield Subnormal(
@@ -100,11 +85,9 @@ def subnormals(evidence: Evidence) -> Iterator[Subnormal]:
 
 
 def _is_flooded(profile: Profile) -> bool:
-    """Return whether many numbers are subnormal, and the others do not have all magnitudes.
-
-    The numbers of dead channels have: the spread of the normal ones was 20 binades or more.
-    """
-    return profile.subnormal >= _FLOOD * profile.numbers and profile.normal_spread <= _ORDINARY[1]
+    """Return whether many numbers are subnormal, and the others do not have all magnitudes."""
+    is_flood = profile.subnormal >= limits.FLOOD * profile.numbers
+    return is_flood and profile.normal_spread <= limits.ORDINARY_SPREAD[1]
 
 
 def _scattered_share(evidence: Evidence, name: str) -> float:
@@ -116,7 +99,7 @@ def _scattered_share(evidence: Evidence, name: str) -> float:
     least, width = least_normal(FORMATS[placed.dtype or ""]), 1
     for side in reversed(placed.tensor.shape or ()):
         width *= side
-        if width >= _LEAST_ROW:
+        if width >= limits.LEAST_ROW:
             break
     is_dead = np.ones(width, bool)  # by column
     for block in evidence.rows(name, width):
@@ -155,19 +138,20 @@ def _spreads(evidence: Evidence, names: list[str]) -> str:
 
 def _is_other(evidence: Evidence, name: str, other: str) -> bool:
     profile = evidence.profile(name)
-    if profile is None or profile.nonzero < _LEAST_MISLABELED:
+    if profile is None or profile.nonzero < limits.LEAST_MISLABELED:
         return False
     if not is_matrix(evidence.tensor(name)) or name in evidence.buffers:
         return False
-    if _LEAST_SPREAD <= profile.spread <= _MOST_SPREAD:
+    low, high = limits.MISLABELED_SPREAD
+    if low <= profile.spread <= high:
         return False
-    least, most = _ORDINARY_LARGE
+    least, most = limits.ORDINARY_LARGE
     if other == "F16" and least <= profile.large <= most:
         return False
     data = evidence.spread_bytes(name, 2)
     if data is None:
         return False
     numbers = FORMATS[other].decode(data)
-    low, high = _ORDINARY
-    is_ordinary = low <= log_spread(numbers) <= high and peak(numbers) >= _LEAST_PEAK
-    return is_ordinary and min((numbers > 0).mean(), (numbers < 0).mean()) >= _LEAST_SIGN
+    low, high = limits.ORDINARY_SPREAD
+    is_ordinary = low <= log_spread(numbers) <= high and peak(numbers) >= limits.LEAST_PEAK
+    return is_ordinary and min((numbers > 0).mean(), (numbers < 0).mean()) >= limits.LEAST_SIGN

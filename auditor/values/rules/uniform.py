@@ -1,10 +1,7 @@
 """Matrices that do not vary where trained ones do: constants, equal rows, blocks of zeros.
 
-A quarter of a trained matrix may be zero: of 1,467 trained matrices the largest share was 47 %, in
-the F16 copy of a network whose weight decay had driven channels below the smallest number. Such
-channels are scattered: the largest mean length of a run of zero rows or columns was 1.6. A block
-that was never written is one run, or a few. Runs are counted in channels along each axis: a dead
-channel of a kernel is a run of several columns.
+Zero rows and columns are counted in runs of channels along each axis: a dead channel of a kernel
+is a run of several columns. A finding needs long runs: dead channels are scattered.
 """
 
 import math
@@ -18,17 +15,11 @@ from auditor.tensors import StoredTensor
 from auditor.values.evidence import Evidence, holds_floats, is_matrix
 from auditor.values.name_patterns import EMBEDDING, HEAD, MAY_BE_ZERO, NORM
 from auditor.values.number_formats import BLOCKS, FORMATS
+from auditor.values.rules import limits
 from auditor.values.rules.broken import is_scale
 from auditor.values.tokens import Tokens
 
 _STATES = re.compile(r"(?:^|[._])A_logs?$")  # Mamba's rows begin as log(1), log(2), ...
-_LEAST_SIDE = 8  # a blur kernel is a constant, or equal rows, and has shorter sides
-_LEAST = 256  # numbers of a sample
-_LEAST_ROWS = 3  # of rows that are all equal; two token types may be
-_SUSPICIOUS = 0.125  # the share of zeros in a sample from which a matrix is read again
-_SHARE = 0.25  # of the rows, the columns or the scales
-_RUN = 4  # the least mean length of runs, times the mean length of scattered ones
-_LEAST_SCALES = 16
 
 
 def _candidates(evidence: Evidence) -> Iterator[str]:
@@ -52,13 +43,13 @@ def _candidates(evidence: Evidence) -> Iterator[str]:
 def _is_wide(tensor: StoredTensor) -> bool:
     """Return whether two sides are long, and it is not a stack of kernels of one channel."""
     shape = tensor.shape or ()
-    return sum(side >= _LEAST_SIDE for side in shape) > 1 and shape[1] > 1
+    return sum(side >= limits.LEAST_SIDE for side in shape) > 1 and shape[1] > 1
 
 
 def _width(tensor: StoredTensor) -> int:
     """Return the numbers in a row: a kernel's or a matrix's input side, one expert's columns."""
     shape = tensor.shape or (1,)
-    is_stack = len(shape) == 3 and min(shape[1:]) >= _LEAST_SIDE  # noqa: PLR2004
+    is_stack = len(shape) == 3 and min(shape[1:]) >= limits.LEAST_SIDE  # noqa: PLR2004
     return shape[-1] if is_stack else math.prod(shape[1:])
 
 
@@ -68,14 +59,14 @@ def constant_matrices(evidence: Evidence) -> Iterator[ConstantMatrix]:
     for name in _candidates(evidence):
         tensor = evidence.tensor(name)
         profile = evidence.profile(name)
-        if not _is_wide(tensor) or profile is None or profile.numbers < _LEAST:
+        if not _is_wide(tensor) or profile is None or profile.numbers < limits.LEAST_UNIFORM:
             continue
         if not profile.varied and _is_repeated(evidence, name, 1):
             constant.append(name)
         elif profile.varied and evidence.values[name].is_complete:
             width = _width(tensor)
             rows = evidence.values[name].numbers // width
-            if rows >= _LEAST_ROWS and _is_repeated(evidence, name, width):
+            if rows >= limits.LEAST_EQUAL_ROWS and _is_repeated(evidence, name, width):
                 equal.append(name)
     for names, what, expected in (
         (constant, "one number, repeated", "numbers that differ"),
@@ -108,11 +99,11 @@ def part_zero(evidence: Evidence, tokens: Tokens) -> Iterator[PartZero]:
         profile = evidence.profile(name)
         if profile is None or not evidence.values[name].is_complete:
             continue
-        if profile.nonzero > (1 - _SUSPICIOUS) * profile.numbers:
+        if profile.nonzero > (1 - limits.SUSPICIOUS_ZEROS) * profile.numbers:
             continue
         has_tokens = bool(EMBEDDING.search(name) and tokens.row_count)
         share = _zero_share(evidence, name, columns_only=has_tokens)  # untrained_rows judges rows
-        if _SHARE <= share < 1:
+        if limits.ZERO_SHARE <= share < 1:
             shares[name] = share
     if shares:
         yield PartZero(
@@ -158,7 +149,7 @@ def _zero_share(evidence: Evidence, name: str, *, columns_only: bool) -> float:
 def _share_in_runs(is_zero: np.ndarray) -> float:
     share = float(is_zero.mean())
     runs = int(np.count_nonzero(np.diff(is_zero.astype(np.int8), prepend=0) > 0))
-    if not runs or share == 1 or is_zero.sum() / runs < _RUN / (1 - share):
+    if not runs or share == 1 or is_zero.sum() / runs < limits.ZERO_RUN / (1 - share):
         return 0.0
     return share
 
@@ -166,7 +157,7 @@ def _share_in_runs(is_zero: np.ndarray) -> float:
 def _zero_scales(evidence: Evidence, name: str) -> float:
     """Return the share of zeros in the scales of a packed tensor if it is a fault, else 0."""
     read = evidence.values[name]
-    if not read.nonzero or not read.is_complete or read.numbers < _LEAST_SCALES:
+    if not read.nonzero or not read.is_complete or read.numbers < limits.LEAST_SCALES:
         return 0.0
     tensor = evidence.tensor(name)
     if tensor.dtype in BLOCKS:
@@ -176,13 +167,12 @@ def _zero_scales(evidence: Evidence, name: str) -> float:
         share = 1 - profile.nonzero / profile.numbers if profile and profile.numbers else 0.0
     else:
         return 0.0
-    return share if share >= _SHARE else 0.0
+    return share if share >= limits.ZERO_SHARE else 0.0
 
 
 def _zero_blocks(evidence: Evidence, name: str, dtype: str) -> float:
     """Return the share of a GGUF tensor's blocks whose first scale is zero, in a sample."""
-    byte, scale = BLOCKS[dtype].fields[0]
-    form, size = FORMATS[scale], BLOCKS[dtype].size
+    byte, form, size = BLOCKS[dtype].at[0], FORMATS[BLOCKS[dtype].dtype], BLOCKS[dtype].size
     blocks = evidence.spread_bytes(name, size)
     if blocks is None:
         return 0.0

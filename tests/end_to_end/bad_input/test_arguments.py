@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.bad_input.making import CONFIG, WEIGHTS, assert_ended, whole
-from support.bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE, environment
+from support.bad_input.running import CLEAN, UNAUDITED, USAGE, environment
 from support.forking import AUDIT
 
 LINES = "--format=json"
@@ -23,11 +23,9 @@ def ids(*pairs: tuple[str, str]) -> list:
     ids(
         ("", "^audit: : bad-request: '' is neither a path"),
         ("a/b/c", r"an id has one '/' at most \(namespace/name\), this one has 2"),
-        ("../..//nowhere", "does not exist"),
         ("https://github.com/google/bert", "'github.com' is another site"),
         ("x" * 100_000, "a part has 96 characters at most, this one has 100000"),
         ("bert\x1b[31m\n\u202e", r"'\\x1b' is not a letter"),
-        ("bert\udcff", r"'\\udcff' is not a letter"),
         ("bert@\x07", r"a revision cannot contain '\\x07'"),
     ),
 )
@@ -45,29 +43,21 @@ def test_an_id_that_cannot_be_is_a_usage_error(model, says, audit):
             (("--as", "NoSuch", "m"), "no closed form is known for 'NoSuch'; audit architectures"),
             (("--as", "", "m"), "no closed form is known for ''"),
             (("--as", "\x1b[31mBert\nModel", "m"), r"known for '\\x1b\[31mBert\\nModel'"),
-            (("--as", "x" * 100_000, "m"), r"known for 'x{50}\.\.\.x{50}'"),
             (
                 ("--ignore", "nosuch", "m"),
                 "--ignore 'nosuch': no such kind; audit explain-finding lists the kinds",
             ),
-            (("--ignore", "", "m"), "--ignore '': no such kind"),
-            (("--ignore", "Missing:*", "m"), "--ignore 'Missing:.*': no such kind"),
             (("--depth", "deep", "m"), "invalid value for '--depth'"),
-            (("--depth=-1", "m"), "invalid value for '--depth'"),
             (("--depth", "9" * 5000, "m"), "invalid value for '--depth'"),
             (("--format", "yaml", "m"), "invalid value for '--format'.*'json', 'markdown'"),
             (("--format", "\x1b[31m", "m"), r"invalid value for '--format'.*\\x1b"),
             (("--fail-on", "info", "m"), "invalid value for '--fail-on'.*'warning', 'never'"),
             (("--source", "s3", "m"), "invalid value for '--source'.*'bundled'"),
             (("--bogus", "m"), "no such option: --bogus; audit check --help lists"),
-            (("--\x1b[31m\n", "m"), r"no such option: --\\x1b\[31m"),
-            (("m", "--as"), "option '--as' requires an argument"),
             (("check",), "missing argument 'MODEL'"),
             (("snapshot", "m"), "missing option '--output'"),
-            (("snapshot",), "missing"),
             (("snapshot", "a", "b", "-o", "x"), "unexpected extra argument"),
             (("-o", "out", "m"), "-o is 'out', expected a name that ends in .txt"),
-            (("-o", "", "m"), "-o is .*, expected a name"),
             (("-o", "\x1b[31m\n", "m"), r"-o is '\\x1b\[31m\\n', expected a name"),
         )
     ],
@@ -98,25 +88,6 @@ def test_every_line_of_stdin_is_answered_and_the_worst_code_wins(audit, tmp_path
     assert ends == [*expected, bad_request, bad_request]
     assert ran.stderr.count("\n") == 5
     assert ran.code == UNAUDITED
-
-
-@pytest.mark.parametrize(
-    ("models", "code"),
-    [
-        (("good",), CLEAN),
-        (("good", "bad"), FINDINGS),
-        (("bad", "a/b/c", "good"), USAGE),
-        (("empty", "a/b/c", "bad"), UNAUDITED),
-    ],
-)
-def test_of_several_models_the_worst_gives_the_code(models, code, audit, tmp_path):
-    places = {"good": whole(tmp_path / "good"), "bad": whole(tmp_path / "bad")}
-    (places["bad"] / WEIGHTS).write_bytes(b"")
-    (tmp_path / "empty").mkdir()
-    places["empty"] = tmp_path / "empty"
-    ran = audit(*(str(places.get(model, model)) for model in models), LINES)
-    assert ran.code == code
-    assert ran.stdout.count("\n") == len(models)
 
 
 def test_a_line_of_twenty_megabytes_takes_no_memory_and_the_next_line_is_audited(audit, tmp_path):
@@ -163,7 +134,7 @@ def test_a_full_disk_behind_stdout_is_an_error(form, audit, tmp_path):
     )
 
 
-@pytest.mark.parametrize("args", [["--help"], ["--version"], ["check", "--help"], []])
+@pytest.mark.parametrize("args", [["--version"], ["check", "--help"], []])
 def test_a_full_disk_behind_the_help_is_an_error(args, audit):
     with Path("/dev/full").open("wb") as full:
         ran = audit(*args, stdout=full)
@@ -216,39 +187,15 @@ def test_an_output_that_cannot_be_written_is_an_error(command, name, says, audit
     assert_ended(ran, UNAUDITED, says)
 
 
-def test_csv_tables_cannot_go_where_a_file_is(audit, tmp_path):
-    folder = whole(tmp_path / "input")
-    (tmp_path / "file").write_bytes(b"kept")
-    ran = audit(str(folder), "-q", "--format", "csv", "-o", str(tmp_path / "file"))
-    assert_ended(ran, UNAUDITED, "cannot write .*: Not a directory$")
-
-
-@pytest.mark.parametrize(
-    ("model", "code", "says"),
-    [
-        ("nowhere.json", USAGE, "does not exist"),
-        ("a/b/c", USAGE, "an id has one '/' at most"),
-        (".", UNAUDITED, "empty-repo"),
-    ],
-)
-def test_there_is_no_snapshot_of_what_cannot_be_read(model, code, says, audit, tmp_path):
-    ran = audit("snapshot", model, "-o", str(tmp_path / "out.json"))
-    assert_ended(ran, code, says)
-
-
 @pytest.mark.parametrize(
     "variables",
     [
-        {"COLUMNS": "0"},
         {"COLUMNS": "1"},
-        {"COLUMNS": "x"},
         {"COLUMNS": "99999999999"},
-        {"TERM": "dumb"},
         {"TERM": "nosuch"},
         {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
         {"LC_ALL": "nosuch.UTF-8"},
         {"HF_HOME": "/dev/null"},
-        {"HF_HUB_DOWNLOAD_TIMEOUT": "10"},
     ],
     ids=lambda variables: " ".join(f"{k}={v}" for k, v in variables.items()),
 )

@@ -102,9 +102,6 @@ def components(count: int, index: str) -> Callable[[Any], Any]:
 
 BYTES = (
     ("cut off", lambda content: content[:-200], "is cut off|is not JSON"),
-    ("gzip of noise", lambda _: b"\x1f\x8b" + bytes(range(256)), "its gzip is broken"),
-    ("gzip of nothing", lambda _: gzip.compress(b""), "is empty"),
-    ("gzip of a page", lambda _: gzip.compress(b"<html>"), "is not JSON"),
     ("a bomb", lambda _: gzip.compress(bytes(97 * 2**20), 1), "inflates to more than"),
     (
         "a million lists",
@@ -126,30 +123,15 @@ VALUES = (
         "heads: it inflates to more than 12,582,912",
     ),
     ("five bombs for headers", heads(5, lambda: bomb(12)), "headers have 62,914,560 bytes"),
-    (
-        "a bomb for a config",
-        to("config", {"name": "config.json", "deflated": BOMB}),
-        "config: it inflates to more than 33,554,432",
-    ),
     ("four bombs for indexes", components(4, bomb(32)), "texts and torch copies have 67,10"),
     ("a bomb for a torch file", parts(BOMB), "parts: it inflates to more than 25,165,824"),
-    (
-        "a million tensors",
-        heads(4, lambda: packed(ENTRY * 250_000)),
-        "header of 0.safetensors has 250,000 tensors, expected at most 100,000",
-    ),
     (
         "300,000 tensors in three files",
         heads(3, lambda: packed(ENTRY * 100_000)),
         "headers have 300,000 tensors, expected at most 250,000",
     ),
 )
-FAULTS = (
-    ("a config that is none", to("config", "text", "{"), "bad-config", "^config.json is"),
-    ("a header that is none", holding(framed("[]")), "bad-header", "its JSON begins with"),
-    ("a length that is none", holding(framed("{}", length=2**63)), "bad-header", "declare"),
-    ("a size that is none", to("heads", 0, "size", 5), "bad-size", "is truncated"),
-)
+FAULTS = (("a header that is none", holding(framed("[]")), "bad-header", "its JSON begins with"),)
 
 
 @pytest.mark.parametrize(

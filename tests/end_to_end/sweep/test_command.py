@@ -24,14 +24,6 @@ def sweep(at_hub, tmp_path):
     return command
 
 
-def test_clean_models_end_with_0_and_a_summary_on_stderr(at_hub, sweep):
-    at_hub.add("o/a", healthy(1))
-    code, out, said = sweep("--author", "o", "--processes", "1")
-    assert (code, out) == (0, "")
-    assert "audit: 1 model to audit\n" in said
-    assert ": 1 model (1 clean); 1 audited in " in said
-
-
 def test_the_worst_model_decides_how_it_ends(at_hub, sweep):
     at_hub.add("o/a", healthy(1))
     at_hub.add("o/b", FAULTS["unexpected"](2))
@@ -42,15 +34,6 @@ def test_the_worst_model_decides_how_it_ends(at_hub, sweep):
     assert sweep("-", "--fail-on", "never", stdin=ids)[0] == 0
     assert sweep("-", "--night", "n2", stdin=f"{ids}no id/at all\n")[0] == 2
     assert sweep("-", "--night", "n3", "--processes", "1", "-q", stdin=f"{ids}o/c\n") == (3, "", "")
-
-
-def test_a_gated_model_is_audited_the_night_after_its_licence_was_accepted(at_hub, sweep):
-    at_hub.add("o/c", healthy(3), gated="auto")
-    asked = ("--author", "o", "--token", "a-token", "--night")
-    at_hub.grant("a-token")
-    assert sweep(*asked, "n1")[0] == 3
-    at_hub.grant("a-token", "o/c")
-    assert sweep(*asked, "n2")[0] == 0
 
 
 def test_an_author_that_is_not_utf_8_has_no_models(sweep):
@@ -192,22 +175,9 @@ WRONG = {
     ("none.txt",): "'none.txt', a list of ids, cannot be read",
     ("none.toml",): "'none.toml' cannot be read",
     ("--top", "0"): "invalid value for '--top'",
-    ("--author", "o", "--keep", "0"): "invalid value for '--keep'",
-    ("--author", "o", "--keep", "two"): "invalid value for '--keep'",
     ("--author", "o", "--deadline", "nan"): "deadline",
     ("x.toml", "--author", "o"): "has its own selections; omit",
-    (
-        "--author",
-        "o",
-        "--night",
-        "a/b",
-    ): "the night is 'a/b', expected a name that",
-    (
-        "--author",
-        "o",
-        "--night",
-        "\n",
-    ): "the night is '\\n', expected a name that",
+    ("--author", "o", "--night", "a/b"): "the night is 'a/b', expected a name that",
 }
 
 
@@ -215,11 +185,11 @@ WRONG = {
 def test_wrong_arguments_are_reported_in_one_line(options, message, sweep):
     code, out, said = sweep(*options)
     assert (code, out, said.count("\n")) == (2, "", 1)
-    assert message in said.lower().replace("invalid value", "invalid value")
+    assert message in said.lower()
 
 
 @pytest.mark.parametrize("options", [(), ("--plan",)], ids=["sweep", "plan"])
-@pytest.mark.parametrize("given", ["http://a:99999", "http://a:x", "http://[::1", "ftp://a"])
+@pytest.mark.parametrize("given", ["http://a:99999", "ftp://a"])
 def test_an_invalid_endpoint_is_reported_in_one_line(given, options, sweep, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", given)
     code, out, said = sweep("--author", "o", *options)

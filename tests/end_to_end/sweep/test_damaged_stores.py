@@ -63,25 +63,19 @@ def folder_in_its_place(path):
 
 DAMAGES = {
     "zeroed beginning": (lambda path: zero(path, 0, 100), "is not an SQLite database"),
-    "zeroed first page": (lambda path: zero(path, 100, 4096), "is damaged: "),
     "zeroed pages": (lambda path: zero(path, 4096, 10**9), "is damaged: "),
-    "no nights": (lambda path: drop(path, "nights"), "is damaged: no such table: nights"),
     "no outcomes": (lambda path: drop(path, "outcomes"), "is damaged: no such table: "),
     "half of it": (lambda path: os.truncate(path, path.stat().st_size // 2), "is damaged: "),
-    "a few bytes": (lambda path: os.truncate(path, 50), "is damaged: "),
-    "a text": (lambda path: path.write_text("models\n" * 999), "is not an SQLite database"),
     "a folder": (folder_in_its_place, "is a folder, expected a file"),
 }
 
 
-@pytest.mark.parametrize("command", [swept, reported])
 @pytest.mark.parametrize(("damage", "why"), DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_store_is_one_line(damage, why, command, store, hub_env):
+def test_a_damaged_store_is_one_line(damage, why, store, hub_env):
     damage(store)
-    code, said = command(store, hub_env)
-    assert code == 3
-    assert said.startswith(f"audit: the store '{store}' {why}"), said
-    assert said.count("\n") == 1
+    for code, said in (swept(store, hub_env), reported(store, hub_env)):
+        assert (code, said.count("\n")) == (3, 1)
+        assert said.startswith(f"audit: the store '{store}' {why}"), said
 
 
 @pytest.mark.parametrize("name", ["snapshots", "outcomes", "contents"])

@@ -6,7 +6,7 @@ from support.sweep_models import FAULTS, healthy, planted
 
 from auditor.sweep import runner
 from auditor.sweep.reporting.night import Wanted, write_night
-from auditor.sweep.selection import ModelSelection
+from auditor.sweep.settings import ModelSelection
 
 OURS = ModelSelection(author="sweep")
 

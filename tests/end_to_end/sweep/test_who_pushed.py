@@ -6,16 +6,16 @@ import os
 from collections import Counter
 
 import pytest
-from support.hub import EndlessBody, HtmlPage, Reset, Says, ServerError, Stall, TooMany, WrongJson
+from support.hub import EndlessBody, Says, Stall, TooMany, WrongJson
 from support.running import run
 from support.sweep_models import FAULTS, healthy
 
 from auditor.downloader import retry
 from auditor.sweep import authors, runner
-from auditor.sweep.selection import ModelSelection
+from auditor.sweep.rate_limits import Bounds
+from auditor.sweep.settings import ModelSelection
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Store
-from auditor.sweep.workers.allowance import Bounds
 
 OURS = ModelSelection(author="sweep")
 BROKEN = FAULTS["unexpected"]
@@ -86,16 +86,10 @@ def test_tables_summary_page_and_terminal_name_who_pushed(two_nights, tmp_path):
 
 REFUSED = {
     "404": Says(status=404),
-    "403": Says(status=403),
-    "500": ServerError(),
     "429": TooMany(reset=0),
-    "reset": Reset(),
     "silence": Stall(),
     "endless": EndlessBody(),
-    "page": HtmlPage(),
-    "object": WrongJson(value={"error": "no"}),
     "other commit": WrongJson(value=[{"id": "b" * 40, "authors": [{"user": "eve"}]}]),
-    "nobody": WrongJson(value=[{"id": "b" * 40, "authors": []}]),
     "numbers": WrongJson(value=[{"id": "b" * 40, "authors": [{"user": 5}]}]),
 }
 

@@ -38,15 +38,18 @@ def rows():
         return [tuple(row.values()) for row in csv.DictReader(file)]
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row[0]} {row[3]} {row[4]}")
-def test_a_claim_gets_its_verdict_and_its_reason(row):
+def is_judged_as_expected(row) -> bool:
     model, target, dtype, part, text, expected = row
     verdict, *_ = judge_all(subject(model, target, dtype), [(text, part)])
     found = {verdict.verdict.partition(" ")[0]}
     if verdict.verdict == "refuted":
         first = verdict.explanations[0].slips if verdict.explanations else ()
         found = {slip.slip for slip in first} or {"none"}
-    assert found.intersection(expected.split("|"))
+    return bool(found.intersection(expected.split("|")))
+
+
+def test_each_claim_gets_its_verdict_and_its_reason():
+    assert [row for row in rows() if not is_judged_as_expected(row)] == []
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import inspect
 
 import pytest
+import typer
 from msgspec.structs import replace
 from support.nightly_stores import VERSIONS
 from support.outcomes.every_kind import every_kind
@@ -11,12 +12,14 @@ from support.outcomes.making import expected, stored
 
 from auditor.cli import console, sweep
 from auditor.cli.app import COMMANDS, function_of
+from auditor.cli.parameters import command_of, parameters_of
 from auditor.errors import Reason
 from auditor.findings import BadIndex, Missing, StoredBuffer, Unexpected, WrongTotal
+from auditor.options import OPTIONS, FailOn
 from auditor.report import Report, Unaudited
+from auditor.sweep.one_model import recorded
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import SelectedModel
-from auditor.sweep.workers.stored_outcome import recorded
 
 ERROR = Missing(tensors=(expected("a", 2),), reason="it is not stored")
 WARNING = Unexpected(tensors=(stored("b", 2),), reason="no class has it")
@@ -73,11 +76,12 @@ def alarms_of(outcome, path):
         return ledger.alarms("n1")
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
-def test_the_sweep_of_a_model_ends_with_the_code_of_its_audit(outcome, tmp_path):
-    alarms = alarms_of(outcome, tmp_path / "sweep.sqlite")
-    for fail_on in console.FailOn:
-        assert sweep.sweep_exit_code(alarms, fail_on) == console.exit_code(outcome, fail_on)
+def test_the_sweep_of_a_model_ends_with_the_code_of_its_audit(tmp_path):
+    for name, outcome in OUTCOMES.items():
+        alarms = alarms_of(outcome, tmp_path / f"{name}.sqlite")
+        for fail_on in FailOn:
+            code = sweep.sweep_exit_code(alarms, fail_on)
+            assert code == console.exit_code(outcome, fail_on), (name, fail_on)
 
 
 def test_the_codes_are_not_all_the_same():
@@ -94,7 +98,7 @@ def test_the_codes_are_not_all_the_same():
         "both of files that are not audited": (1, 1, 3),
         "nothing but info of files that are not audited": (3, 3, 3),
     }
-    order = (console.FailOn.WARNING, console.FailOn.ERROR, console.FailOn.NEVER)
+    order = (FailOn.WARNING, FailOn.ERROR, FailOn.NEVER)
     codes = {
         name: tuple(console.exit_code(OUTCOMES[name], fail_on) for fail_on in order)
         for name in table
@@ -106,7 +110,42 @@ def test_the_codes_are_not_all_the_same():
 # --- the list of commands -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_describes_a_command_by_the_first_line_of_its_help(name: str) -> None:
-    first = (inspect.getdoc(function_of(name)) or "").partition("\n\n")[0]
-    assert COMMANDS[name].help == " ".join(first.split())
+def test_the_list_describes_a_command_by_the_first_line_of_its_help():
+    for name, command in COMMANDS.items():
+        first = (inspect.getdoc(function_of(name)) or "").partition("\n\n")[0]
+        assert command.help == " ".join(first.split()), name
+
+
+def test_every_row_of_the_options_is_an_option_of_a_command():
+    """A row that no parameter has is dead; a parameter without a row fails when it is read."""
+    used = {id(one.row) for name in COMMANDS for one in parameters_of(function_of(name))}
+    assert [key for key, row in OPTIONS.items() if id(row) not in used] == []
+
+
+def test_an_option_is_what_its_table_and_its_field_say():
+    found = {one.name: one for one in parameters_of(function_of("check"))}
+    assert found["companions"].flag == "--no-companions"
+    assert (found["companions"].kind, found["companions"].default) == (bool, True)
+    assert found["source"].choices == ("hub", "cache", "bundled", "auto")
+    assert {"token", "values_budget"} <= found.keys()
+    assert found.keys().isdisjoint({"model", "kv_cache", "materials"})  # fields without a row
+    found = {one.name: one for one in parameters_of(function_of("sweep"))}
+    assert (found["filter"].is_list, found["top"].kind) == (True, int)
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "said"),
+    [
+        ("check", ["--depth", "-1", "m"], "'--depth': -1 is not 0 or more"),
+        ("check", ["--depth", "a", "m"], "'--depth': 'a' is not a whole number"),
+        ("check", ["--fail-on", "x", "m"], "'--fail-on': 'x' is not one of 'error', 'warning'"),
+        ("sweep", ["--deadline", "nan"], "'--deadline': nan is not 1 or more"),
+        ("fix", ["--allow", "x", "m"], "'--allow': 'x' is not one of 'tie-head'"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(command, args, said):
+    app = typer.Typer()
+    app.command()(command_of(function_of(command)))
+    with pytest.raises(typer.BadParameter) as raised:
+        app(args, standalone_mode=False)
+    assert said in raised.value.format_message()

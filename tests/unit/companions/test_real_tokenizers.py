@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
 from auditor.companions.companion_files import companions_of, is_vocabulary, summary
-from auditor.companions.tokenizer_config import loaded_settings, loaded_tokens, named_tokens
+from auditor.companions.reading import loaded_settings, loaded_tokens, named_tokens
 from auditor.companions.vocabulary import Token, Vocabulary, vocabulary_of
 
 TEXT = ["the quick brown fox jumps over the lazy dog", 'a "quoted": 7, word } ] \\ 日本語'] * 20
@@ -127,23 +128,22 @@ DECODER = {"0": "<|endoftext|>", "310": "<q>", "400": "<y>"}
     ("tokenizer_class", "with_json"),
     [("PreTrainedTokenizerFast", True), ("GPT2Tokenizer", True), ("GPT2Tokenizer", False)],
 )
-@pytest.mark.parametrize("decoder", [None, {}, {"0": "<|endoftext|>"}, {"1": "!"}, DECODER])
-@pytest.mark.parametrize(
-    "file", [None, {"<x>": 320}, {"<|endoftext|>": 9}, {"<z>": 320, "<x>": 310}]
-)
-def test_added_tokens_have_the_ids_that_loading_gives_them(
-    tokenizer_class, with_json, decoder, file, tmp_path
-):
-    (tokenizer_json if with_json else byte_level)(tmp_path)
-    config = {"tokenizer_class": tokenizer_class}
-    if decoder is not None:
-        each = {at: {"content": text, "special": True} for at, text in decoder.items()}
-        config["added_tokens_decoder"] = each
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    if file is not None:
-        (tmp_path / "added_tokens.json").write_text(json.dumps(file))
-    is_held_to(known(tmp_path), tmp_path)
-    assert max(tokens(tmp_path)) == len(AutoTokenizer.from_pretrained(tmp_path)) - 1
+def test_added_tokens_have_the_ids_that_loading_gives_them(tokenizer_class, with_json, tmp_path):
+    decoders = (None, {}, {"0": "<|endoftext|>"}, {"1": "!"}, DECODER)
+    files = (None, {"<x>": 320}, {"<|endoftext|>": 9}, {"<z>": 320, "<x>": 310})
+    for number, (decoder, file) in enumerate(product(decoders, files)):
+        place = tmp_path / str(number)
+        place.mkdir()
+        (tokenizer_json if with_json else byte_level)(place)
+        config = {"tokenizer_class": tokenizer_class}
+        if decoder is not None:
+            each = {at: {"content": text, "special": True} for at, text in decoder.items()}
+            config["added_tokens_decoder"] = each
+        (place / "tokenizer_config.json").write_text(json.dumps(config))
+        if file is not None:
+            (place / "added_tokens.json").write_text(json.dumps(file))
+        is_held_to(known(place), place)
+        assert max(tokens(place)) == len(AutoTokenizer.from_pretrained(place)) - 1
 
 
 @pytest.mark.parametrize("unigram", [False, True])

@@ -16,10 +16,8 @@ from auditor.audit.options import Options
 from auditor.audit.pipeline import audit, examine
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.companions.chat_template import NotCheckedError, read_template, read_templates
 from auditor.companions.companion_files import OF_HUB, companions_of, planned
 from auditor.companions.generation import refusals
-from auditor.companions.template_turns import Turns
 from auditor.findings import is_of_repository
 
 FAMILIES = ["BertForMaskedLM", "LlamaForCausalLM", "T5ForConditionalGeneration", "GPT2LMHeadModel"]
@@ -41,19 +39,11 @@ def test_a_sound_repository_has_no_finding_and_a_planted_fault_its_own(name, pla
     assert examine(snapshot, Options(requested=name)).verdict == "clean"
     for fault in repository_faults(name, snapshot):
         report = examine(fault.snapshot, Options(requested=name))
-        assert [one.cause for one in report.diagnosis] == [fault.cause], fault.name
-        assert fault.cause in [one.kind for one in report.findings]
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_snapshot_of_a_repository_gives_the_same_report(name, place):
-    snapshot = written_repository(name, place)
-    for fault in repository_faults(name, snapshot):
         again = load(dump(fault.snapshot), "it.json")
         assert again.companions == fault.snapshot.companions
-        reports = [examine(one, Options(requested="it")) for one in (fault.snapshot, again)]
-        assert reports[0].findings == reports[1].findings
-        assert reports[0].unchecked == reports[1].unchecked
+        assert examine(again, Options(requested=name)).findings == report.findings
+        assert [one.cause for one in report.diagnosis] == [fault.cause], fault.name
+        assert fault.cause in [one.kind for one in report.findings]
 
 
 def test_an_older_snapshot_is_read_without_companions(place):
@@ -63,20 +53,20 @@ def test_an_older_snapshot_is_read_without_companions(place):
     assert load(dump(snapshot), "it.json").companions is None
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("generation_config.json", b'{"eos_token_id": [2, 60, 61]}'),  # a list that has more
-        ("generation_config.json", b'{"eos_token_id": 2, "pad_token_id": -1}'.replace(b"-1", b"0")),
-        ("tokenizer_config.json", b'{"eos_token": "</s>", "added_tokens_decoder": {}}'),
-        ("added_tokens.json", b'{"<a>": 32000}'),  # loading gives it the next free id
-        ("processor_config.json", b"{}"),
-        ("special_tokens_map.json", b'{"eos_token": {"content": "</s>"}}'),
-    ],
-)
-def test_what_is_normal_is_no_finding(file, content, place):
+NORMAL = [
+    ("generation_config.json", b'{"eos_token_id": [2, 60, 61]}'),  # a list that has more
+    ("generation_config.json", b'{"eos_token_id": 2, "pad_token_id": 0}'),
+    ("tokenizer_config.json", b'{"eos_token": "</s>", "added_tokens_decoder": {}}'),
+    ("added_tokens.json", b'{"<a>": 32000}'),  # loading gives it the next free id
+    ("processor_config.json", b"{}"),
+    ("special_tokens_map.json", b'{"eos_token": {"content": "</s>"}}'),
+]
+
+
+def test_what_is_normal_is_no_finding(place):
     snapshot = written_repository("LlamaForCausalLM", place)
-    assert said(with_file(snapshot, file, content)) == []
+    for file, content in NORMAL:
+        assert said(with_file(snapshot, file, content)) == [], file
 
 
 def test_an_unreadable_file_is_reported_without_a_finding(place):
@@ -170,92 +160,44 @@ def test_a_fault_is_found_over_the_hub(at_hub):
     assert (found.ids, found.rows, found.rows_of) == ((8,), 8, "embeddings.word_embeddings.weight")
 
 
-# --- templates, settings, ids: held to the library ---------------------------------------------
+# --- generation configs --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}",
-        "{% for m in messages %}{% if m %}{% continue %}{% endif %}{% break %}{% endfor %}",
-        "{{ raise_exception('never') }}{{ strftime_now('%d') }}{{ tools | tojson(indent=4) }}",
-        "{% for a in range(10**9) %}{% for b in range(10**9) %}{{ b }}{% endfor %}{% endfor %}",
-        "{% set a = 1 %}" * 100,
-        "",
-    ],
-)
-def test_a_template_is_parsed_and_not_rendered(text):
-    assert isinstance(read_template(text), Turns)
+SETTINGS = [
+    {},
+    {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "top_k": 20},
+    {"temperature": 0.9, "top_p": 0.6},
+    {"do_sample": False, "top_k": 50},
+    {"num_beams": 4, "early_stopping": True, "length_penalty": 2.0},
+    {"early_stopping": True},
+    {"length_penalty": 2.0},
+    {"early_stopping": "soon"},
+    {"num_return_sequences": 2},
+    {"num_return_sequences": 4, "num_beams": 2},
+    {"max_new_tokens": 0},
+    {"pad_token_id": -1},
+    {"cache_implementation": "static"},
+    {"cache_implementation": "none"},
+    {"use_cache": False, "cache_implementation": "static"},
+    {"output_scores": True},
+    {"output_scores": True, "return_dict_in_generate": True},
+    {"suppress_tokens": [1, 2], "forced_eos_token_id": 2},
+    {"min_p": 0.1},
+    {"typical_p": 0.5},
+    {"epsilon_cutoff": 0.1},
+    {"streamer": 1},
+    {"assistant_ensemble_weight": 1.0},
+]
 
 
-@pytest.mark.parametrize(
-    "text", ["{{ a }", "{% if a %}", "{% endfor %}", "{% foo %}", "{{ a b }}", "{{ (a }}"]
-)
-def test_a_template_that_does_not_parse_is_reported_with_the_line(text):
-    assert str(read_template(f"\n{text}")).startswith("line 2: ")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{" * 40_000,
-        "{{ " + "(" * 20_000 + " }}",
-        "{{ " + "{#" * 20_000,
-        "{{ " + "not " * 10_000 + "a }}",
-        "{% for a in b %}" * 3_000,
-        "{{ " + "9" * 40_000 + " }}",
-        "x" * 50_001,
-        "{{ a if b else " * 3_000,
-    ],
-)
-def test_a_template_that_is_too_much_is_not_checked(text):
-    with pytest.raises(NotCheckedError, match=r"\w"):
-        read_template(text)
-
-
-def test_the_templates_of_one_model_are_bounded_together():
-    texts = ["a" * 30_000, "b" * 30_000, "{{ a }"]
-    long, longer, short = read_templates(texts).values()
-    assert isinstance(long, Turns)
-    assert isinstance(longer, NotCheckedError)
-    assert str(short).startswith("line 1: ")
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "top_k": 20},
-        {"temperature": 0.9, "top_p": 0.6},
-        {"do_sample": False, "top_k": 50},
-        {"num_beams": 4, "early_stopping": True, "length_penalty": 2.0},
-        {"early_stopping": True},
-        {"length_penalty": 2.0},
-        {"early_stopping": "soon"},
-        {"num_return_sequences": 2},
-        {"num_return_sequences": 4, "num_beams": 2},
-        {"max_new_tokens": 0},
-        {"pad_token_id": -1},
-        {"cache_implementation": "static"},
-        {"cache_implementation": "none"},
-        {"use_cache": False, "cache_implementation": "static"},
-        {"output_scores": True},
-        {"output_scores": True, "return_dict_in_generate": True},
-        {"suppress_tokens": [1, 2], "forced_eos_token_id": 2},
-        {"min_p": 0.1},
-        {"typical_p": 0.5},
-        {"epsilon_cutoff": 0.1},
-        {"streamer": 1},
-        {"assistant_ensemble_weight": 1.0},
-    ],
-)
-def test_what_transformers_refuses_to_save_is_what_is_refused(values):
-    try:
-        GenerationConfig(**values).validate(strict=True)
-        refused = False
-    except ValueError:
-        refused = True
-    assert bool(refusals(values)) == refused
+def test_what_transformers_refuses_to_save_is_what_is_refused():
+    for values in SETTINGS:
+        try:
+            GenerationConfig(**values).validate(strict=True)
+            refused = False
+        except ValueError:
+            refused = True
+        assert bool(refusals(values)) == refused, values
 
 
 @each_night
@@ -267,13 +209,9 @@ def test_special_ids_of_config_classes_are_those_of_the_library():
     ("content", "fails"),
     [
         ("[]", "a list"),
-        ("null", "null"),
-        ('"greedy"', "the string 'greedy'"),
         ('{"pad_token_id": [0]}', "pad_token_id is [0]"),
-        ('{"eos_token_id": 2, "max_new_tokens": "5"}', 'max_new_tokens is "5"'),
         ('{"suppress_tokens": 3, "forced_eos_token_id": 2}', "a value, of a type"),
         ("{", None),  # transformers goes on without it
-        ('{"temperature": 0.6}', None),  # a warning
         ('{"eos_token_id": [[2]]}', None),
     ],
 )

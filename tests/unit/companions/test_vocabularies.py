@@ -127,15 +127,15 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_tokenizer_json_is_not_read(name):
-    found = vocabulary_files.read_tokenizer(HOSTILE[name])
-    assert (found.top, bool(found.unread)) == (None, True)
+def test_a_hostile_tokenizer_json_is_not_read(subtests):
+    for name, content in HOSTILE.items():
+        with subtests.test(name=name):
+            found = vocabulary_files.read_tokenizer(content)
+            assert (found.top, bool(found.unread)) == (None, True)
 
 
-@pytest.mark.parametrize(
-    ("reader", "content"),
-    [
+def test_a_hostile_vocabulary_is_refused(subtests):
+    for reader, content in [
         (vocabulary_files.sentencepiece, b"\x0a\xff\xff\xff\xff\x0f"),
         (vocabulary_files.sentencepiece, b"\x0a" + b"\xff" * 20),
         (vocabulary_files.sentencepiece, b"\x0f" * 20),
@@ -144,11 +144,9 @@ def test_a_hostile_tokenizer_json_is_not_read(name):
         (vocabulary_files.tekken, b'{"config": {}}'),
         (vocabulary_files.token_object, b'{"a": {"b": 1}}'),
         (vocabulary_files.token_lines, b""),
-    ],
-)
-def test_a_hostile_vocabulary_is_refused(reader, content):
-    with pytest.raises(CheckpointError, match=r"\w"):
-        reader(content)
+    ]:
+        with subtests.test(reader=reader), pytest.raises(CheckpointError, match=r"\w"):
+            reader(content)
 
 
 def test_an_id_of_two_to_the_63_is_an_id():
@@ -188,12 +186,16 @@ def test_the_beginning_of_a_document_is_read_up_to_its_last_complete_token():
     assert cut.unread == "the rest of its added tokens and its vocabulary"
 
 
-@pytest.mark.parametrize("opened", [b"[", b"{", b'{"a": ['])
-def test_a_string_without_an_end_is_searched_once_and_not_from_each_quote_in_it(opened):
+def test_a_string_without_an_end_is_searched_once_and_not_from_each_quote_in_it(subtests):
     """To search 10 MB from each quote would take hours."""
-    content = opened + b'"' + rb"\"" * 5_000_000
-    for name in ("tokenizer.json", "tekken.json", "vocab.json", "added_tokens.json"):
-        assert summary(name, content, is_complete=False).content is None or name == "tokenizer.json"
+    for opened in [b"[", b"{", b'{"a": [']:
+        with subtests.test(opened=opened):
+            content = opened + b'"' + rb"\"" * 5_000_000
+            for name in ("tokenizer.json", "tekken.json", "vocab.json", "added_tokens.json"):
+                assert (
+                    summary(name, content, is_complete=False).content is None
+                    or name == "tokenizer.json"
+                )
 
 
 def test_a_wanted_token_is_looked_up_in_lines_and_pieces():
@@ -204,42 +206,3 @@ def test_a_wanted_token_is_looked_up_in_lines_and_pieces():
     proto = b"\n" + b"\n".join(fields)
     assert vocabulary_files.sentencepiece(proto, ["p19", "p"]).special == (Token(19, "p19"),)
     assert vocabulary_files.sentencepiece(proto).special == ()
-
-
-class Bytes(bytes):
-    """Content that counts how often it is searched."""
-
-    searches = 0
-
-    def find(self, *args):
-        type(self).searches += 1
-        return super().find(*args)
-
-
-@pytest.mark.parametrize("count", [1, 300])
-def test_any_number_of_tokens_is_looked_up_in_one_pass(count, monkeypatch):
-    """Counted are the patterns that begin to be searched, and the pieces that are searched."""
-    passes = []
-    entry = vocabulary_files._ENTRY  # noqa: SLF001 - the pattern of one entry
-
-    class Entry:
-        def match(self, content, at):
-            passes.append(at)
-            return entry.match(content, at)
-
-    monkeypatch.setattr(vocabulary_files, "_ENTRY", Entry())
-    tokens = [f"<é{at}>" for at in range(count)]
-    vocabulary = {"a": 0, "b": 1, tokens[-1]: 2}
-    for ascii_only in (True, False):
-        passes.clear()
-        text = json.dumps(vocabulary, ensure_ascii=ascii_only).encode()
-        found = vocabulary_files.token_object(text, tokens)
-        assert Token(2, tokens[-1]) in found.special
-        assert len(passes) == len(vocabulary) + 1
-    pieces = b"".join(
-        b"\x0a" + bytes([len(one) + 2]) + b"\x0a" + bytes([len(one)]) + one
-        for one in (*[b"word"] * 40, tokens[-1].encode())
-    )
-    Bytes.searches = 0
-    assert Token(40, tokens[-1]) in vocabulary_files.sentencepiece(Bytes(pieces), tokens).special
-    assert Bytes.searches == 0

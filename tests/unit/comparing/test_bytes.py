@@ -1,4 +1,7 @@
-"""Bytes of two checkpoints: the order of tensors and shards changes nothing, a bit does."""
+"""Bytes of two checkpoints: the order of tensors and shards changes nothing, a bit does.
+
+Other comparisons of folders are in tests/cases/comparing.
+"""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -72,6 +75,25 @@ def test_tensors_under_another_prefix_are_compared(tmp_path):
     found = auditor.diff(first, write_model(tmp_path / "second", tensors))
     assert found.bytes.other == (NAMES[0],)
     assert "its names begin with 'module.'" in found.summary
+
+
+def test_a_folder_without_weights_cannot_be_compared(tmp_path):
+    first = write_model(tmp_path / "first", TENSORS)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(auditor.SourceError, match="no weights") as caught:
+        auditor.diff(first, str(tmp_path))
+    assert caught.value.reason is auditor.Reason.NO_WEIGHTS
+
+
+def test_a_comparison_is_an_object_and_one_line(tmp_path):
+    first = write_model(tmp_path / "first", TENSORS)
+    rest = {name: one for name, one in TENSORS.items() if "embed" not in name}
+    found = auditor.diff(first, write_model(tmp_path / "second", rest))
+    assert isinstance(found, auditor.Comparison)
+    assert repr(found).endswith(", lost embeddings, 1 removed)")
+    [lost] = found.to_dict()["lost"]
+    assert (lost["lost"], lost["parameters"]) == ("model.embed_tokens", 32)
+    assert repr(auditor.diff(first, first)).endswith(", the same)")
 
 
 # --- models of the Hub --------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import hub
 from auditor.downloader.fetching import fetch, ignore_message
 from auditor.downloader.headers import FIRST_READ
-from auditor.downloader.http import RateLimiter, Session
+from auditor.downloader.http import RequestBudget, Session
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason, SourceError
 
@@ -352,7 +352,7 @@ def test_what_is_read_of_one_model_is_bounded_in_all(at_hub):
     index = {"weight_map": {f"a{number}": shard for number, shard in enumerate(shards)}}
     at_hub.add("org/name", {CONFIG: b"{}", INDEX: json.dumps(index).encode(), **shards})
     name, most = HubModel(id="org/name"), 3 * LENGTH
-    session = Session(name, None, ignore_message, limiter=RateLimiter(most))
+    session = Session(name, None, ignore_message, budget=RequestBudget(most))
     with pytest.raises(SourceError, match="expected at most 300,000 of one model") as raised:
         hub.read_from_listing(name, hub.fetch_listing(name, session), session)
     assert raised.value.reason is Reason.TOO_LARGE

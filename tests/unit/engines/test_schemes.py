@@ -26,9 +26,8 @@ def _text(method: str, settings: dict[str, Any], model_type: str = "llama") -> s
     return scheme_text(declared_schemes(_ROWS, _KEYS, method, settings, model_type))
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
+def test_only_keys_that_the_engine_reads_are_compared(subtests: pytest.Subtests) -> None:
+    for settings, text in [
         ({"bits": 4, "sym": True}, "A from compute capability 7.5"),
         ({"bits": 4, "sym": True, "damp_percent": 0.1}, "A from compute capability 7.5"),
         ({"bits": 3, "sym": True}, "none"),
@@ -38,10 +37,9 @@ def _text(method: str, settings: dict[str, Any], model_type: str = "llama") -> s
         ({"bits": 4}, UNKNOWN),
         ({"bits": [4], "sym": True}, UNKNOWN),
         ({}, UNKNOWN),
-    ],
-)
-def test_only_keys_that_the_engine_reads_are_compared(settings: dict[str, Any], text: str) -> None:
-    assert _text("gptq", settings) == text
+    ]:
+        with subtests.test(settings=settings):
+            assert _text("gptq", settings) == text
 
 
 def test_a_model_type_with_a_row_of_its_own_has_no_other_rows() -> None:
@@ -49,39 +47,40 @@ def test_a_model_type_with_a_row_of_its_own_has_no_other_rows() -> None:
     assert _text("gptq", {"bits": 3, "sym": True}, "special") == UNKNOWN
 
 
-@pytest.mark.parametrize(
-    ("groups", "text"),
-    [
+def test_each_group_of_modules_has_its_scheme(subtests: pytest.Subtests) -> None:
+    for groups, text in [
         ([{"weights": {"num_bits": 4}}], "D"),
         ([{"weights": {"num_bits": 4}}, {"format": "q", "weights": {"num_bits": 8}}], "D and E"),
         ([{"weights": {"num_bits": 4}}, {"weights": {"num_bits": 2}}], UNKNOWN),
         ([{"weights": {"num_bits": 4}}] * 17, UNKNOWN),
         ([None], UNKNOWN),
         ([], UNKNOWN),
-    ],
-)
-def test_each_group_of_modules_has_its_scheme(groups: list[Any], text: str) -> None:
-    named = {f"group_{number}": group for number, group in enumerate(groups)}
-    assert _text("compressed-tensors", {"format": "p", "config_groups": named}) == text
+    ]:
+        with subtests.test(groups=groups):
+            named = {f"group_{number}": group for number, group in enumerate(groups)}
+            assert _text("compressed-tensors", {"format": "p", "config_groups": named}) == text
 
 
 def test_a_declaration_is_refused_if_every_platform_raises() -> None:
     assert [row.loads for row in _ROWS[:3]] == [None, False, True]
 
 
-@pytest.mark.parametrize("engine", ["vllm", "mlx"])
-def test_the_recorded_rows_do_not_overlap(engine: str) -> None:
-    known = knowledge_of(engine)
-    assert known.schemes
-    for row in known.schemes:
-        one = {key: listed[0] for key, listed in row.values.items()}
-        if row.method == "compressed-tensors":
-            group: dict[str, Any] = {}
-            for key, value in one.items():
-                part, _, field = key.partition(".")
-                if field:
-                    group.setdefault(part, {})[field] = value
-            one = {"format": one["format"], "config_groups": {"group_0": group}}
-        model_type = next(iter(row.model_types), "llama")
-        found = declared_schemes(known.schemes, known.scheme_keys, row.method, one, model_type)
-        assert found == (row,)
+def test_the_recorded_rows_do_not_overlap(subtests: pytest.Subtests) -> None:
+    for engine in ["vllm", "mlx"]:
+        with subtests.test(engine=engine):
+            known = knowledge_of(engine)
+            assert known.schemes
+            for row in known.schemes:
+                one = {key: listed[0] for key, listed in row.values.items()}
+                if row.method == "compressed-tensors":
+                    group: dict[str, Any] = {}
+                    for key, value in one.items():
+                        part, _, field = key.partition(".")
+                        if field:
+                            group.setdefault(part, {})[field] = value
+                    one = {"format": one["format"], "config_groups": {"group_0": group}}
+                model_type = next(iter(row.model_types), "llama")
+                found = declared_schemes(
+                    known.schemes, known.scheme_keys, row.method, one, model_type
+                )
+                assert found == (row,)

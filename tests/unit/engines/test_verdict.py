@@ -68,9 +68,8 @@ def _without(kind: str) -> dict[str, tuple[int, ...]]:
     return {name: shape for name, shape in _SHAPES.items() if kind not in name}
 
 
-@pytest.mark.parametrize(
-    ("subject", "loads", "word"),
-    [
+def test_the_verdict_is_what_was_recorded(subtests: pytest.Subtests) -> None:
+    for subject, loads, word in [
         (_subject(), True, None),
         (_subject(_without("norm")), False, "model.norm.weight: not stored"),
         (_subject(_without(".q.")), True, "does not mind"),
@@ -115,22 +114,165 @@ def _without(kind: str) -> dict[str, tuple[int, ...]]:
             None,
             "no save with these kinds",
         ),
+    ]:
+        with subtests.test(subject=subject):
+            verdict = judge(_known(), subject)
+            assert verdict.loads is loads
+            assert (word is None) == (not verdict.reasons)
+            assert word is None or any(word in reason for reason in verdict.reasons)
+
+
+def _heads(heads: int, shared: int) -> dict[str, int]:
+    return {"num_attention_heads": heads, "num_key_value_heads": shared}
+
+
+def _refused(**changes: Any) -> dict[str, Any]:
+    return {"kinds": [0, 1, 2], "loads": "no experts", **changes}
+
+
+_TIED = {"kinds": [0, 1], "loads": "no lm_head", "when": {"a.tied": True}}
+_SPARED = {
+    "variants": [
+        {"kinds": [0, 1, 2], "loads": True, "when": {"rotary_base": 1}},
+        {"kinds": [0, 1], "loads": True, "spares": ["rotary_base"]},
     ],
-)
-def test_the_verdict_is_what_was_recorded(
-    subject: ServedModel,
-    loads: bool | None,  # noqa: FBT001 - a row of the table
-    word: str | None,
-) -> None:
-    verdict = judge(_known(), subject)
-    assert verdict.loads is loads
-    assert (word is None) == (not verdict.reasons)
-    assert word is None or any(word in reason for reason in verdict.reasons)
+    "raises": [*_ENTRY["raises"], "null rotary_base"],
+}
+_MENDED = {"variants": [_refused(stays=True, mends=["missing #2"])]}
+_WRITTEN = {
+    "rotary_base": 10000.0,
+    "tied": False,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 5.0},
+    "mtp_layers": 0,
+    "layer_types": ["b", "a"],
+}
+_TRIED = {"variants": [_refused(tried=without_sizes(_WRITTEN))]}
+_FOURTH = {"raises": ["without rope_parameters"], "loads": ["config4"]}
+_GUARDED = {
+    "guards": {"ffn_size": "4*hidden_size", "head_dim": "hidden_size/heads", "multi_query": True},
+    "raises": ["less ffn_size", "other multi_query", "less head_dim", "missing #1"],
+    "loads": ["more ffn_size"],
+}
+_DEFAULT = {
+    "fills": {"rotary_base": "hidden/heads"},
+    "defaults": {"rotary_base": 16},
+    "raises": ["less rotary_base"],
+    "loads": ["same rotary_base", "null rotary_base"],
+}
+_HEAD = {"tie_word_embeddings": {"top": "read", "tensor": "lm_head.weight"}}
+
+
+# Changes of the entry, of the subject (`without`: the kinds that are not stored), and the answer.
+_ROWS: dict[str, list[tuple[dict[str, Any], dict[str, Any], bool | None]]] = {
+    "a variant counts only for configs with its flags": [
+        (
+            {"variants": [*_ENTRY["variants"], _TIED]},
+            {"config": {"rotary_base": 1.0, "a": {"tied": flag}}, "lacks": "lm_head"},
+            loads,
+        )
+        for flag, loads in ((True, False), (False, None), (None, None))
+    ],
+    "a required key is needed only by the saves that were refused without it": [
+        (_SPARED, {"config": {}}, False),
+        (_SPARED, {"config": {"rotary_base": None}}, False),
+        (_SPARED, {"config": {}, "lacks": "lm_head"}, True),
+        (_SPARED, {"config": {"rotary_base": None}, "lacks": "lm_head"}, None),
+        (_SPARED, {"config": {}, "expect": lambda _: None}, None),
+    ],
+    "a key whose lack shows in a tensor is refused with all tensors": [
+        ({"by_tensors": ["rotary_base"]}, {"config": {}}, False),
+        ({"by_tensors": ["rotary_base"]}, {"config": {}, "stored": _without(".q.")}, None),
+    ],
+    "heads have to share keys and values evenly": [
+        ({}, {"config": {"rotary_base": 1.0, **_heads(8, 2)}}, True),
+        ({}, {"config": {"rotary_base": 1.0, **_heads(2, 8)}}, None),
+        ({}, {"config": {"rotary_base": 1.0, "text_config": _heads(8, 0)}}, None),
+    ],
+    "a refused class refuses all its saves": [
+        ({"variants": [_refused()]}, {}, False),
+        ({"variants": [_refused()]}, {"stored": _without("norm")}, None),
+        ({"variants": [_refused(stays=True)]}, {"stored": _without("norm")}, False),
+        ({"variants": [_refused(stays=True)]}, {"stored": {**_SHAPES, "more": (8,)}}, False),
+        # perhaps one tensor by two names; perhaps it is refused for one of two
+        ({"variants": [_refused(stays=True)]}, {"stored": {**_without("norm"), "m": (8,)}}, None),
+        ({"variants": [_refused(stays=True)]}, {"stored": {"lm_head.weight": (16, 8)}}, None),
+    ],
+    "a change that mends a refused save leaves the answer open": [
+        (_MENDED, {"stored": _without("norm")}, False),
+        (_MENDED, {"stored": _without("lm_head")}, None),
+    ],
+    "a refusal holds for the keys and flags that were tried": [
+        (_TRIED, {"config": _WRITTEN | changes}, loads)
+        for changes, loads in (
+            ({}, False),
+            ({"rotary_base": 5.0, "dtype": "float16"}, False),
+            ({"tied": True}, None),
+            ({"older": 1}, None),
+            ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 7.0}}, None),
+            ({"mtp_layers": 1}, None),
+            ({"layer_types": ["a", "b", "a"]}, False),
+            ({"layer_types": ["a"]}, None),
+        )
+    ],
+    "a key that all tried saves have leaves the answer open": [
+        ({"unclear": ["width"]}, {"config": {"rotary_base": 1.0, "width": 8}}, True),
+        ({"unclear": ["width"]}, {"config": {"rotary_base": 1.0}}, None),
+    ],
+    "a key without which a save was refused leaves the answer open": [
+        ({"raises": ["without width"]}, {"config": {"rotary_base": 1.0, "width": 8}}, True),
+        ({"raises": ["without width"]}, {"config": {"rotary_base": 1.0, "width": None}}, True),
+        ({"raises": ["without width"]}, {"config": {"rotary_base": 1.0}}, None),
+        (_FOURTH, {"config": {"rotary_base": 1.0, "rope_theta": 1.0}}, True),  # as version 4 wrote
+        (_FOURTH, {"config": {"rotary_base": 1.0}}, None),
+    ],
+    "a value that the engine derives otherwise is judged as it was tried": [
+        (_GUARDED, {"config": {"rotary_base": 1.0, **values}}, loads)
+        for values, loads in (
+            ({"ffn_size": 32, "hidden_size": 8}, True),
+            ({"ffn_size": 16, "hidden_size": 8}, False),
+            ({"ffn_size": 64, "hidden_size": 8}, True),
+            ({"ffn_size": "32", "hidden_size": 8}, None),
+            ({"head_dim": 4, "hidden_size": 8, "heads": 4}, None),
+            ({"head_dim": 4, "hidden_size": 8, "heads": 0}, None),
+            ({"multi_query": False}, False),
+        )
+    ],
+    "a rule that was not found leaves the answer open": [({"guards": {"width": ""}}, {}, None)],
+    "a key with a default is needed where the class takes another value": [
+        (_DEFAULT, {"config": {"hidden": 64, "heads": 8}}, False),
+        (_DEFAULT, {"config": {"hidden": 128, "heads": 8}}, True),
+        (_DEFAULT, {"config": {"hidden": 64, "heads": 8, "rotary_base": None}}, True),
+        (_DEFAULT, {"config": {"hidden": 65, "heads": 8}}, None),
+        (_DEFAULT | {"raises": []}, {"config": {"hidden": 64, "heads": 8}}, None),
+    ],
+    "a tensor without elements leaves the answer open": [
+        ({}, {"lacks": "norm", "more": {"model.norm.weight": (0,)}}, None)
+    ],
+}
+
+
+def test_the_answer_follows_from_the_record(subtests: pytest.Subtests) -> None:
+    for name, rows in _ROWS.items():
+        with subtests.test(name=name):
+            for entry, changes, loads in rows:
+                own = {key: value for key, value in changes.items() if key not in {"lacks", "more"}}
+                shapes = _without(changes["lacks"]) if "lacks" in changes else _SHAPES
+                shapes = shapes | changes.get("more", {})
+                subject = _subject(
+                    **{"stored": shapes, "expect": lambda _, s=shapes: _expected(s), **own}
+                )
+                known = _known(entries={"TinyForCausalLM": {**_ENTRY, "reads": {}, **entry}})
+                assert judge(known, subject).loads is loads, (entry, changes)
+
+
+def test_a_difference_beside_a_derived_value_leaves_the_answer_open() -> None:
+    known = _known(entries={"TinyForCausalLM": {**_ENTRY, "reads": {}, **_GUARDED}})
+    subject = _subject(_without("norm"), config={"rotary_base": 1.0, "multi_query": False})
+    assert judge(known, subject).loads is None
 
 
 def test_a_refusal_is_certain_although_something_else_was_not_tried() -> None:
-    verdict = judge(_known(), _subject({"model.layers.0.q.weight": (4, 8)}))
-    assert verdict.loads is False
+    assert judge(_known(), _subject({"model.layers.0.q.weight": (4, 8)})).loads is False
 
 
 def test_a_registry_that_is_closed_refuses_every_other_name() -> None:
@@ -138,251 +280,25 @@ def test_a_registry_that_is_closed_refuses_every_other_name() -> None:
     assert verdict.loads is False
 
 
-def test_a_required_key_is_refused_and_its_value_is_named() -> None:
-    config = {"rope_parameters": {"rope_theta": 5000.0}, "rope_theta": 5000.0}
-    verdict = judge(_known(), _subject(config=config))
-    assert verdict.loads is False
-    assert verdict.additions == {"rotary_base": 5000.0}
-
-
-@pytest.mark.parametrize(("flag", "loads"), [(True, False), (False, None), (None, None)])
-def test_a_variant_counts_only_for_configs_with_its_flags(
-    *, flag: bool | None, loads: bool | None
-) -> None:
-    tied = {"kinds": [0, 1], "loads": "no lm_head", "when": {"text_config.tied": True}}
-    entry = {**_ENTRY, "variants": [*_ENTRY["variants"], tied], "requires": [], "reads": {}}
-    shapes = _without("lm_head")
-    subject = _subject(
-        shapes,
-        config={} if flag is None else {"text_config": {"tied": flag}},
-        expect=lambda _: _expected(shapes),
-    )
-    assert judge(_known(entries={"TinyForCausalLM": entry}), subject).loads is loads
-
-
-def test_a_tensor_without_elements_leaves_the_answer_open() -> None:
-    shapes = {**_SHAPES, "model.norm.weight": (0,)}
-    subject = _subject(shapes, expect=lambda _: _expected(shapes))
-    assert judge(_known(), _subject()).loads is True
-    assert judge(_known(), subject).loads is None
-
-
-@pytest.mark.parametrize(("heads", "loads"), [((8, 2), True), ((2, 8), None), ((8, 0), None)])
-def test_heads_that_cannot_share_keys_evenly_leave_the_answer_open(
-    heads: tuple[int, int], *, loads: bool | None
-) -> None:
-    config = dict(zip(("num_attention_heads", "num_key_value_heads"), heads, strict=True))
-    for one in (config, {"text_config": config}):
-        subject = _subject(config={"rotary_base": 10000.0, **one})
-        assert judge(_known(), subject).loads is loads
-
-
-@pytest.mark.parametrize(
-    ("head", "config", "loads"),
-    [
-        (True, {}, False),
-        (False, {}, True),
-        (True, {"rotary_base": None}, False),
-        (False, {"rotary_base": None}, None),
-        (None, {}, None),
-    ],
-)
-def test_a_required_key_is_needed_only_by_the_saves_that_were_refused_without_it(
-    config: Mapping[str, Any], *, head: bool | None, loads: bool | None
-) -> None:
-    variants = [
-        {"kinds": [0, 1, 2], "loads": True, "when": {"rotary_base": 1}},
-        {"kinds": [0, 1], "loads": True, "spares": ["rotary_base"]},
-    ]
-    raises = [*_ENTRY["raises"], "null rotary_base"]
-    entry = {**_ENTRY, "variants": variants, "raises": raises, "reads": {}}
-    shapes = _SHAPES if head else _without("lm_head")
-    expected = None if head is None else _expected(shapes)
-    subject = _subject(shapes, config=config, expect=lambda _: expected)
-    assert judge(_known(entries={"TinyForCausalLM": entry}), subject).loads is loads
-
-
-def test_another_rope_base_is_said_with_the_key_that_would_help() -> None:
-    config = {"rotary_base": 1.0, "rope_parameters": {"rope_theta": 512345.0}}
-    verdict = judge(_known(), _subject(config=config))
-    assert verdict.loads is True
-    assert verdict.additions == {"rope_theta": 512345.0}
-    assert "rope base" in verdict.reasons[0]
-
-
-def test_a_key_whose_lack_shows_in_a_tensor_is_refused_with_all_tensors() -> None:
-    entry = {**_ENTRY, "by_tensors": ["rotary_base"], "reads": {}}
-    known = _known(entries={"TinyForCausalLM": entry})
-    assert judge(known, _subject(config={})).loads is False
-    assert judge(known, _subject(_without(".q."), config={})).loads is None
-
-
-def test_a_refused_class_refuses_all_its_saves() -> None:
-    entry = {**_ENTRY, "variants": [{"kinds": [0, 1, 2], "loads": "no experts"}]}
-    verdict = judge(_known(entries={"TinyForCausalLM": entry}), _subject())
-    assert verdict.loads is False
-    assert "no experts" in verdict.reasons[0]
-
-
-@pytest.mark.parametrize(("stays", "loads"), [(True, False), (False, None)])
-def test_a_refused_save_that_lacks_tensors_is_refused_if_such_changes_were_tried(
-    *, stays: bool, loads: bool | None
-) -> None:
-    variant = {"kinds": [0, 1, 2], "loads": "no experts", "stays": stays}
-    known = _known(entries={"TinyForCausalLM": {**_ENTRY, "variants": [variant]}})
-    assert judge(known, _subject(_without("norm"))).loads is loads
-    assert judge(known, _subject({**_SHAPES, "more.weight": (8,)})).loads is loads
-    renamed = {**_without("norm"), "more.weight": (8,)}  # perhaps the same tensor
-    assert judge(known, _subject(renamed)).loads is None
-    two = {name: shape for name, shape in _without("norm").items() if "lm_head" not in name}
-    assert judge(known, _subject(two)).loads is None  # perhaps it is refused for one of the two
-
-
-def test_a_change_that_mends_a_refused_save_leaves_the_answer_open() -> None:
-    variant = {"kinds": [0, 1, 2], "loads": "a head", "stays": True, "mends": ["missing #2"]}
-    known = _known(entries={"TinyForCausalLM": {**_ENTRY, "variants": [variant]}})
-    assert judge(known, _subject(_without("norm"))).loads is False
-    assert judge(known, _subject(_without("lm_head"))).loads is None
-
-
-@pytest.mark.parametrize(("config", "loads"), [({"width": 8}, True), ({}, None)])
-def test_a_config_without_a_key_of_all_tried_saves_leaves_the_answer_open(config, loads):
-    entry = {**_ENTRY, "requires": [], "reads": {}, "unclear": ["width"]}
-    known = _known(entries={"TinyForCausalLM": entry})
-    assert judge(known, _subject(config=config)).loads is loads
-
-
-@pytest.mark.parametrize(
-    ("config", "loads"),
-    [
-        ({"width": 8, "rope_parameters": {}}, True),
-        ({"width": None, "rope_parameters": {}}, True),  # null is a value that was not left out
-        ({"rope_parameters": {}}, None),
-        ({"width": 8}, None),
-        ({"width": 8, "rope_theta": 10000.0}, True),  # as transformers 4 wrote it
-    ],
-)
-def test_a_config_without_a_key_leaves_the_answer_open_if_a_save_without_it_was_refused(
-    config: dict[str, Any],
-    loads: bool | None,  # noqa: FBT001 - a row of the table
-) -> None:
-    raises = ["without width", "without rope_parameters"]
-    entry = {**_ENTRY, "requires": [], "reads": {}, "raises": raises, "loads": ["config4"]}
-    known = _known(entries={"TinyForCausalLM": entry})
-    assert judge(known, _subject(config=config)).loads is loads
-
-
-@pytest.mark.parametrize("config", [{}, {"tie_word_embeddings": False}])
-def test_a_head_that_the_engine_ties_without_the_key_is_said(config: dict[str, bool]) -> None:
-    reads = {"tie_word_embeddings": {"top": "read", "tensor": "lm_head.weight"}}
-    entry = {**_ENTRY, "requires": [], "reads": reads}
-    verdict = judge(_known(entries={"TinyForCausalLM": entry}), _subject(config=config))
-    assert verdict.loads is True
-    assert verdict.additions == ({} if config else {"tie_word_embeddings": False})
-    assert len(verdict.reasons) == len(verdict.additions)
-
-
-@pytest.mark.parametrize(
-    ("values", "loads"),
-    [
-        ({}, True),
-        ({"ffn_size": 32, "hidden_size": 8}, True),
-        ({"ffn_size": 16, "hidden_size": 8}, False),
-        ({"ffn_size": 64, "hidden_size": 8}, True),
-        ({"ffn_size": 32}, None),
-        ({"ffn_size": "32", "hidden_size": 8}, None),
-        ({"head_dim": 2, "hidden_size": 8, "heads": 4}, True),
-        ({"head_dim": 4, "hidden_size": 8, "heads": 4}, None),
-        ({"head_dim": 4, "hidden_size": 8, "heads": 0}, None),
-        ({"multi_query": True}, True),
-        ({"multi_query": False}, False),
-        ({"width": 4}, None),
-    ],
-)
-def test_a_value_that_the_engine_derives_otherwise_is_judged_as_it_was_tried(
-    values: Mapping[str, Any], *, loads: bool | None
-) -> None:
-    guards = {"ffn_size": "4*hidden_size", "head_dim": "hidden_size/heads", "multi_query": True}
-    if "width" in values:  # a key whose rule was not found
-        guards["width"] = ""
-    entry = {
-        **_ENTRY,
-        "guards": guards,
-        "raises": ["less ffn_size", "other multi_query", "less head_dim", "missing #1"],
-        "loads": ["more ffn_size"],
-    }
-    known = _known(entries={"TinyForCausalLM": entry})
-    subject = _subject()
-    subject = replace(subject, config={**subject.config, **values})
-    assert judge(known, subject).loads is loads
-    if loads is not True:
-        stored = _without("norm")
-        assert judge(known, replace(subject, stored=stored)).loads is None
-
-
-@pytest.mark.parametrize(
-    ("values", "loads"),
-    [
-        ({}, False),
-        ({"rotary_base": 5.0, "dtype": "float16"}, False),
-        ({"tied": True}, None),
-        ({"older": 1}, None),
-        ({"tied": None}, None),
-        ({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}}, False),
-        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 7.0}}, None),
-        ({"mtp_layers": 0}, False),
-        ({"mtp_layers": 1}, None),
-        ({"layer_types": ["a", "b", "a"]}, False),
-        ({"layer_types": ["a"]}, None),
-        ({"rope_parameters": {"factor": 2.0}}, None),
-    ],
-)
-def test_a_refusal_holds_for_the_keys_and_flags_that_were_tried(
-    values: Mapping[str, Any], *, loads: bool | None
-) -> None:
-    subject = _subject()
-    config = {**subject.config, "tied": False}
-    written = {
-        **config,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 5.0},
-        "mtp_layers": 0,
-        "layer_types": ["b", "a"],
-    }
-    refused = {"kinds": [0, 1, 2], "loads": "KeyError: 'x'", "tried": without_sizes(written)}
-    known = _known(entries={"TinyForCausalLM": {**_ENTRY, "variants": [refused]}})
-    subject = replace(subject, config={**config, **values})
-    assert judge(known, subject).loads is loads
-    for stored in (_without("lm_head"), {**_SHAPES, "mtp.weight": (4,)}):
-        assert judge(known, replace(subject, stored=stored)).loads is None
-
-
-@pytest.mark.parametrize(
-    ("config", "loads"),
-    [
-        ({"hidden": 64, "heads": 8}, False),
-        ({"hidden": 128, "heads": 8}, True),
-        ({"hidden": 64, "heads": 8, "rotary_base": 8}, True),
-        ({"hidden": 64, "heads": 8, "rotary_base": None}, True),
-        ({"hidden": 65, "heads": 8}, None),
-    ],
-)
-def test_a_key_with_a_default_is_needed_where_the_class_takes_another_value(
-    config: Mapping[str, Any], *, loads: bool | None
-) -> None:
-    entry = {
-        **_ENTRY,
-        "fills": {"rotary_base": "hidden/heads"},
-        "defaults": {"rotary_base": 16},
-        "raises": ["less rotary_base"],
-        "loads": ["same rotary_base", "null rotary_base"],
-    }
-    known = _known(entries={"TinyForCausalLM": entry})
-    verdict = judge(known, _subject(config=config))
-    assert verdict.loads is loads
-    assert verdict.additions == ({"rotary_base": 8} if loads is False else {})
-
-
-def test_a_default_that_was_not_compared_leaves_the_answer_open() -> None:
-    entry = {**_ENTRY, "fills": {"rotary_base": "hidden"}, "defaults": {"rotary_base": 16}}
-    known = _known(entries={"TinyForCausalLM": entry})
-    assert judge(known, _subject(config={"hidden": 32})).loads is None
+def test_the_keys_that_would_help_are_named(subtests: pytest.Subtests) -> None:
+    for reads, config, loads, additions in [
+        (
+            None,
+            {"rope_parameters": {"rope_theta": 5.0}, "rope_theta": 5.0},
+            False,
+            {"rotary_base": 5.0},
+        ),
+        (
+            None,
+            {"rotary_base": 1.0, "rope_parameters": {"rope_theta": 512345.0}},
+            True,
+            {"rope_theta": 512345.0},
+        ),
+        (_HEAD, {"rotary_base": 1.0}, True, {"tie_word_embeddings": False}),
+        (_HEAD, {"rotary_base": 1.0, "tie_word_embeddings": False}, True, {}),
+    ]:
+        with subtests.test(reads=reads):
+            entry = _ENTRY if reads is None else {**_ENTRY, "reads": reads}
+            verdict = judge(_known(entries={"TinyForCausalLM": entry}), _subject(config=config))
+            assert (verdict.loads, verdict.additions) == (loads, additions)
+            assert bool(verdict.reasons) == bool(additions)

@@ -15,13 +15,10 @@ def test_a_cached_answer_is_read_again(tmp_path) -> None:
     assert [path.name for path in folder.iterdir()] == ["key.json"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 200_000])
-def test_what_is_broken_is_not_there(tmp_path, content) -> None:
-    (tmp_path / "key.json").write_bytes(content)
-    assert cache.read_answer(tmp_path, "key") is None
-
-
-def test_a_folder_that_cannot_be_written_is_no_matter(tmp_path) -> None:
+def test_a_broken_file_or_a_folder_that_cannot_be_written_is_ignored(tmp_path) -> None:
+    for content in (b"", b"{", b"\xff\xfe", b"[" * 200_000):
+        (tmp_path / "key.json").write_bytes(content)
+        assert cache.read_answer(tmp_path, "key") is None
     (tmp_path / "file").write_bytes(b"")
     cache.keep_answer(tmp_path / "file", "key", {})
     assert cache.read_answer(tmp_path / "file", "key") is None

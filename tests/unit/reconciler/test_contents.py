@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from support.builders import safetensors_bytes
 from support.four_tensors import FILE
 
@@ -35,35 +34,36 @@ def copy_of(weight_map, *, opened=(), unopened=(), partial=True) -> Snapshot:
 MAP = {"a": SHARDS[0], "b": SHARDS[1], "c": SHARDS[2]}
 
 
-@pytest.mark.parametrize(
-    ("opened", "unopened", "names", "reasons"),
-    [
+def test_a_copy_holds_the_names_of_every_shard_that_exists(subtests):
+    for opened, unopened, names, reasons in [
         ((), (), ["a", "b", "c"], []),
         (SHARDS, (), ["a", "b", "c"], []),
         (SHARDS[:1], (), ["a", "b", "c"], []),
         (SHARDS[:1], SHARDS[2:], ["a", "b"], ["1 tensors in model-3.safetensors"]),
         (SHARDS[:1], SHARDS[1:], ["a"], ["2 of the 3 shards"]),
-    ],
-)
-def test_a_copy_holds_the_names_of_every_shard_that_exists(opened, unopened, names, reasons):
-    found = contents(copy_of(MAP, opened=opened, unopened=unopened))
-    assert sorted(tensor.name for tensor in found.tensors) == names
-    assert [tensor.name for tensor in found.tensors if tensor.shape] == list("abc"[: len(opened)])
-    assert len(found.unread) == len(reasons)
-    for item, words in zip(found.unread, reasons, strict=True):
-        assert words in item.reason
-    assert found.names_only == (len(names) > len(opened))
-    assert found.unread_files == 3 - len(names)
+    ]:
+        with subtests.test(opened=opened):
+            found = contents(copy_of(MAP, opened=opened, unopened=unopened))
+            assert sorted(tensor.name for tensor in found.tensors) == names
+            assert [tensor.name for tensor in found.tensors if tensor.shape] == list(
+                "abc"[: len(opened)]
+            )
+            assert len(found.unread) == len(reasons)
+            for item, words in zip(found.unread, reasons, strict=True):
+                assert words in item.reason
+            assert found.names_only == (len(names) > len(opened))
+            assert found.unread_files == 3 - len(names)
 
 
-@pytest.mark.parametrize("partial", [True, False])
-def test_an_index_alone_is_an_error_and_its_names_are_compared(partial):
-    found = contents(copy_of(MAP, unopened=SHARDS, partial=partial))
-    assert [tensor.name for tensor in found.tensors] == list(MAP)
-    assert (found.names_only, found.unread) == (True, ())
-    [finding] = found.findings
-    assert (finding.kind, finding.file, finding.names) == ("bad-index", FILE, tuple(MAP))
-    assert finding.reason.startswith(f"none of the 3 files that {FILE} names is here: ")
+def test_an_index_alone_is_an_error_and_its_names_are_compared(subtests):
+    for partial in [True, False]:
+        with subtests.test(partial=partial):
+            found = contents(copy_of(MAP, unopened=SHARDS, partial=partial))
+            assert [tensor.name for tensor in found.tensors] == list(MAP)
+            assert (found.names_only, found.unread) == (True, ())
+            [finding] = found.findings
+            assert (finding.kind, finding.file, finding.names) == ("bad-index", FILE, tuple(MAP))
+            assert finding.reason.startswith(f"none of the 3 files that {FILE} names is here: ")
 
 
 def test_a_shard_that_is_no_safetensors_file_is_named():

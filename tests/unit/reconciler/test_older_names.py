@@ -1,6 +1,5 @@
 """Names that older versions of transformers stored, and the tensors that they load into."""
 
-import pytest
 from support.bert_configs import config_of
 
 from auditor.analytic import catalogue
@@ -19,9 +18,8 @@ EXPERT = "layers.0.block_sparse_moe.experts.0.w1.weight"
 FUSED = "layers.0.mlp.experts.0.up_proj.weight"
 
 
-@pytest.mark.parametrize(
-    ("model_type", "stored", "found"),
-    [
+def test_an_older_name_loads_into_its_tensor(subtests):
+    for model_type, stored, found in [
         # as the indices of paligemma, medgemma-27b-it and Qwen2.5-VL-7B-Instruct have them
         ("paligemma", "vision_tower.vision_model.post_layernorm.bias", PICTURES),
         ("gemma3", "vision_tower.vision_model.post_layernorm.bias", PICTURES),
@@ -46,9 +44,8 @@ FUSED = "layers.0.mlp.experts.0.up_proj.weight"
         ("paligemma", "vision_model.post_layernorm.bias", None),
         ("clip_text_model", "vision_model.final_layer_norm.bias", None),
         ("qwen2_5_vl", "model.model.language_model.norm.weight", None),
-    ],
-)
-def test_an_older_name_loads_into_its_tensor(model_type, stored, found):
-    expectation = catalogue.expect(config_of(model_type=model_type), TARGETS[model_type])
-    (place,) = places(expectation).of((stored,))
-    assert (place.expected.name if place.expected else None) == found
+    ]:
+        with subtests.test(model_type=model_type):
+            expectation = catalogue.expect(config_of(model_type=model_type), TARGETS[model_type])
+            (place,) = places(expectation).of((stored,))
+            assert (place.expected.name if place.expected else None) == found

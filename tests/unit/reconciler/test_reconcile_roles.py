@@ -1,6 +1,5 @@
 """What becomes of tensors that are no plain parameters, stored and not."""
 
-import pytest
 from support.checkpoints import stored
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
@@ -55,9 +54,8 @@ def findings(shapes, expected=None):
 PLAIN = {"norm.weight": (3,), "norm.running_mean": (3,)}
 
 
-@pytest.mark.parametrize(
-    ("shapes", "expected"),
-    [
+def test_a_tensor_is_found_as_its_role_has_it(subtests):
+    for shapes, expected in [
         (PLAIN, {"buffer": (("norm.running_mean",), 0)}),
         ({"norm.weight": (3,)}, {"missing": (("norm.running_mean",), 0)}),
         (
@@ -73,12 +71,10 @@ PLAIN = {"norm.weight": (3,), "norm.running_mean": (3,)}
             {"norm.weight": (4,), "norm.running_mean": (3,)},
             {"buffer": (("norm.running_mean",), 0), "mismatched": (("norm.weight",), 3)},
         ),
-    ],
-    ids=["all", "no buffer", "reshaped buffer", "old mask", "draft layer", "reshaped parameter"],
-)
-def test_a_tensor_is_found_as_its_role_has_it(shapes, expected):
-    found = findings(shapes)
-    assert found == expected
+    ]:
+        with subtests.test(shapes=shapes):
+            found = findings(shapes)
+            assert found == expected
 
 
 def test_rules_of_a_sibling_class_hold_for_the_target():

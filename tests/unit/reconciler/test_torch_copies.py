@@ -7,18 +7,13 @@ import warnings
 import pytest
 from support.builders import safetensors_bytes
 from support.checkpoints import config_bytes, expect, stored_by
-from support.torch_files import lengths, pickled, tensor, torch_bytes, zipped
+from support.torch_files import lengths, pickled, tensor, zipped
 
 from auditor import audit
 
 CONFIG, ONE, TORCH = "config.json", "model.safetensors", "pytorch_model.bin"
 TENSORS = {one.name: (one.dtype, one.shape) for one in stored_by(expect("BertForMaskedLM"))}
 DECODER, EMBEDDING = "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"
-BUFFER = {"bert.embeddings.position_ids": ("I64", (1, 6))}
-
-
-def without(*names):
-    return {name: one for name, one in TENSORS.items() if name not in names}
 
 
 def with_tie(*, key: str | None) -> bytes:
@@ -53,34 +48,12 @@ def test_a_tie_that_is_stored_twice_is_a_duplicate(tmp_path):
     assert (found.names, found.of) == ((DECODER,), (EMBEDDING,))
 
 
-@pytest.mark.parametrize(
-    ("torch", "differs"),
-    [
-        (torch_bytes(TENSORS), []),
-        (torch_bytes(TENSORS | BUFFER), []),
-        (with_tie(key=EMBEDDING), []),
-        (torch_bytes(without(EMBEDDING)), [("lacks 1 tensor", (EMBEDDING,))]),
-        (torch_bytes(TENSORS | {"a.b": ("F32", (2,))}), [("has 1 tensor that", ("a.b",))]),
-        (torch_bytes(TENSORS | {EMBEDDING: ("F32", (12, 4))}), [("another shape", (EMBEDDING,))]),
-        (with_tie(key=None), [("has 1 tensor that", (DECODER,))]),
-        (
-            torch_bytes({f"model.{name}": one for name, one in TENSORS.items()}),
-            [
-                (f"has {len(TENSORS)} tensors that", tuple(f"model.{name}" for name in TENSORS)),
-                (f"lacks {len(TENSORS)} tensors", tuple(TENSORS)),
-            ],
-        ),
-        (b"x", [("is not a file of torch.save; it is not compared", (TORCH,))]),
-    ],
-    ids=["same", "buffer", "tied", "lacks", "more", "reshaped", "copy", "renamed", "broken"],
-)
-def test_a_copy_is_a_finding_only_if_it_differs(torch, differs, tmp_path):
-    report = audit(folder(tmp_path, **{ONE: safetensors_bytes(TENSORS), TORCH: torch}))
-    found = [one for one in report.findings if one.kind == "copy-differs"]
-    assert sorted(sorted(one.names) for one in found) == sorted(sorted(one) for _, one in differs)
-    assert all(any(said in one.reason for one in found) for said, _ in differs)
-    assert report.residual == 0
-    assert report.verdict == ("findings" if differs else "clean")
+@pytest.mark.parametrize("key", [EMBEDDING, None])
+def test_a_tie_in_a_copy_is_a_difference_only_if_it_is_stored_twice(key, tmp_path):
+    files = {ONE: safetensors_bytes(TENSORS), TORCH: with_tie(key=key)}
+    report = audit(folder(tmp_path, **files))
+    found = [one.names for one in report.findings if one.kind == "copy-differs"]
+    assert found == ([] if key else [(DECODER,)])
 
 
 def test_what_the_pickle_would_call_is_an_error_whatever_else_is_right(tmp_path):
@@ -120,8 +93,7 @@ SIZES = {
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("legacy", [False, True])
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(("name", "legacy"), [(name, name.startswith("GPT2")) for name in SIZES])
 def test_what_transformers_would_have_saved_closes(name, legacy, tmp_path):
     import torch  # noqa: PLC0415 - the oracle's
     import transformers  # noqa: PLC0415 - likewise

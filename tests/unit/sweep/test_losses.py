@@ -2,15 +2,14 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.nightly_stores import VERSIONS
 
 from auditor.errors import UsageError
-from auditor.sweep.losses import require_models, require_no_losses
-from auditor.sweep.selection import ModelSelection
+from auditor.sweep.runner import require_no_losses
+from auditor.sweep.settings import ModelSelection
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import SelectedModel
 
@@ -93,12 +92,6 @@ def test_a_night_of_another_selection_between_hides_no_loss(tmp_path):
     assert not refusal(tmp_path / "t.sqlite", before, [("list", {"b/y"})])
 
 
-def test_a_model_that_another_selection_has_is_not_lost(tmp_path):
-    before = [[("author", set(MODELS)), ("list", {"b/x"})]]
-    tonight = [("author", set(MODELS[:12])), ("list", {*MODELS[12:], "b/x"})]
-    assert refusal(tmp_path / "s.sqlite", before, tonight) is None
-
-
 def test_a_renamed_model_is_not_lost_by_its_list(tmp_path):
     with StoreWriter.open(tmp_path / "s.sqlite") as ledger:
         before = finished(ledger, "n1", ("list", {"o/old"}))
@@ -106,8 +99,3 @@ def test_a_renamed_model_is_not_lost_by_its_list(tmp_path):
         plan = ledger.new_plan("n2")
         ledger.add(night, plan, [SelectedModel("o/new", "a" * 40, "o/old")])
         require_no_losses(ledger, plan, tables, [before])
-
-
-def test_an_empty_selection_is_named():
-    with pytest.raises(UsageError, match="the selection 'author acmee, filters a b' has no model"):
-        require_models(ModelSelection(author="acmee", filters=("a", "b")).described, 0)

@@ -12,7 +12,7 @@ from support.value_files import write_numbers
 import auditor
 from auditor.checkpoint.snapshot import RepoFile
 from auditor.errors import Reason
-from auditor.values.base_files import files_of_base
+from auditor.values.base import files_of_base
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 EQUAL = [("equals-base", "warning")]
@@ -65,10 +65,9 @@ def test_a_model_with_the_bytes_of_its_base_is_named_without_a_weight_read(at_hu
     assert any("no weight file is equal to one of 'org/base'" in one for one in outcome.notes)
 
 
-@pytest.mark.parametrize("card", [{"base_model": "org/base"}, {"base_model": ["org/base"]}])
-def test_the_base_that_the_card_names_is_requested_with_values(add, card):
+def test_the_base_that_the_card_names_is_requested_with_values(add):
     add("org/base", tensors())
-    add("org/merged", tensors(), card=card)
+    add("org/merged", tensors(), card={"base_model": ["org/base"]})
     assert causes_of(auditor.audit("org/merged")) == []
     plain = auditor.audit("org/merged").fetched.requests
     outcome = auditor.audit("org/merged", values=True)
@@ -76,23 +75,14 @@ def test_the_base_that_the_card_names_is_requested_with_values(add, card):
     assert plain < outcome.fetched.requests <= plain + 8
 
 
-@pytest.mark.parametrize(
-    "card",
-    [
-        {"base_model": "org/gone"},
-        {"base_model": "../up"},
-        {"base_model": ["org/a", "org/b"]},
-        {"base_model": {"x": 1}},
-        {"base_model": "org/merged"},
-        {},
-    ],
-)
-def test_a_card_that_names_no_base_that_is_there_ends_nothing(add, card):
-    add("org/merged", tensors(), card=card)
-    outcome = auditor.audit("org/merged", values=True)
-    assert causes_of(outcome) == []
-    named = card.get("base_model") == "org/gone"
-    assert any("which the card names" in one for one in outcome.unchecked) == named
+def test_a_card_that_names_no_base_that_exists_ends_nothing(add):
+    bases = ("org/gone", "../up", ["org/a", "org/b"], {"x": 1}, "org/m4", None)
+    for number, base in enumerate(bases):
+        add(f"org/m{number}", tensors(), card={"base_model": base} if base else {})
+        outcome = auditor.audit(f"org/m{number}", values=True)
+        assert causes_of(outcome) == []
+        is_named = any("which the card names" in one for one in outcome.unchecked)
+        assert is_named == (base == "org/gone")
 
 
 def test_a_base_that_the_user_names_and_that_is_not_there_is_an_outcome(add):
@@ -169,19 +159,19 @@ def file(name, size, digest=None):
 BASE = (file("a.safetensors", 10, "a"), file("b.safetensors", 20, "b"), file("c.safetensors", 30))
 
 
-@pytest.mark.parametrize(
-    ("one", "place"),
-    [
-        (file("x.safetensors", 10, "a"), "equal"),
-        (file("x.safetensors", None, "a"), "equal"),
-        (file("x.safetensors", 10, "c"), "other"),
-        (file("x.safetensors", 11, "d"), "other"),
-        (file("x.safetensors", 10), "unknown"),
-        (file("x.safetensors", 30, "d"), "unknown"),
-    ],
-)
-def test_a_file_is_the_bases_only_by_its_digest(one, place):
-    found = files_of_base(
-        [one], BASE, digest=lambda file: file.sha256, digest_of_base=lambda file: file.sha256
-    )
-    assert found._asdict() == {"equal": (), "other": (), "unknown": ()} | {place: (one.name,)}
+FILES = [
+    (file("x.safetensors", 10, "a"), "equal"),
+    (file("x.safetensors", None, "a"), "equal"),
+    (file("x.safetensors", 10, "c"), "other"),
+    (file("x.safetensors", 11, "d"), "other"),
+    (file("x.safetensors", 10), "unknown"),
+    (file("x.safetensors", 30, "d"), "unknown"),
+]
+
+
+def test_a_file_is_the_bases_only_by_its_digest():
+    for one, place in FILES:
+        found = files_of_base(
+            [one], BASE, digest=lambda file: file.sha256, digest_of_base=lambda file: file.sha256
+        )
+        assert found._asdict() == {"equal": (), "other": (), "unknown": ()} | {place: (one.name,)}

@@ -30,24 +30,21 @@ def settings(**values: object) -> CompanionFile:
     return CompanionFile("tokenizer_config.json", json.dumps(values).encode())
 
 
-@pytest.mark.parametrize("kind", ["WordLevel", "WordPiece", "BPE", "Unigram"])
-def test_a_tokenizer_of_the_library_has_the_ids_of_its_vocabulary(kind):
-    tokenizers = pytest.importorskip("tokenizers")
+def test_a_tokenizer_of_the_library_has_the_ids_of_its_vocabulary():
+    models = pytest.importorskip("tokenizers").models
+    from tokenizers import Tokenizer  # noqa: PLC0415 - after the check
+
     words = {word: number for number, word in enumerate([UNKNOWN, "a", "b", "c"])}
-    model = {
-        "WordLevel": lambda: tokenizers.models.WordLevel(words, unk_token=UNKNOWN),
-        "WordPiece": lambda: tokenizers.models.WordPiece(words, unk_token=UNKNOWN),
-        "BPE": lambda: tokenizers.models.BPE(words, []),
-        "Unigram": lambda: tokenizers.models.Unigram([(word, -1.0) for word in words], 0),
-    }[kind]
-    tokenizer = tokenizers.Tokenizer(model())
-    tokenizer.add_tokens(ADDED)
-    tokens = known_tokens(
-        [summary("tokenizer.json", tokenizer.to_str().encode()), settings(pad_token=PADDING)]
-    )
-    assert ids_of(tokens) == set(tokenizer.get_vocab(with_added_tokens=True).values())
-    assert tokens.padding == {tokenizer.token_to_id(PADDING)}
-    assert tokens.unchecked == ()
+    scores = [(word, -1.0) for word in words]
+    for model in (models.WordPiece(words, unk_token=UNKNOWN), models.Unigram(scores, 0)):
+        tokenizer = Tokenizer(model)
+        tokenizer.add_tokens(ADDED)
+        tokens = known_tokens(
+            [summary("tokenizer.json", tokenizer.to_str().encode()), settings(pad_token=PADDING)]
+        )
+        assert ids_of(tokens) == set(tokenizer.get_vocab(with_added_tokens=True).values())
+        assert tokens.padding == {tokenizer.token_to_id(PADDING)}
+        assert tokens.unchecked == ()
 
 
 @given(ids=st.sets(st.integers(0, 20)), added=st.dictionaries(st.integers(0, 30), st.text("<ab>")))
@@ -64,17 +61,14 @@ def test_the_settings_of_a_tokenizer_declare_added_and_padding_tokens():
     assert (ids_of(tokens), tokens.padding) == ({7, 9}, {9})
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
+def test_a_file_that_cannot_be_read_declares_no_token():
+    for file in (
         CompanionFile("tokenizer.json", None, "it has 60,000,000 bytes"),
         CompanionFile("tokenizer.json", b"{"),
         CompanionFile("tokenizer_config.json", b"[" * 100_000),
         CompanionFile("tokenizer_config.json", b"\xff"),
-    ],
-)
-def test_a_file_that_cannot_be_read_declares_no_token(file):
-    assert known_tokens([file]) == Tokens()
+    ):
+        assert known_tokens([file]) == Tokens()
 
 
 def test_a_vocabulary_of_a_million_entries_takes_no_memory_for_each():

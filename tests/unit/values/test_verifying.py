@@ -141,10 +141,10 @@ def test_a_listing_that_cannot_be_had_is_an_outcome(download):
         auditor.audit(str(folder), verify_against=str(folder))
 
 
-@pytest.mark.parametrize("digest", ["", "x" * 64, "0" * 63, 5, None, ["0" * 64]])
-def test_an_invalid_digest_in_a_listing_is_ignored(digest):
-    lfs = {"sha256": digest, "size": 1, "pointerSize": 1}
-    siblings = [{"rfilename": "a", "size": 1, "lfs": lfs}, {"rfilename": "b", "blobId": digest}]
-    answer = {"id": "org/name", "sha": "0" * 40, "siblings": siblings}
-    listing = parse_listing(json.dumps(answer).encode(), "org/name")
-    assert [(one.sha256, one.blob_id) for one in listing.files] == [(None, None)] * 2
+def test_an_invalid_digest_in_a_listing_is_ignored():
+    for digest in ("", "x" * 64, "0" * 63, 5, None, ["0" * 64]):
+        lfs = {"sha256": digest, "size": 1, "pointerSize": 1}
+        siblings = [{"rfilename": "a", "size": 1, "lfs": lfs}, {"rfilename": "b", "blobId": digest}]
+        answer = {"id": "org/name", "sha": "0" * 40, "siblings": siblings}
+        listing = parse_listing(json.dumps(answer).encode(), "org/name")
+        assert [(one.sha256, one.blob_id) for one in listing.files] == [(None, None)] * 2

@@ -4,13 +4,20 @@ import pytest
 from support.examples import one_in
 
 from auditor.analytic.config_classes import of_model_type
-from auditor.reconciler.repository_rules.config_rules import contradiction_findings, key_findings
+from auditor.companions.reading import Companions
+from auditor.reconciler.repository_rules.config_rules import (
+    FLAT,
+    contradiction_findings,
+    key_findings,
+    near,
+)
+from auditor.reconciler.repository_rules.processors import library_processors
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 
 
-def case_of(model_type, values, shaping=None):
+def case_of(model_type, values):
     return RepositoryCase(
         names=frozenset(),
         is_complete=False,
@@ -21,19 +28,8 @@ def case_of(model_type, values, shaping=None):
         target=None,
         stored=(),
         expected=tuple,
-        companions={},
-        shaping=shaping,
+        companions=Companions.of(()),
     )
-
-
-def findings_of(model_type, values, shaping=None):
-    return [*contradiction_findings(case_of(model_type, values, shaping))]
-
-
-def built(model_type, values):
-    """The config as the library builds it of the same keys."""
-    transformers = pytest.importorskip("transformers", reason="the judge of who wins")
-    return transformers.CONFIG_MAPPING[model_type].from_dict({"model_type": model_type, **values})
 
 
 TAKEN = {
@@ -99,59 +95,54 @@ TAKEN = {
 }
 
 
-@pytest.mark.parametrize("name", TAKEN)
-def test_the_library_takes_what_the_finding_says(name):
-    model_type, values, read, taken, key = TAKEN[name]
-    [finding] = findings_of(model_type, values)
-    assert finding.reason.endswith(f" takes {key}")
-    assert read(built(model_type, values)) == taken
+def test_the_library_takes_what_the_finding_says(subtests):
+    for name, (model_type, values, read, taken, key) in TAKEN.items():
+        with subtests.test(name=name):
+            [finding] = contradiction_findings(case_of(model_type, values))
+            assert finding.reason.endswith(f" takes {key}")
+            once = dict([next(iter(values.items()))])
+            assert [*contradiction_findings(case_of(model_type, once))] == []
+            transformers = pytest.importorskip("transformers", reason="the judge of who wins")
+            built = transformers.CONFIG_MAPPING[model_type].from_dict(
+                {"model_type": model_type, **values}
+            )
+            assert read(built) == taken
 
 
-@pytest.mark.parametrize("name", TAKEN)
-def test_the_same_value_twice_is_no_contradiction(name):
-    model_type, values, *_ = TAKEN[name]
-    once = dict([next(iter(values.items()))])
-    assert findings_of(model_type, once) == []
+def test_a_pair_reveals_a_size_of_its_decoder():
+    decoder = {"model_type": "gpt2", "vocab_size": 8}
+    values = {"encoder": {"model_type": "vit"}, "vocab_size": 7, "decoder": decoder}
+    [finding] = contradiction_findings(case_of("vision-encoder-decoder", values))
+    assert [key for _, key, _ in finding.says] == ["vocab_size", "decoder.vocab_size"]
 
 
-WIDER = {"hidden_size": 2048, "num_attention_heads": 32, "head_dim": 128}
+def test_a_name_is_near_the_only_known_one_that_is_one_slip_away(subtests):
+    for name, known, found in [
+        ("num_hiden_layers", ["num_hidden_layers", "hidden_size"], "num_hidden_layers"),
+        ("num_hiddden_layers", ["num_hidden_layers"], "num_hidden_layers"),
+        ("num_hidben_layers", ["num_hidden_layers"], "num_hidden_layers"),
+        ("num_hiddne_layers", ["num_hidden_layers"], "num_hidden_layers"),
+        ("num_hidden_layers", ["num_hidden_layers"], None),
+        ("num_hidne_layers", ["num_hidden_layers"], None),
+        ("v_head_din", ["v_head_dim", "q_head_din"], None),  # two are as near
+        ("heads", ["head_s"], None),  # too short
+    ]:
+        with subtests.test(name=name):
+            assert near(name, known) == found
 
 
-@pytest.mark.parametrize(
-    ("shaping", "count"), [(frozenset({"head_dim"}), 0), (None, 0), (frozenset({"hidden_size"}), 1)]
-)
-def test_a_head_dim_that_tensors_follow_is_no_contradiction(shaping, count):
-    """Qwen3-30B-A3B's, whose config class has no such field, and whose model reads it."""
-    assert "head_dim" not in of_model_type("qwen3_moe").fields
-    assert len(findings_of("qwen3_moe", WIDER, shaping)) == count
-
-
-@pytest.mark.parametrize(
-    ("model_type", "older", "kind"), [("qwen2_vl", "mrope", "default"), ("phi3", "su", "longrope")]
-)
-def test_an_older_name_of_a_rotation_is_no_contradiction(model_type, older, kind):
-    rope = {"type": older, "rope_type": kind, "factor": 2.0}
-    assert findings_of(model_type, {"rope_scaling": rope}) == []
-    [finding] = findings_of(model_type, {"rope_scaling": {**rope, "type": "linear"}})
-    assert finding.kind == "config-contradiction"
-
-
-@pytest.mark.parametrize(
-    ("model_type", "values", "known"),
-    [
-        ("llama", {"num_hiden_layers": 2}, "num_hidden_layers"),
-        ("deepseek_v2", {"head_dim": 8, "vhead_dim": 8}, "v_head_dim"),
-        ("deepseek_v2", {"head_dim": 8, "v_head_dim": 8, "vhead_dim": 8}, None),
-        ("llama", {"pads_token_id": 0}, "pad_token_id"),
-        ("llama", {"eoa_token_id": 0}, None),
-        ("bart", {"forced_os_token_id": 0}, None),
-        ("llama", {"num_hiden_layers": "two"}, None),
-    ],
-)
-def test_a_key_is_renamed_to_the_only_absent_key_that_is_one_slip_away(model_type, values, known):
-    fixes = [finding.fix for finding in key_findings(case_of(model_type, values))]
-    wrong = [*values][-1]
-    assert fixes == ([f"rename {wrong} to {known}"] if known else [])
+def test_a_flat_config_is_read_by_the_class_of_its_text(subtests):
+    for model_type in sorted(FLAT):
+        with subtests.test(model_type=model_type):
+            transformers = pytest.importorskip(
+                "transformers", reason="the judge of who reads a key"
+            )
+            built = transformers.CONFIG_MAPPING[model_type].from_dict({"intermediate_size": 48})
+            assert built.text_config.intermediate_size == 48
+            [finding] = key_findings(case_of(model_type, {"intermediate_sizes": 48}))
+            assert finding.says[1][1] == "intermediate_size"
+            nested = {"text_config": {}, "intermediate_sizes": 48}
+            assert [*key_findings(case_of(model_type, nested))] == []
 
 
 @pytest.mark.oracle
@@ -163,3 +154,20 @@ def test_a_default_config_of_the_library_has_no_unknown_key():
         except Exception:  # noqa: BLE001, S112 - a class that cannot be built without arguments
             continue
         assert not [*key_findings(case_of(model_type, values))], model_type
+
+
+@pytest.mark.oracle
+def test_the_library_finds_the_classes_that_the_data_file_has():
+    pytest.importorskip("transformers", reason="the judge of which classes there are")
+    from rebuild_processors import processors  # noqa: PLC0415 - imports the library
+    from transformers.models.auto.feature_extraction_auto import (  # noqa: PLC0415
+        feature_extractor_class_from_name,
+    )
+
+    known = library_processors()
+    rebuilt = processors()
+    assert (known.transformers, known.by_type) == (rebuilt["transformers"], rebuilt["by_type"])
+    assert known.classes == set(rebuilt["classes"])
+    for name in ("WhisperFeatureExtractor", "ViTFeatureExtractor", "NoSuchFeatureExtractor"):
+        is_class = feature_extractor_class_from_name(name) is not None
+        assert (name in known.classes) is is_class, name

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.examples import examples
 from support.nightly_stores import (
-    COMMIT,
     FIRST,
     SECOND,
     THIRD,
@@ -67,28 +66,26 @@ def as_text(name, rows):
     return file.getvalue().decode()
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_no_column_is_a_keyword_of_python_or_of_sql(name):
+def test_no_column_is_a_keyword_of_python_or_of_sql():
     """Unquoted, each column is a name: in SQLite, which reserves more words, too."""
-    columns = TABLES[name]
-    reserved = {"select", "from", "where", "group", "order", "by"}
-    assert not {*columns} & {*keyword.kwlist, *reserved}
-    listed = ", ".join(columns)
-    with closing(sqlite3.connect(":memory:")) as database:
-        database.execute(f"CREATE TABLE {name} ({listed})")
-        database.execute(f"SELECT {listed} FROM {name} ORDER BY {listed}")  # noqa: S608 - ours
-        found = database.execute(f"PRAGMA table_info({name})").fetchall()
-    assert [column for _, column, *_ in found] == [*columns]
+    for name, columns in TABLES.items():
+        assert not {*columns} & {*keyword.kwlist, *("select", "from", "where", "group", "by")}
+        listed = ", ".join(columns)
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.execute(f"CREATE TABLE {name} ({listed})")
+            found = database.execute(f"PRAGMA table_info({name})").fetchall()
+        assert [column for _, column, *_ in found] == [*columns]
 
 
-@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
-def test_tables_of_stored_json_are_those_of_audit_format_csv(example):
+@pytest.mark.parametrize("name", ["every-kind", "diagnosed", "pipeline", "hostile", "gated"])
+def test_tables_of_stored_json_are_those_of_audit_format_csv(name):
+    example = EXAMPLES[name]
     outcomes, expected = with_components(outcome_of(example())), as_csv.files([example()])
     made = {"models": map(night_row, outcomes)}
     made_of = {"modules": module_rows, "findings": finding_rows, "diagnosis": diagnosis_rows}
-    for name, rows in made_of.items():
-        made[name] = [row for outcome in outcomes for row in rows(outcome)]
-    texts = {f"{name}.csv": as_text(name, rows) for name, rows in made.items()}
+    for kind, rows in made_of.items():
+        made[kind] = [row for outcome in outcomes for row in rows(outcome)]
+    texts = {f"{kind}.csv": as_text(kind, rows) for kind, rows in made.items()}
     models, expected_models = (
         list(csv.reader(io.StringIO(one.pop("models.csv"), newline="")))
         for one in (texts, expected)
@@ -112,20 +109,6 @@ def test_no_cell_of_any_table_is_run_as_a_formula(text):
             for cell in row.values():
                 assert not cell.lstrip(" ").startswith(escapes._FORMULA)  # noqa: SLF001 - the list
                 assert cell.isprintable()
-
-
-def test_every_model_module_and_finding_of_the_night_has_its_row(tmp_path):
-    outcomes = [outcome_of(every_kind()), plain("o/a", A), unaudited("o/b"), plain("o/c")]
-    _, folder = written(tmp_path, {THIRD: outcomes})
-    assert [row["model"] for row in table(folder / "models.csv")] == [
-        "o/a",
-        "o/b",
-        "o/c",
-        "someone/every-kind",
-    ]
-    assert len(table(folder / "modules.csv")) == len(outcomes[0]["modules"])
-    found = len(outcomes[0]["findings"]) + len(outcomes[0]["ignored"]) + 1
-    assert len(table(folder / "findings.csv")) == found
 
 
 def test_findings_of_a_component_are_the_repositorys(tmp_path):
@@ -176,14 +159,6 @@ def test_modules_are_listed_to_the_chosen_depth(tmp_path):
     ]
 
 
-def test_a_model_that_is_not_audited_yet_is_pending(tmp_path):
-    report, folder = written(tmp_path, {THIRD: [plain("o/a", verdict=None)]})
-    [row] = table(folder / "models.csv")
-    assert (row["model"], row["commit_sha"], row["verdict"]) == ("o/a", COMMIT, "")
-    assert report.summary["states"]["pending"] == 1
-    assert report.alarms.unaudited == 1
-
-
 # --- changes --------------------------------------------------------------------------------
 
 MODEL = st.builds(
@@ -214,41 +189,8 @@ def test_changes_account_for_the_findings_of_both_nights(models, tmp_path_factor
     assert len(table(folder / "findings.csv")) == found[THIRD]
 
 
-def test_two_nights_are_compared_model_by_model(tmp_path):
-    nights = {
-        SECOND: [plain("o/a", A), plain("o/b", A, B), plain("o/gone", A)],
-        THIRD: [plain("o/a", A), plain("o/b", A, commit="b" * 40), plain("o/come", B)],
-    }
-    report, folder = written(tmp_path, nights)
-    assert changes(folder, "open") == [
-        ("still-open", "o/a", "missing"),
-        ("still-open", "o/b", "missing"),
-    ]
-    assert changes(folder) == [
-        ("commit", "o/b", ""),
-        ("fixed", "o/b", "unexpected"),
-        ("selected", "o/come", ""),
-        ("new", "o/come", "unexpected"),
-        ("deselected", "o/gone", ""),
-        ("unseen", "o/gone", "missing"),
-    ]
-    assert report.summary["states"] | {"new": 1, "open": 2} == report.summary["states"]
-
-
-def test_a_night_without_network_makes_nothing_new_the_night_after(tmp_path):
-    nights = {
-        FIRST: [plain("o/a", A)],
-        SECOND: [unaudited("o/a", "timed-out", commit=None)],
-        THIRD: [plain("o/a", A)],
-    }
-    _, folder = written(tmp_path, nights, night=SECOND)
-    assert changes(folder) == [("verdict", "o/a", ""), ("unseen", "o/a", "missing")]
-    report, folder = written(tmp_path, nights)
-    assert every_change(folder) == [("still-open", "o/a", "missing")]
-    assert report.summary["previous"]["night"] == SECOND
-
-
 SEEN = plain("o/a")["observed"]
+AWAY = unaudited("o/a", "timed-out", commit=None)
 
 
 def unknown(*findings, **changes):
@@ -257,37 +199,65 @@ def unknown(*findings, **changes):
     return unaudited("o/a", "unknown-architecture", **known)
 
 
-def test_findings_of_files_are_followed_though_the_model_is_never_audited(tmp_path):
-    nights = {
-        FIRST: [unknown(A)],
-        SECOND: [unknown(A, commit="b" * 40)],
-        THIRD: [unknown(commit="c" * 40)],
-    }
-    _, folder = written(tmp_path, nights, night=SECOND)
-    assert every_change(folder) == [("commit", "o/a", ""), ("still-open", "o/a", "missing")]
-    _, folder = written(tmp_path, nights)
-    assert changes(folder)[1:] == [("fixed", "o/a", "missing")]
+# The nights' models, and the rows of changes.csv and then open.csv in the last night.
+COMPARED = {
+    "the first night": ([[plain("o/a", A)]], [("new", "o/a", "missing")]),
+    "models that come, go and change": (
+        [
+            [plain("o/a", A), plain("o/b", A, B), plain("o/gone", A)],
+            [plain("o/a", A), plain("o/b", A, commit="b" * 40), plain("o/come", B)],
+        ],
+        [
+            ("commit", "o/b", ""),
+            ("fixed", "o/b", "unexpected"),
+            ("selected", "o/come", ""),
+            ("new", "o/come", "unexpected"),
+            ("deselected", "o/gone", ""),
+            ("unseen", "o/gone", "missing"),
+            ("still-open", "o/a", "missing"),
+            ("still-open", "o/b", "missing"),
+        ],
+    ),
+    "a night without network": (
+        [[plain("o/a", A)], [AWAY]],
+        [("verdict", "o/a", ""), ("unseen", "o/a", "missing")],
+    ),
+    "the night after": (
+        [[plain("o/a", A)], [AWAY], [plain("o/a", A)]],
+        [("still-open", "o/a", "missing")],
+    ),
+    "findings of files of a model that is never audited": (
+        [[unknown(A)], [unknown(A, commit="b" * 40)]],
+        [("commit", "o/a", ""), ("still-open", "o/a", "missing")],
+    ),
+    "such findings after a night without network": (
+        [[unknown(A)], [AWAY], [unknown(A)]],
+        [("still-open", "o/a", "missing")],
+    ),
+    "such findings that are gone": (
+        [[unknown(A)], [unknown(commit="c" * 40)]],
+        [("commit", "o/a", ""), ("fixed", "o/a", "missing")],
+    ),
+    "an audit that is no longer possible": (
+        [[plain("o/a", A)], [unknown(B, commit="b" * 40)]],
+        [
+            ("commit", "o/a", ""),
+            ("verdict", "o/a", ""),
+            ("new", "o/a", "unexpected"),
+            ("unseen", "o/a", "missing"),
+        ],
+    ),
+}
 
 
-def test_a_night_without_network_makes_nothing_new_of_what_is_never_audited(tmp_path):
-    late = unaudited("o/a", "timed-out", commit=None)
-    nights = {FIRST: [unknown(A)], SECOND: [late], THIRD: [unknown(A)]}
-    _, folder = written(tmp_path, nights, night=SECOND)
-    assert changes(folder)[1:] == [("unseen", "o/a", "missing")]
-    _, folder = written(tmp_path, nights)
-    assert every_change(folder) == [("still-open", "o/a", "missing")]
-
-
-def test_what_an_audit_found_is_not_fixed_where_there_is_none_any_more(tmp_path):
-    nights = {SECOND: [plain("o/a", A)], THIRD: [unknown(B, commit="b" * 40)]}
-    _, folder = written(tmp_path, nights)
-    found = [row for row in changes(folder) if row[2] in {"missing", "unexpected"}]
-    assert found == [("new", "o/a", "unexpected"), ("unseen", "o/a", "missing")]
-
-
-def test_of_the_first_night_every_finding_is_new_and_no_model_is(tmp_path):
-    _, folder = written(tmp_path, {THIRD: [plain("o/a", A)]})
-    assert changes(folder) == [("new", "o/a", "missing")]
+@pytest.mark.parametrize(("nights", "expected"), COMPARED.values(), ids=COMPARED)
+def test_a_night_is_compared_with_the_last_that_knew_its_models(nights, expected, tmp_path):
+    names = (FIRST, SECOND, THIRD)
+    report, folder = written(tmp_path, dict(zip(names, nights, strict=False)))
+    found = [row for row in every_change(folder) if row[0] != "count"]
+    assert found == expected
+    previous = report.summary["previous"]
+    assert (previous and previous["night"]) == (names[len(nights) - 2] if len(nights) > 1 else None)
 
 
 def test_models_come_in_the_order_of_ids_whatever_their_letters(tmp_path):
@@ -371,14 +341,9 @@ def test_without_pyarrow_parquet_is_refused_in_one_line(tmp_path, monkeypatch):
         written(tmp_path, NIGHTS, parquet=True)
 
 
-def test_the_alarms_of_a_single_model_are_numbers(tmp_path):
-    _, folder = written(tmp_path, {THIRD: [plain("o/a", A)]})
-    alarms = json.loads((folder / "summary.json").read_text())["alarms"]
-    assert {type(count) for count in alarms.values()} == {int}
-
-
 def test_summary_json_counts_what_the_tables_hold(tmp_path):
     report, folder = written(tmp_path, NIGHTS)
+    assert report.summary["night"] == THIRD  # the latest
     summary = json.loads((folder / "summary.json").read_text())
     assert summary == json.loads(json.dumps(report.summary))
     assert summary["models"] == sum(summary["verdicts"].values()) == 3
@@ -393,20 +358,10 @@ def test_summary_json_counts_what_the_tables_hold(tmp_path):
 # --- which night ----------------------------------------------------------------------------
 
 
-def test_the_latest_night_is_the_default(tmp_path):
-    assert written(tmp_path, NIGHTS)[0].summary["night"] == THIRD
-    assert written(tmp_path, NIGHTS, night=SECOND)[0].summary["night"] == SECOND
-
-
 def test_an_unknown_night_is_reported_with_the_existing_ones(tmp_path):
     told = rf"this store has no night '2026-01-01'; its last ones are '{SECOND}', '{THIRD}'"
     with pytest.raises(UsageError, match=told):
         written(tmp_path, NIGHTS, night="2026-01-01")
-
-
-def test_a_store_without_a_night_is_reported(tmp_path):
-    with pytest.raises(UsageError, match="this store has no night"):
-        written(tmp_path, {})
 
 
 def test_a_night_whose_selection_was_stopped_is_reported(tmp_path):
@@ -419,7 +374,7 @@ def test_a_night_whose_selection_was_stopped_is_reported(tmp_path):
         written(tmp_path, NIGHTS, night=THIRD)
 
 
-@pytest.mark.parametrize("content", [b"no zlib", zlib.compress(b"{"), zlib.compress(b"[]")[:-3]])
+@pytest.mark.parametrize("content", [b"no zlib", zlib.compress(b"{")])
 def test_a_damaged_store_is_reported_in_one_line(content, tmp_path):
     store = store_of(tmp_path / "sweep.sqlite", NIGHTS)
     with closing(sqlite3.connect(store)) as database:
@@ -430,17 +385,7 @@ def test_a_damaged_store_is_reported_in_one_line(content, tmp_path):
     assert not [*(tmp_path / "out").iterdir()]
 
 
-def test_a_store_of_torn_pages_is_reported_in_one_line(tmp_path):
-    store = store_of(tmp_path / "sweep.sqlite", {THIRD: (plain(f"o/{n}") for n in range(200))})
-    with closing(sqlite3.connect(store)) as database:
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    pages = store.read_bytes()
-    store.write_bytes(pages[: 4096 * 8] + b"\xff" * (len(pages) - 4096 * 8))
-    with pytest.raises(StoreError, match=r"'.*sweep.sqlite' is (damaged|not an SQLite database)"):
-        written(tmp_path, {})
-
-
-@pytest.mark.parametrize("night", ["../x", "a/b", "..", "a\\b"])
+@pytest.mark.parametrize("night", ["../x", "..", "a\\b"])
 def test_a_night_whose_name_leads_elsewhere_needs_a_folder(night, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = store_of(tmp_path / "sweep.sqlite", {night: [plain("o/a")]})

@@ -4,23 +4,36 @@ import base64
 import hashlib
 import json
 import re
+from pathlib import PurePath
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.night_pages import NASTY, written_page
-from support.nightly_stores import COMMIT, finding, outcome_of, plain, store_of, unaudited
+from support.nightly_stores import (
+    COMMIT,
+    THIRD,
+    A,
+    finding,
+    outcome_of,
+    plain,
+    store_of,
+    unaudited,
+    written,
+)
 from support.outcomes.clean_bert import bert_base_chinese
-from support.outcomes.examples import HOSTILE, diagnosed
+from support.outcomes.examples import EXAMPLES, HOSTILE, diagnosed
 
+from auditor.formats import View, as_json, verdict
 from auditor.formats.markup import html_fragment
+from auditor.formats.registry import FORMATS
+from auditor.formats.stored_outcome import outcome_from
 from auditor.formats.text import short_count
+from auditor.sweep.reporting import night as reporting
 from auditor.sweep.reporting import page as module
 from auditor.sweep.reporting.files import TABLES, ascii_json
 from auditor.sweep.reporting.heading import new_row
-from auditor.sweep.reporting.night import Wanted, write_night
-
-SECOND, THIRD = "2026-11-20", "2026-11-21"
+from auditor.sweep.reporting.night import Wanted, page_name, write_night
 
 
 def block(text, name):
@@ -102,26 +115,6 @@ def test_the_blocks_hold_every_model_and_what_is_shared_once(tmp_path):
     assert len(block(text, "trees")) == 1
 
 
-def test_a_row_holds_the_causes_of_its_model_and_the_top_counts_them(tmp_path):
-    text = written_page(tmp_path, {THIRD: [outcome_of(diagnosed()), plain("o/b")]}).read_text()
-    rows = {row[0]: row for row in block(text, "models")}
-    [[cause, severity, change, summary, fix, component]] = rows["org/short"][18]
-    assert (cause, severity, change, component) == ("config-field", 0, 0, "")
-    assert summary.startswith("num_hidden_layers is 4, the files hold 3")
-    assert fix.startswith("set num_hidden_layers to 3")
-    assert rows["o/b"][18] == []
-    counted = 3 * '<td class="figure">1</td>'
-    assert f'<tr><th scope="row">config-field</th>{counted}</tr>' in text
-    without = written_page(tmp_path / "x", {THIRD: [plain("o/b")]}).read_text()
-    assert "<h2>Causes</h2>" not in without
-
-
-def test_bytes_and_parameters_have_units_of_their_own(tmp_path):
-    text = written_page(tmp_path, {THIRD: [outcome_of(bert_base_chinese())]}).read_text()
-    assert "<strong>102.9M</strong><span>parameters</span>" in text
-    assert "in 206 tensors, 392 MiB on disk" in text
-
-
 def test_a_page_beyond_its_bound_leaves_out_clean_models_and_mentions_it(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST_MODELS", 3)
     models = [plain("o/a"), plain("o/b", finding("missing", "a")), plain("o/c"), unaudited("o/d")]
@@ -140,16 +133,91 @@ def test_findings_of_one_model_are_bounded_those_that_alarm_first(tmp_path):
     assert len(found[0][4][0]) == 200
 
 
-@pytest.mark.parametrize(
-    ("number", "shown"),
-    [
-        (0, "0"),
-        (999, "999"),
-        (1234, "1.2K"),
-        (10**9, "1.0B"),
-        (7 * 10**12, "7.0T"),
-        (10**16, "10,000.0T"),
-    ],
-)
-def test_a_number_on_a_tile_reads_as(number, shown):
-    assert short_count(number) == shown
+def test_a_number_on_a_tile_is_short():
+    shown = {999: "999", 1234: "1.2K", 10**9: "1.0B", 10**16: "10,000.0T"}
+    assert {number: short_count(number) for number in shown} == shown
+
+
+# --- pages of models ------------------------------------------------------------------------------
+
+
+def read_back(outcome):
+    return outcome_from(json.loads(as_json.render(outcome)))
+
+
+def test_a_page_of_the_stored_outcome_is_that_of_the_audit():
+    for example in EXAMPLES.values():
+        pages = [FORMATS["html"]([one], View()) for one in (example(), read_back(example()))]
+        assert pages[0] == pages[1], example
+        assert verdict.sentence(read_back(example())) == verdict.sentence(example())
+        assert verdict.account(read_back(example())) == verdict.account(example())
+
+
+def test_a_field_that_no_shape_determines_is_read_back_without_a_value():
+    cause = replace(diagnosed().diagnosis[0], fields=(), undetermined=(("vocab_size", 8),))
+    outcome = replace(diagnosed(), diagnosis=(cause,))
+    assert read_back(outcome).diagnosis == (cause,)
+
+
+def linked(folder):
+    """By model the file that its page is in, as the script has it; and the links of the news."""
+    text = (folder / "index.html").read_text()
+    [words] = re.findall(r'id="words">(.*?)</script>', text)
+    news = re.findall(
+        r'<a href="(models/[^"]*)">report<span class="hidden"> of <bdi>(.*?)</bdi>', text
+    )
+    return json.loads(words)["pages"], {model: place for place, model in news}
+
+
+def test_only_models_with_findings_have_a_page(tmp_path):
+    models = [outcome_of(diagnosed()), outcome_of(bert_base_chinese()), unaudited("o/gated")]
+    half = {**unaudited("o/half"), "findings": [A]}
+    report, folder = written(tmp_path, {THIRD: [*models, half, plain("o/clean")]})
+    pages, news = linked(folder)
+    assert {*pages} == {"org/short", "o/half"}
+    assert news["org/short"] == pages["org/short"]
+    assert report.summary["pages"] == len(pages)
+    assert {path.name for path in (folder / "models").iterdir()} == {
+        PurePath(place).name for place in pages.values()
+    }
+    [text] = FORMATS["html"]([diagnosed()], View()).values()
+    assert (folder / pages["org/short"]).read_text() == text
+
+
+def test_pages_are_bounded_in_number_and_in_bytes_and_what_is_new_goes_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(reporting, "MOST_PAGES", 2)
+    known = [plain(f"o/{name}", A) for name in "abc"]
+    new = [plain("o/y", A, finding("unexpected", "z")), plain("o/z", A)]
+    nights = {"2026-11-20": known, THIRD: [*known, *new]}
+    for night, models in (("2026-11-20", {"o/a", "o/b"}), (THIRD, {"o/y", "o/z"})):
+        _, folder = written(tmp_path, nights, night=night)
+        assert {*linked(folder)[0]} == models
+    size = (folder / linked(folder)[0]["o/y"]).stat().st_size
+    monkeypatch.setattr(reporting, "MOST_BYTES", size + 1)
+    assert {*linked(written(tmp_path, nights, night=THIRD)[1])[0]} == {"o/y"}
+
+
+def test_an_outcome_that_cannot_be_read_has_no_page_and_the_night_is_reported(tmp_path):
+    strange = plain("o/new", {**A, "kind": "of-another-version"})
+    _, folder = written(tmp_path, {THIRD: [strange, plain("o/a", A)]})
+    assert {*linked(folder)[0]} == {"o/a"}
+
+
+def test_no_name_of_a_model_leads_elsewhere_or_writes_a_link(tmp_path):
+    models = [plain(f"o/{name}", A) for name in (*NASTY, "../../etc", "..", "__proto__")]
+    _, folder = written(tmp_path, {THIRD: [*models, plain("constructor", A)]})
+    written_files = {path for path in tmp_path.rglob("*.html") if path.name != "index.html"}
+    assert {path.parent for path in written_files} == {folder / "models"}
+    assert len(written_files) == len(models) + 1
+    links = re.findall(
+        r'<a href="(?!https://huggingface\.co/)([^"]*)"', (folder / "index.html").read_text()
+    )
+    assert all(re.fullmatch(r"models/[\w.-]+\.html|\w+\.(csv|json)", link) for link in links)
+
+
+@given(st.sets(st.text(st.characters(exclude_categories=())) | st.sampled_from(HOSTILE)))
+def test_each_id_has_a_file_of_its_own_in_the_folder(ids):
+    names = {page_name(one) for one in ids}
+    assert len(names) == len(ids)
+    for name in names:
+        assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,110}\.html", name)

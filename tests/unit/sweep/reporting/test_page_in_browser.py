@@ -19,10 +19,13 @@ from auditor.sweep.reporting import page as module
 
 SECOND, THIRD = "2026-11-20", "2026-11-21"
 
-needs_chromium = pytest.mark.skipif(
-    chromium.found() is None,
-    reason="needs Chromium: apt-get install chromium (the page is not looked at without it)",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        chromium.found() is None,
+        reason="needs Chromium: apt-get install chromium (the page is not looked at without it)",
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +89,6 @@ def several(page, tmp_path):
     return page
 
 
-@pytest.mark.slow
-@needs_chromium
 def test_the_worst_come_first_and_a_header_sorts(several):
     assert several.do(NAMES) == [
         "o/broken",
@@ -111,8 +112,6 @@ def test_the_worst_come_first_and_a_header_sorts(several):
     assert several.do(NAMES) == sorted(several.do(NAMES))
 
 
-@pytest.mark.slow
-@needs_chromium
 def test_text_states_and_kinds_filter(several):
     type_in(several, "BERT o/")
     assert several.do(NAMES) == ["o/clean"]
@@ -132,8 +131,6 @@ def test_text_states_and_kinds_filter(several):
     assert several.do(NAMES) == ["org/pipeline", "someone/every-kind", "o/known"]
 
 
-@pytest.mark.slow
-@needs_chromium
 def test_what_is_shown_is_in_the_address(several):
     type_in(several, "o/")
     click(several, "#states button", "clean")
@@ -154,8 +151,6 @@ def test_what_is_shown_is_in_the_address(several):
     assert len(several.do(NAMES)) == 8
 
 
-@pytest.mark.slow
-@needs_chromium
 def test_what_is_new_comes_first_and_a_cause_is_in_its_row_and_its_section(page, tmp_path):
     page.open(written_page(tmp_path, {THIRD: [outcome_of(diagnosed()), plain("o/b")]}))
     rows = page.do("[...document.querySelectorAll('.news tbody tr')].map(row => row.textContent)")
@@ -173,8 +168,6 @@ def test_what_is_new_comes_first_and_a_cause_is_in_its_row_and_its_section(page,
     assert Path(unquote(urlsplit(hrefs[0]).path)).read_text().startswith("<!doctype html>")
 
 
-@pytest.mark.slow
-@needs_chromium
 def test_a_section_opens_on_demand_with_modules_and_folded_findings(several):
     assert several.do("document.querySelectorAll('.detail').length") == 0
     click(several, ".row button", "someone/every-kind")
@@ -191,8 +184,6 @@ def test_a_section_opens_on_demand_with_modules_and_folded_findings(several):
     assert several.do("document.querySelectorAll('.detail').length") == 0
 
 
-@pytest.mark.slow
-@needs_chromium
 def test_the_icicle_is_wide_where_the_parameters_are_and_shows_what_is_small_and_amiss(several):
     click(several, ".row button", "google-bert/bert-base-chinese")
     widths = dict(
@@ -206,8 +197,6 @@ def test_the_icicle_is_wide_where_the_parameters_are_and_shows_what_is_small_and
     assert widths["cls.seq_relationship"] >= 4  # 1,538 of 102,882,442 parameters
 
 
-@pytest.mark.slow
-@needs_chromium
 def test_the_icicle_has_the_colour_of_a_kind_and_the_pattern_of_a_status(page, tmp_path):
     layer = "layers.0"
     names = {"": "differs", "embed_tokens": "equal", "odd": "unexpected", layer: "differs"}
@@ -252,8 +241,6 @@ def test_the_icicle_has_the_colour_of_a_kind_and_the_pattern_of_a_status(page, t
     ]
 
 
-@pytest.mark.slow
-@needs_chromium
 def test_all_of_it_can_be_done_with_the_keyboard(several):
     several.do("document.querySelector('.row button').focus()")
     several.press("ArrowDown")
@@ -273,21 +260,6 @@ def test_all_of_it_can_be_done_with_the_keyboard(several):
     assert several.do("document.activeElement.id") == "query"
 
 
-@pytest.mark.slow
-@needs_chromium
-def test_modules_are_there_as_a_table_too(several):
-    click(several, ".row button", "org/pipeline")
-    several.do("document.querySelector('.detail details').open = true")
-    several.do("new Promise(requestAnimationFrame)")
-    rows = several.do(
-        "[...document.querySelectorAll('.detail details tbody tr')].map(row => "
-        "[...row.cells].map(cell => cell.textContent))"
-    )
-    assert ["text_encoder", "1", "3", "25", "20", "differs"] in rows
-
-
-@pytest.mark.slow
-@needs_chromium
 def test_hostile_names_are_text_and_nothing_runs(page, tmp_path):
     bad = [
         plain(f"o/{name}", finding("missing", name, reason=name), target=name, model_type=name)
@@ -309,19 +281,6 @@ def test_hostile_names_are_text_and_nothing_runs(page, tmp_path):
     assert page.do(f"{openers}.every(one => one.querySelector('bdi'))")
 
 
-@pytest.mark.slow
-@needs_chromium
-@pytest.mark.parametrize("width", [390, 1280, 1920])
-def test_nothing_but_the_table_of_models_is_wider_than_the_screen(page, tmp_path, width):
-    models = [outcome_of(example()) for example in (every_kind, diagnosed, pipeline)]
-    page.open(written_page(tmp_path, {THIRD: models}), width=width)
-    assert page.do("document.scrollingElement.scrollWidth") == width
-    inside = "document.querySelector('.news').parentElement"
-    assert page.do(f"{inside}.scrollWidth - {inside}.clientWidth") == 0
-
-
-@pytest.mark.slow
-@needs_chromium
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_axe_finds_no_fault_at_any_width(page, tmp_path, dark):
     models = [outcome_of(example()) for example in (every_kind, diagnosed, pipeline)]
@@ -332,58 +291,3 @@ def test_axe_finds_no_fault_at_any_width(page, tmp_path, dark):
         page.do("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         page.do("new Promise(requestAnimationFrame)")
         assert page.axe() == [], width
-
-
-@pytest.mark.slow
-@needs_chromium
-def test_columns_stand_below_their_headers(several):
-    click(several, ".row button", "org/pipeline")
-    several.do("document.querySelector('.detail details').open = true")
-    several.do("new Promise(requestAnimationFrame)")
-    for table in ("#table", ".detail details table"):
-        ends = several.do(
-            f"(() => {{ const table = document.querySelector({json.dumps(table)});"
-            "const inner = (cell) => { const range = document.createRange();"
-            "range.selectNodeContents(cell.querySelector('button') ?? cell);"
-            "return Math.round(range.getBoundingClientRect().right); };"
-            "const right = (cell) => getComputedStyle(cell).textAlign === 'right';"
-            "return [...table.tHead.rows[0].cells].map((head, at) => [right(head),"
-            "inner(head), inner(table.tBodies[0].rows[0].cells[at])]); })()"
-        )
-        assert any(figure for figure, *_ in ends)
-        assert all(abs(head - cell) <= 1 for figure, head, cell in ends if figure and cell), ends
-
-
-@pytest.mark.slow
-@needs_chromium
-def test_the_page_is_drawn_in_the_dark_too(page, tmp_path):
-    path = written_page(tmp_path, {THIRD: [plain("o/a")]})
-    color = "getComputedStyle(document.body).backgroundColor"
-    page.open(path)
-    light = page.do(color)
-    page.open(path, dark=True)
-    assert page.do(color) != light
-
-
-@pytest.mark.slow
-@needs_chromium
-def test_five_hundred_models_are_loaded_sorted_and_filtered(page, tmp_path):
-    known = outcome_of(bert_base_chinese())
-    sizes = known["observed"]
-
-    def model(number):
-        # Every tree differs, which is the most that a page can hold.
-        modules = [{**row, "tensors": row["tensors"] + number} for row in known["modules"]]
-        observed = {**sizes, "parameters": sizes["parameters"] + number}
-        name = f"org{number % 97}/model-{number:05}"
-        more = {"requested": name, "model": name, "modules": modules, "observed": observed}
-        return {**known, **more}
-
-    page.open(written_page(tmp_path, {THIRD: map(model, range(500))}, depth=1))
-    assert page.do(COUNT) == "1\u2013100 of 500"
-    click(page, "thead button", "Parameters")
-    type_in(page, "org6/ 0039")
-    click(page, ".row button")
-    assert page.do(COUNT) == "1\u20131 of 1"
-    assert page.do(NAMES) == ["org6/model-00394"]
-    assert page.do("document.querySelectorAll('.icicle .cell').length") > 10

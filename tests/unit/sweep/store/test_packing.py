@@ -2,21 +2,19 @@
 
 import json
 import sqlite3
-import zlib
 from contextlib import closing, contextmanager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.checkpoints import config_bytes
 from support.nightly_stores import VERSIONS, plain, recorded
 from support.sweep_models import healthy
 from support.sweep_stores import contents
 
 from auditor.errors import StoreError
-from auditor.sweep import outcome_digest, runner
+from auditor.sweep import runner
 from auditor.sweep.reporting.night import Wanted, write_night
-from auditor.sweep.selection import ModelSelection
+from auditor.sweep.settings import ModelSelection
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import SelectedModel
 from auditor.sweep.store.schema import (
@@ -34,11 +32,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=8,
 )
-
-
-@given(st.binary(max_size=3000))
-def test_what_is_packed_unpacks_to_itself(text):
-    assert decompress_text(compress_text(text)) == zlib.decompress(compress_text(text)) == text
 
 
 @given(whole=st.dictionaries(st.text(max_size=3), JSON), data=st.data())
@@ -72,36 +65,6 @@ def test_of_fine_tunes_the_headers_and_the_outcome_are_kept_once_a_base(at_hub, 
         assert digest_of(decompress_text(row["content"])) == row["digest"]
 
 
-@pytest.mark.slow
-def test_a_new_version_audits_each_from_what_it_shares(at_hub, settings, monkeypatch):
-    fine_tunes(at_hub, 12)
-    runner.sweep(settings(OURS, processes=1), night="n1")
-    store = settings(OURS).output.store
-    before = contents(store)
-    newer = type(outcome_digest.current_versions())(auditor="9", catalogue="9")
-    monkeypatch.setattr("auditor.sweep.runner.current_versions", lambda **_: newer)
-    at_hub.reset_log()
-    runner.sweep(settings(OURS), night="n2")
-    assert {record.path for record in at_hub.log} == {"/api/models"}
-    after = contents(store)
-    assert (after["contents"], after["snapshots"]) == (before["contents"], before["snapshots"])
-    old, new = (
-        {row["model"]: row["content"] for row in after["outcomes"] if row["auditor"] == auditor}
-        for auditor in (before["outcomes"][0]["auditor"], "9")
-    )
-    assert old == new
-
-
-@pytest.mark.slow
-def test_what_could_not_be_audited_shares_nothing(at_hub, settings):
-    at_hub.add("sweep/bare", {"config.json": config_bytes(), "model.safetensors": b"no header"})
-    at_hub.add("sweep/odd", {**healthy(1), "config.json": b'{"model_type": "strange"}'})
-    runner.sweep(settings(OURS), night="n1")
-    rows = {row["model"]: row for row in contents(settings(OURS).output.store)["outcomes"]}
-    assert rows["sweep/odd"]["verdict"] == "unaudited"
-    assert rows["sweep/odd"]["shared"] is None
-
-
 # --- by hand ------------------------------------------------------------------------------------
 
 
@@ -130,18 +93,6 @@ def test_an_outcome_and_what_it_shares_are_written_together_or_not_at_all(tmp_pa
             ledger.record(night, "o/a", "a" * 40, sharing("o/a"), snapshot=unwritable)
         assert ledger.left(night) == 1
     assert contents(path)["contents"] == contents(path)["outcomes"] == []
-
-
-def test_a_failure_may_share_too(tmp_path):
-    path = tmp_path / "sweep.sqlite"
-    with ledger_of(path, "o/a", "o/b") as (ledger, night):
-        ledger.record(night, "o/a", "a" * 40, sharing("o/a"))
-        failure = sharing("o/b")
-        late = failure.summary._replace(verdict="unaudited", reason="timed-out")
-        ledger.record(night, "o/b", "a" * 40, failure._replace(summary=late))
-        outcomes = [one.outcome for one in ledger.results("n1")]
-    assert outcomes == [{"verdict": "clean", "model": name} for name in ("o/a", "o/b")]
-    assert len(contents(path)["contents"]) == 1
 
 
 def test_a_row_without_its_shared_content_is_reported_as_damage(tmp_path):

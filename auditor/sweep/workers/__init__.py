@@ -1,1 +1,0 @@
-"""Workers that audit the models of a sweep: threads of this process, or a Dask cluster's."""
