@@ -217,7 +217,7 @@ def compared_outcome(
         *_with_unused_heads(
             case,
             implied,
-            tuple(_with_gguf_names(reconciled.findings, expectation, packing.method)),
+            tuple(_withgguf_names(reconciled.findings, expectation, packing.method)),
         ),
         *opinion.findings,
         *_dtypes(case, dtype, reconciled, walked),
@@ -262,14 +262,14 @@ def compared_outcome(
     return outcome.as_report(residual(observed, expectation.parameters, findings))
 
 
-def _with_gguf_names(
+def _withgguf_names(
     findings: tuple[Finding, ...], expectation: Expectation, method: str | None
 ) -> Iterator[Finding]:
     """Yield the findings; in a GGUF file, missing tensors are also named as in llama.cpp."""
     for finding in findings:
         names: tuple[str, ...] = ()
         if isinstance(finding, Missing) and method and method.startswith("gguf"):
-            from auditor.layouts.gguf.names import names_in_file  # noqa: PLC0415 - few are GGUF
+            from auditor.layouts.gguf_names import names_in_file  # noqa: PLC0415 - few are GGUF
 
             names = fold(names_in_file(expectation.model_type, finding.names))
         if names:

@@ -9,7 +9,7 @@ no layout imports another. `engine` reads the table of a layout, `packing` defin
 uses. All other checkpoints are plain, and no layout is imported for them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from itertools import chain
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from auditor.layouts.packing import (
     Implied,
     Layout,
     PackingFault,
+    StatedSettings,
     Stored,
     Unpacked,
     WrittenTensor,
@@ -29,7 +30,13 @@ from auditor.layouts.packing import (
 from auditor.messages import named
 from auditor.tensors import StoredTensor
 
-__all__ = ["OF_MLX", "unknown_quantization", "unpack_tensors", "written_tensors"]
+__all__ = [
+    "OF_MLX",
+    "settings_of_files",
+    "unknown_quantization",
+    "unpack_tensors",
+    "written_tensors",
+]
 
 # The value of quant_method -> the module of its layout, which is imported on use.
 METHODS: Mapping[str, str] = MappingProxyType(
@@ -65,6 +72,9 @@ METHODS: Mapping[str, str] = MappingProxyType(
 _PACKED = frozenset({"U8", "I8", "U16", "I16", "U32", "I32", "F4", "F8_E4M3", "F8_E5M2"})
 _NOTHING: Mapping[str, WrittenTensor] = MappingProxyType({})
 OF_MLX = "plain, with names and axes of MLX"
+
+# Layouts whose settings follow from the stored tensors and the architecture.
+_STATED = ("gptq", "awq", "fp8", "bitsandbytes", "mxfp4", "compressed_tensors", "mlx")
 
 # Endings of names that no plain checkpoint has.
 _MARKS = (
@@ -113,6 +123,13 @@ def unpack_tensors(
     return replace(
         unpacked, faults=(_contradiction(recognised, declared, unpacked), *unpacked.faults)
     )
+
+
+def settings_of_files(stored: Stored, implied: Implied) -> Iterator[StatedSettings]:
+    """Yield the config settings that declare the packed tensors, for each method that they fit."""
+    for layout in map(_layout, _STATED):
+        if layout.recognises(stored):
+            yield from layout.stated(stored, implied)
 
 
 def _renamed_by_mlx(tensors: tuple[StoredTensor, ...], of_mlx: Implied) -> Unpacked:

@@ -17,8 +17,8 @@ A tensor keeps its stored name if the architecture has none of these names.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from auditor.layouts.fused import count_experts, too_many_experts
-from auditor.layouts.packing import Implied, LogicalTensor, PackingLedger, Shape
+from auditor.layouts.fused import count_experts
+from auditor.layouts.packing import Implied, Shape
 from auditor.tensors import StoredTensor
 
 _CONVOLUTION = 3  # a convolution's weight has at least three axes: (out, in, size)
@@ -46,6 +46,10 @@ class MlxName(NamedTuple):
     names: tuple[str, ...]  # one name, or a name for each expert of a stack
     expected: Shape | None  # the architecture's shape of the first name
     stacked: bool
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        return self.names if self.stacked else ()
 
 
 def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
@@ -84,43 +88,17 @@ def _renamed_projection(name: str, tensor: StoredTensor, implied: Implied) -> Ml
     return None
 
 
-def add_unpacked(
-    tensor: StoredTensor, where: MlxName, shape: Shape | None, dtype: str, ledger: PackingLedger
-) -> None:
-    """Record a tensor, unpacked to `shape`, as one model tensor or as one for each expert."""
-    names = where.names
-    if not where.stacked or shape is None:
-        ledger.tensors.extend(LogicalTensor(tensor, name, shape, dtype) for name in names)
-    elif len(shape) > 1 and 0 < shape[0] == len(names):
-        ledger.tensors.extend(LogicalTensor(tensor, name, shape[1:], dtype) for name in names)
-    else:
-        higher = len(shape) > 1 and shape[0] > len(names)
-        none = f"{shape} cannot be stacked experts of {where.expected}"
-        ledger.fault(too_many_experts(shape[0], len(names)) if higher else none, tensor)
-        ledger.tensors.append(LogicalTensor(tensor, tensor.name, shape, dtype))
-
-
 def is_renamed_or_transposed(tensor: StoredTensor) -> bool:
-    """Whether `add_plain` may apply to a tensor; a fast check that excludes most tensors."""
+    """Whether MLX may have renamed or transposed a tensor; a fast check that excludes most."""
     if tensor.shape is not None and len(tensor.shape) >= _CONVOLUTION:
         return True
     is_older = tensor.name.rpartition(".")[0].rpartition(".")[2] in _OLDER
     return is_older or tensor.name.startswith(tuple(_VLM))
 
 
-def add_plain(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
-    """Record a plain tensor whose name or order of axes MLX has changed."""
-    where = mlx_name(tensor, implied)
-    shape, expected = tensor.shape, where.expected
-    turned = shape is not None and expected is not None and _inputs_last(shape, expected)
-    if where.names == (tensor.name,) and not turned:
-        return
-    dtype = tensor.dtype or "F32"
-    add_unpacked(tensor, where, expected if turned else shape, dtype, ledger)
-
-
-def _inputs_last(stored: Shape, expected: Shape) -> bool:
-    """Whether `stored` is `expected`, a convolution's (out, in, ...), with `in` moved last."""
-    if len(expected) < _CONVOLUTION or stored == expected:
-        return False
-    return stored == (expected[0], *expected[2:], expected[1])
+def model_shape(tensor: StoredTensor, where: MlxName) -> Shape | None:
+    """Return the shape in the architecture's order of axes: a convolution's inputs are second."""
+    stored, expected = tensor.shape, where.expected
+    if expected is None or len(expected) < _CONVOLUTION or stored == expected:
+        return stored
+    return expected if stored == (expected[0], *expected[2:], expected[1]) else stored

@@ -8,7 +8,9 @@ order of the sides; the stored shapes show it. The docstrings of gptq and awq ha
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from auditor.layouts.engine import Packing, Settings
+from msgspec.structs import replace
+
+from auditor.layouts.engine import Packing
 from auditor.layouts.packing import FLOATS, Members, Shape, Stored, WrittenTensor
 from auditor.tensors import DTYPE_BITS
 
@@ -26,8 +28,20 @@ _MARLIN_BITS = (4, 8)
 _PER_WORD = 8  # zero points in a word of AWQ, whatever the bits: its kernels read only 4 bits
 _PARTS = ("qweight", "scales", "qzeros")
 
-# Returns the possible packings of a module's stored shapes, or the shape that it needs.
-Readings = Callable[[Members, Settings, Shape | None], Iterable[Packing] | str]
+_BITS_OF_FORM = {MARLIN: _MARLIN_BITS, GEMV: (4,), GEMV_FAST: (4,)}  # that the kernels support
+
+
+class QweightSettings(NamedTuple):
+    """The settings that a config states for a module; None for one that it does not state."""
+
+    form: str | None = None
+    bits: int | None = None
+    group: int | None = None  # -1: all inputs together; None: only the scales show it
+    where: str = ""
+    form_source: str = ""  # the form in words of the config: "version of ... is gemv"
+    word: int | None = 32  # bits of an element of qweight
+    act_order: bool = False
+    has_zeros: bool = True
 
 
 class PackedLinear(NamedTuple):
@@ -202,20 +216,34 @@ def _inputs(parts: Members, bits: int, word: int, expected: Shape | None) -> int
     return next(fitting, rows * word // bits)
 
 
-def readings_of_matrix(readings: Readings[Settings]) -> Readings[Settings]:
-    """Return a function that calls `readings` if qweight is a matrix.
+def readings(
+    parts: Members,
+    settings: QweightSettings,
+    expected: Shape | None,
+    *,
+    forms: Iterable[str],
+    bits: Iterable[int],
+) -> list[Packing] | str:
+    """Return the possible packings, one for each form and number of bits, the declared one first.
 
-    Otherwise the function returns a phrase that says what qweight must be.
+    `forms` and `bits` are ordered by likeliness: the order decides if shapes fit several.
     """
-
-    def by_shapes(
-        parts: Members, settings: Settings, expected: Shape | None
-    ) -> Iterable[Packing] | str:
-        shape = _matrix(parts, "qweight")
-        is_matrix = shape is not None and 0 not in shape
-        return readings(parts, settings, expected) if is_matrix else "a matrix of integers"
-
-    return by_shapes
+    shape = _matrix(parts, "qweight")
+    if shape is None or 0 in shape:
+        return "a matrix of integers"
+    packings = []
+    for form in sorted(forms, key=lambda form: form != settings.form):  # stable
+        for width in sorted(bits, key=lambda width: width != settings.bits):
+            if width not in _BITS_OF_FORM.get(form, (width,)):
+                continue
+            doubts = []
+            if settings.bits not in {None, width}:
+                doubts.append(f"bits of {settings.where} is {settings.bits}, stored are {width}")
+            if settings.form not in {None, form}:
+                doubts.append(f"{settings.form_source}, stored is {form}")
+            packing = packing_of_shapes(form, parts, width, settings.group, expected)
+            packings.append(replace(packing, doubts=tuple(doubts)))
+    return packings
 
 
 def _matrix(parts: Members, last: str) -> tuple[int, int] | None:
@@ -301,3 +329,8 @@ def title_of(name: str, packings: Iterable[Packing], group: object = None) -> st
 def title_with_forms(name: str, packings: Collection[Packing]) -> str:
     """Return the name with the forms, the bits and the group sizes of all modules."""
     return title_of(" ".join((name, *sorted({one.form for one in packings}))), packings)
+
+
+def stated_group(packing: Packing) -> int:
+    """Return the group size that a config states, which is -1 if all inputs are one group."""
+    return -1 if packing.group == packing.shape[-1] else packing.group

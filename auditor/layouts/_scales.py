@@ -9,12 +9,9 @@ single scale is stored as (), (1,) or (1, 1), and (out, 1) also as (out,).
 The scales of a KV cache are one number, or one for each head.
 """
 
-from functools import lru_cache
-from math import prod
 from typing import NamedTuple
 
-from auditor.layouts.packing import Members, PackingLedger, Shape
-from auditor.tensors import StoredTensor
+from auditor.layouts.packing import FLOATS, Members, PackingLedger, Shape, WrittenTensor
 
 _MATRIX = 2  # axes of one expert's weight: (out, in)
 _BLOCK = 128  # sides of a block of fp8 if the config does not declare them
@@ -48,50 +45,33 @@ def group_grain(size: int) -> Grain:
     return Grain(1, size)
 
 
-def scales_shape(weight: Shape, grain: Grain) -> Shape:
-    """Return the shape of the scales of a weight that has at least two axes."""
+def scales(weight: Shape, grain: Grain, dtypes: tuple[str, ...]) -> WrittenTensor:
+    """Return the scales of a weight in their usual shape, with the other shapes that occur."""
+    if len(weight) < _MATRIX:
+        return WrittenTensor((1,), dtypes, others=((), (1, 1)))
     *experts, rows, columns = weight
-    return (*experts, _parts(rows, grain.outputs), _parts(columns, grain.inputs))
+    shape = (*experts, _parts(rows, grain.outputs), _parts(columns, grain.inputs))
+    if grain == TENSOR:
+        if len(weight) == _MATRIX:
+            return WrittenTensor((1,), dtypes, others=((), shape))
+        return WrittenTensor(shape, dtypes, others=(shape[:-1], shape[:-2]))
+    return WrittenTensor(shape, dtypes, others=(shape[:-1],) if grain.inputs is None else ())
 
 
 def _parts(size: int, step: int | None) -> int:
     return 1 if step is None else -(-size // step)
 
 
-@lru_cache(maxsize=4096)
-def scales_fit(weight: Shape, grain: Grain, scales: Shape) -> bool:
-    """Whether the shape `scales` has one scale for each grain of the weight."""
-    if len(weight) < _MATRIX:
-        return prod(scales) == 1
-    full_shape = scales_shape(weight, grain)
-    written = {full_shape}
-    if grain.inputs is None:
-        written.add(full_shape[:-1])
-    if grain == TENSOR:
-        written |= {full_shape[:-2], (1,)} if len(weight) == _MATRIX else {full_shape[:-2]}
-    return scales in written
-
-
-@lru_cache(maxsize=4096)
-def scales_misfit(what: str, weight: Shape, grain: Grain, scales: Shape) -> str | None:
-    """Return a phrase with the stored and the expected shape of scales; None if they fit."""
-    if scales_fit(weight, grain, scales):
-        return None
-    need = (1,) if len(weight) < _MATRIX else scales_shape(weight, grain)
-    return f"{what} is {scales}, expected {need} for a weight of {weight}, {grain.words}"
-
-
-@lru_cache(maxsize=4096)
-def grain_of_shapes(weight: Shape, scales: Shape) -> Grain | None:
+def grain_of_shapes(weight: Shape, stored: Shape) -> Grain | None:
     """Return the grain that fits the shape of the scales, without a config; None if none fits."""
-    block = Grain(_BLOCK, _BLOCK)
-    for grain in (TENSOR, CHANNEL, block):
-        if scales_fit(weight, grain, scales):
+    grains = [TENSOR, CHANNEL, Grain(_BLOCK, _BLOCK)]
+    if len(weight) >= _MATRIX and len(stored) == len(weight) and 0 not in stored:
+        grains.append(Grain(-(-weight[-2] // stored[-2]), -(-weight[-1] // stored[-1])))
+    for grain in grains:
+        written = scales(weight, grain, FLOATS)
+        if 0 not in grain and stored in {written.shape, *written.others}:
             return grain
-    if len(weight) < _MATRIX or len(scales) != len(weight) or 0 in scales:
-        return None
-    grain = Grain(-(-weight[-2] // scales[-2]), -(-weight[-1] // scales[-1]))
-    return grain if all(grain) and scales == scales_shape(weight, grain) else None
+    return None
 
 
 # Names below an attention module, or below its k_proj and v_proj.
@@ -113,9 +93,3 @@ def note_kv_scales(parts: Members, ledger: PackingLedger) -> None:
                 f"a scale of the KV cache is {tensor.shape}, expected one number, or one a head"
             )
             ledger.fault(reason, tensor)
-
-
-def require_one_element(what: str, tensor: StoredTensor | None, ledger: PackingLedger) -> None:
-    """Report a scale that applies to a complete weight but does not have exactly one element."""
-    if tensor is not None and tensor.elements not in {None, 1}:
-        ledger.fault(f"{what} is {tensor.shape}; one number is needed", tensor)

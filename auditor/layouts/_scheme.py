@@ -7,7 +7,7 @@ modules that no interpretation covers.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from auditor.bounded.patterns import PatternNotFollowedError, glob_expression, names_matching
@@ -42,19 +42,12 @@ class Scheme(NamedTuple):
     # module is a contradiction, too.
     every_linear: bool = False
 
-    def is_packed(self, module: str) -> bool | None:
-        """Whether loading builds a packed module; None if versions of the loader differ."""
-        if module in self.plain:
-            return False
-        return True if self.packs((module,)) else None
-
 
 def skip_list_scheme(  # noqa: PLR0913 - the declaration, and how loaders read it
     key: str,
     declared: Declared,
     names: Collection[str],
-    _settings: object = None,
-    *,
+    *_: object,
     packs_others: bool = True,
     whole_layers: bool = False,
     has_defaults: bool = True,
@@ -80,8 +73,7 @@ def skip_list_scheme(  # noqa: PLR0913 - the declaration, and how loaders read i
 
 def report_contradictions(  # noqa: PLR0913 - the stored tensors, the declaration, two words for messages
     stored: Stored,
-    modules: Sequence[str],
-    weights: Sequence[StoredTensor],
+    packed: Mapping[str, StoredTensor],
     scheme: Scheme | None,
     ledger: PackingLedger,
     *,
@@ -90,26 +82,25 @@ def report_contradictions(  # noqa: PLR0913 - the stored tensors, the declaratio
 ) -> None:
     """Report packed modules that the config leaves plain, and plain ones that it packs.
 
-    `modules` are the names of the packed modules, `weights` their packed tensors. A plain module
-    is reported if similar modules are packed, or if the config names it. `loads` describes what
-    loading looks for in a plain module; `by_name` tells whether tensors without a header count.
+    `packed` maps the names of packed modules to their packed tensors. A plain module is reported if
+    similar modules are packed, or if the config names it. `loads` describes what loading looks for
+    in a plain module; `by_name` tells whether tensors without a header count.
     """
     if scheme is None:
         return
     if scheme.plain:
-        pairs = zip(modules, weights, strict=True)
-        wrong = [weight for module, weight in pairs if module in scheme.plain]
+        wrong = [weight for module, weight in packed.items() if module in scheme.plain]
         if wrong:
             reason = f"is packed, but plain by {scheme.plain_source or scheme.source}"
             reason = f"{reason}: loading expects floats; leave it out when you quantize"
             ledger.fault(reason, *wrong)
     plain = plain_among_packed(
-        stored, modules, whole_layers=scheme.whole_layers, every_linear=scheme.every_linear
+        stored, packed, whole_layers=scheme.whole_layers, every_linear=scheme.every_linear
     )
     odd = [plain[module] for module in scheme.packs(plain) if module not in scheme.plain]
     for module in scheme.named:
         weight = stored.members(module).get("weight")
-        if weight is not None and module not in modules and weight not in odd:
+        if weight is not None and module not in packed and weight not in odd:
             odd.append(weight)
     if odd := [one for one in odd if by_name or one.dtype in FLOATS]:
         reason = f"is plain, but not by {scheme.source}: loading looks for {loads}"

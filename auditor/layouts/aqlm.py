@@ -97,7 +97,7 @@ def _title(declared: Declared | None, _packings: Collection[Packing]) -> str:
     return "aqlm"
 
 
-def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
+def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
     """Return the scheme that the config's list of plain modules implies.
 
     Without a list every linear is packed, including the output layer. The entries are names of
@@ -109,7 +109,6 @@ def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Sc
 
 LAYOUT = LayoutTable[_Sizes](
     name="aqlm",
-    methods=("aqlm",),
     recognises=any_module(lambda parts: "codes" in parts and "codebooks" in parts),
     packed="codes",
     dtypes=frozenset({"I8", "I16", "I32"}),

@@ -27,7 +27,6 @@ auto_round/inference/convert_model.py of auto-round 0.16.1, and auto_round/expor
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import groupby
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -37,10 +36,10 @@ from auditor.layouts._qweight import (
     GPTQ,
     QWEIGHT,
     WORDS,
+    QweightSettings,
     any_qweight,
     packing_of_config,
-    packing_of_shapes,
-    readings_of_matrix,
+    readings,
     title_with_forms,
 )
 from auditor.layouts._scheme import Scheme, followed
@@ -74,16 +73,6 @@ _COMPARED = 100_000_000  # characters of names times blocks, in 0.1 s
 _NUMBERED = re.compile(r"\w+\.[0-9].*")
 
 
-class AutoRoundScheme(NamedTuple):
-    """The settings of a module; a field is None if the config does not state it."""
-
-    bits: int | None = None  # one of PLAIN: the module is not packed
-    group: int | None = None  # -1: all inputs together
-    where: str = ""
-    form: str | None = None  # GPTQ or GEMM, of all modules
-    form_source: str = ""  # the form in words of the config
-
-
 # --- how integers are packed ------------------------------------------------------------------
 
 
@@ -99,17 +88,17 @@ def unread(declared: Declared) -> str | None:
     return f"{named(declared.method)} with {' and '.join(unread_settings)}"
 
 
-def _unstated(declared: Declared, ledger: PackingLedger) -> AutoRoundScheme:
+def _unstated(declared: Declared, ledger: PackingLedger) -> QweightSettings:
     """Return the settings that the config's packing implies: the form, without bits and group."""
     key, packing = _packing(declared)
     if packing is None:
         source = f"{declared.where} declares no packing_format, which means gptq"
-        return AutoRoundScheme(form=GPTQ, form_source=source)
+        return QweightSettings(form=GPTQ, form_source=source)
     if not isinstance(packing, str):
         ledger.fault(f"{key} of {declared.where} is {described(packing)}; a string is needed")
-        return AutoRoundScheme()
+        return QweightSettings()
     source = f"{key} of {declared.where} is {quoted(packing)}"
-    return AutoRoundScheme(form=_form(packing), form_source=source)
+    return QweightSettings(form=_form(packing), form_source=source)
 
 
 def _packing(declared: Declared) -> tuple[str, object]:
@@ -146,17 +135,19 @@ def _shown(value: object) -> str:
 # --- the settings of a module -----------------------------------------------------------------
 
 
-def read_auto_round_schemes(
+def _settings(
     declared: Declared | None, stored: Stored, ledger: PackingLedger
-) -> Callable[[str], AutoRoundScheme]:
-    """Return a function that maps the name of a module to its settings in the config."""
+) -> Callable[[str], QweightSettings]:
     if declared is None:
-        return lambda _module: AutoRoundScheme()
-    return _AutoRoundSchemes(declared, stored, ledger).of
+        return lambda _module: QweightSettings()
+    return _AutoRoundSettings(declared, stored, ledger).of
 
 
-def scheme_of_names(
-    declared: Declared, names: Collection[str], settings: Callable[[str], AutoRoundScheme]
+def _scheme_of_names(
+    declared: Declared,
+    names: Collection[str],
+    settings: Callable[[str], QweightSettings],
+    *_: object,
 ) -> Scheme:
     """Return the scheme (the packed and the plain modules) that the config declares."""
     extra = object_or_empty(declared.settings.get("extra_config"))
@@ -170,16 +161,16 @@ def scheme_of_names(
     )
 
 
-class _AutoRoundSchemes:
+class _AutoRoundSettings:
     """A lookup of each module's settings in the config."""
 
     def __init__(self, declared: Declared, stored: Stored, ledger: PackingLedger) -> None:
-        self._own: dict[str, AutoRoundScheme] = {}  # by module named in extra_config
-        self._found: list[tuple[AutoRoundScheme, frozenset[str]]] = []
+        self._own: dict[str, QweightSettings] = {}  # by module named in extra_config
+        self._found: list[tuple[QweightSettings, frozenset[str]]] = []
         self._vague: frozenset[str] | None = frozenset()  # ends of names; None means all names
         self._unstated = _unstated(declared, ledger)
         self._default = _scheme(declared, self._unstated, ledger)
-        unmatched: list[tuple[str, AutoRoundScheme]] = []
+        unmatched: list[tuple[str, QweightSettings]] = []
         for key, scheme in _entries(declared, self._default, ledger):
             if key in stored.modules:
                 self._own[key] = scheme
@@ -196,7 +187,7 @@ class _AutoRoundSchemes:
         else:
             self._search(unmatched, stored)
 
-    def of(self, module: str) -> AutoRoundScheme:
+    def of(self, module: str) -> QweightSettings:
         if module in self._own:
             return self._own[module]
         own_scheme = next((scheme for scheme, names in self._found if module in names), None)
@@ -207,7 +198,7 @@ class _AutoRoundSchemes:
         inside = not self._blocks or any(block in f".{module}" for block in self._blocks)
         return self._default if inside else self._outside
 
-    def _search(self, unmatched: list[tuple[str, AutoRoundScheme]], stored: Stored) -> None:
+    def _search(self, unmatched: list[tuple[str, QweightSettings]], stored: Stored) -> None:
         """Find the modules whose names contain a key; `unmatched` are keys that are not full names.
 
         Such a key may also be a module's name from before a renaming.
@@ -221,15 +212,15 @@ class _AutoRoundSchemes:
             self._found.append((scheme, names))
 
 
-def _scheme(declared: Declared, default: AutoRoundScheme, ledger: PackingLedger) -> AutoRoundScheme:
+def _scheme(declared: Declared, default: QweightSettings, ledger: PackingLedger) -> QweightSettings:
     bits = integer_setting(declared, "bits", (*BITS, *PLAIN), ledger, default=default.bits)
     group = integer_setting(declared, "group_size", _GROUPS, ledger, default=default.group)
     return default._replace(bits=bits, group=group, where=declared.where)
 
 
 def _entries(
-    declared: Declared, default: AutoRoundScheme, ledger: PackingLedger
-) -> Iterator[tuple[str, AutoRoundScheme]]:
+    declared: Declared, default: QweightSettings, ledger: PackingLedger
+) -> Iterator[tuple[str, QweightSettings]]:
     """Yield each key of extra_config that has settings, and the settings."""
     extra, where = declared.settings.get("extra_config"), f"extra_config of {declared.where}"
     if extra is not None and not isinstance(extra, Mapping):
@@ -273,27 +264,25 @@ _COMPANIONS = {
 }
 
 
-def _readings(parts: Members, scheme: AutoRoundScheme, expected: Shape | None) -> Iterator[Packing]:
-    """Yield the possible packings, one for each form and number of bits, the declared one first."""
-    for form in (GEMM, GPTQ) if scheme.form == GEMM else (GPTQ, GEMM):
-        for bits in sorted(BITS, key=lambda bits: bits != scheme.bits):  # stable
-            doubts = []
-            if scheme.bits in BITS and scheme.bits != bits:
-                doubts.append(f"bits of {scheme.where} is {scheme.bits}, stored are {bits}")
-            if scheme.form not in {None, form}:
-                doubts.append(f"{scheme.form_source}, stored is {form}")
-            packing = packing_of_shapes(form, parts, bits, scheme.group, expected)
-            tensors = {**packing.tensors, "act_scales": WrittenTensor((1,), FLOATS, others=((),))}
-            yield replace(packing, tensors=tensors, doubts=tuple(doubts))
+def _by_shapes(
+    parts: Members, settings: QweightSettings, expected: Shape | None
+) -> list[Packing] | str:
+    if settings.bits in PLAIN:
+        settings = settings._replace(bits=None)
+    packings = readings(parts, settings, expected, forms=(GPTQ, GEMM), bits=BITS)
+    if isinstance(packings, str):
+        return packings
+    scale = {"act_scales": WrittenTensor((1,), FLOATS, others=((),))}
+    return [replace(one, tensors={**one.tensors, **scale}) for one in packings]
 
 
-def _by_config(_parts: Members, scheme: AutoRoundScheme, shape: Shape) -> Packing | None:
+def _by_config(_parts: Members, scheme: QweightSettings, shape: Shape) -> Packing | None:
     bits = scheme.bits if scheme.bits in BITS else None
     form = GEMM if scheme.form == GEMM else GPTQ
     return packing_of_config(form, shape, bits, scheme.group)
 
 
-LAYOUT = LayoutTable[AutoRoundScheme](
+LAYOUT = LayoutTable[QweightSettings](
     name="auto-round",
     methods=("auto-round", "intel/auto-round"),
     recognises=any_qweight((GPTQ, GEMM), BITS),
@@ -302,11 +291,11 @@ LAYOUT = LayoutTable[AutoRoundScheme](
     dtype="INT4",
     companions=_COMPANIONS,
     needed=lambda *_: ["scales", "qzeros"],
-    settings=read_auto_round_schemes,
-    by_shapes=readings_of_matrix(_readings),
+    settings=_settings,
+    by_shapes=_by_shapes,
     by_config=_by_config,
     title=lambda _, packings: title_with_forms("auto-round", packings),
-    scheme=scheme_of_names,
+    scheme=_scheme_of_names,
     conv1d=True,
     unread=unread,
 ).layout()

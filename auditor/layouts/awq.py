@@ -16,9 +16,6 @@ of AutoAWQ 0.2.9 and gptqmodel/nn_modules/qlinear of GPTQModel 7.7.0.
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from auditor.layouts._qweight import (
     GEMM,
@@ -28,10 +25,11 @@ from auditor.layouts._qweight import (
     MARLIN,
     QWEIGHT,
     WORDS,
+    QweightSettings,
     any_qweight,
     packing_of_config,
-    packing_of_shapes,
-    readings_of_matrix,
+    readings,
+    stated_group,
     title_with_forms,
 )
 from auditor.layouts._scheme import skip_list_scheme
@@ -42,6 +40,7 @@ from auditor.layouts.packing import (
     Members,
     PackingLedger,
     Shape,
+    StatedSettings,
     Stored,
     tensor_name,
 )
@@ -56,71 +55,60 @@ _COMPANIONS = {
 }
 
 
-class _Settings(NamedTuple):
-    form: str | None = None
-    bits: int | None = None
-    group: int | None = None  # -1: all inputs together; None: only the scales show it
-    zeros: bool = True
-    where: str = ""
-
-
-def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
+def _settings(declared: Declared | None, ledger: PackingLedger) -> QweightSettings:
     if declared is None:
-        return _Settings()
+        return QweightSettings()
     values = declared.settings
     version = values.get("version", values.get("format", values.get("checkpoint_format")))
     word = version.lower() if isinstance(version, str) else ""
     form = _OTHER_WORDS.get(word, word)
     bits, size = ("w_bit", "q_group_size") if "w_bit" in values else ("bits", "group_size")
-    return _Settings(
+    return QweightSettings(
         form=form if form in _FORMS else None,
         bits=integer_setting(declared, bits, _BITS, ledger),
         group=integer_setting(declared, size, GROUPS, ledger),
-        zeros=values.get("zero_point") is not False,
         where=declared.where,
+        form_source=f"version of {declared.where} is {form}",
+        has_zeros=values.get("zero_point") is not False,
     )
 
 
-def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     """Yield packed modules, and companions without a packed tensor, under the table's names."""
     for module, members in stored.modules.items():
         parts = {one: members[one] for one in ("qweight", "scales", "qzeros") if one in members}
         if "qzeros" not in parts and "scaled_zeros" in members:
             parts["qzeros"] = members["scaled_zeros"]
         scales = parts.get("scales")
-        if parts.keys() == {"scales"} and scales and len(scales.shape or ()) == 1:
+        if parts.keys() == {"scales"} and scales and len(scales.shape or (0,)) == 1:
             parts = {_DIVISORS: scales}
         if parts:
             yield Bundle(module, tensor_name(module), parts)
 
 
-def _needed(_parts: Members, settings: _Settings, packing: Packing | None) -> list[str]:
+def _needed(_parts: Members, settings: QweightSettings, packing: Packing | None) -> list[str]:
     form = packing.form if packing else settings.form
-    return ["scales", "qzeros"] if settings.zeros and form != MARLIN else ["scales"]
+    return ["scales", "qzeros"] if settings.has_zeros and form != MARLIN else ["scales"]
 
 
-def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> Iterator[Packing]:
-    """Yield the possible packings, one for each form and number of bits, the declared one first."""
+def _by_shapes(
+    parts: Members, settings: QweightSettings, expected: Shape | None
+) -> list[Packing] | str:
     zeros = parts.get("qzeros")
     has_floats = zeros is not None and (zeros.dtype or "").startswith(("F", "BF"))
-    first = settings.form or (GEMV_FAST if has_floats else GEMM)
-    for form in sorted(_FORMS, key=lambda form: form != first):  # stable
-        for bits in sorted(_BITS, key=lambda bits: bits != settings.bits):
-            if form in {GEMV, GEMV_FAST} and bits != 4:  # noqa: PLR2004 - the kernels support only 4 bits
-                continue
-            doubts = []
-            if settings.bits not in {None, bits}:
-                doubts.append(f"bits of {settings.where} is {settings.bits}, stored are {bits}")
-            if settings.form not in {None, form}:
-                observed = f"version of {settings.where} is {settings.form}"
-                doubts.append(f"{observed}, stored is {form}")
-            packing = packing_of_shapes(form, parts, bits, settings.group, expected)
-            yield replace(packing, doubts=tuple(doubts))
+    forms = sorted(_FORMS, key=lambda form: (form == GEMV_FAST) != has_floats)  # stable
+    return readings(parts, settings, expected, forms=forms, bits=_BITS)
 
 
-LAYOUT = LayoutTable[_Settings](
+def _stated(parts: Members, packing: Packing) -> StatedSettings | None:
+    if packing.form != GEMM:
+        return None
+    sizes = {"bits": packing.bits, "group_size": stated_group(packing)}
+    return {"quant_method": "awq", **sizes, "zero_point": "qzeros" in parts, "version": "gemm"}
+
+
+LAYOUT = LayoutTable[QweightSettings](
     name="awq",
-    methods=("awq",),
     recognises=any_qweight(_FORMS, g_idx=False),
     packed="qweight",
     dtypes=WORDS,
@@ -128,7 +116,8 @@ LAYOUT = LayoutTable[_Settings](
     companions=_COMPANIONS,
     needed=_needed,
     settings=constant_settings(_settings),
-    by_shapes=readings_of_matrix(_readings),
+    by_shapes=_by_shapes,
+    stated=_stated,
     by_config=lambda _, settings, shape: packing_of_config(
         settings.form or GEMM, shape, settings.bits, settings.group
     ),

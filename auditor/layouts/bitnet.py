@@ -7,7 +7,8 @@ loading (linear_class "autobitlinear") are plain floats with a scale. With `use_
 of these linears has a norm of its inputs, `X.rms_norm.weight` (in,).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 from auditor.layouts._scheme import Scheme, skip_list_scheme
 from auditor.layouts.engine import Bundle, LayoutTable, Packing, any_module, constant_settings
@@ -40,39 +41,49 @@ def _is_bitnet(parts: Members) -> bool:
     )
 
 
-def _settings(declared: Declared | None, _ledger: PackingLedger) -> str:
-    """Return the config's linear_class, by default bitlinear.
+class _Settings(NamedTuple):
+    """The settings of the config; linears of another class may store their weights as floats."""
 
-    With autobitlinear, weights may be stored as floats.
-    """
-    return str(declared.settings.get("linear_class", "bitlinear")) if declared else "bitlinear"
+    linear_class: str = "bitlinear"
+    has_norms: bool = False
 
 
-def _bundles(stored: Stored, declared: Declared | None) -> Iterator[Bundle]:
-    normed = declared is not None and declared.settings.get("use_rms_norm") is True
+def _settings(declared: Declared | None, _ledger: PackingLedger) -> _Settings:
+    if declared is None:
+        return _Settings()
+    values = declared.settings
+    has_norms = values.get("use_rms_norm") is True
+    return _Settings(str(values.get("linear_class", "bitlinear")), has_norms)
+
+
+def _bundles(
+    stored: Stored, settings: Callable[[str], _Settings], *_context: object
+) -> Iterator[Bundle]:
     for module, members in stored.modules.items():
         weight = members.get("weight")
         if "weight_scale" not in members and (weight is None or weight.dtype != "U8"):
             continue
         norm = stored.members(tensor_name(module, "rms_norm")).get("weight")
-        has_norm = normed and norm is not None and "weight_scale" in members
+        has_norm = settings(module).has_norms and norm is not None and "weight_scale" in members
         parts = {**members, "rms_norm": norm} if has_norm and norm else members
         yield Bundle(module, tensor_name(module), parts)
 
 
-def _by_shapes(parts: Members, _settings: str, _expected: Shape | None) -> list[Packing] | str:
+def _by_shapes(
+    parts: Members, _settings: _Settings, _expected: Shape | None
+) -> list[Packing] | str:
     rows = parts["weight"].shape or ()
     if len(rows) != 2:  # noqa: PLR2004 - (out / 4, in)
         return "(out / 4, in)"
     return [_linear((_PER_BYTE * rows[0], rows[1]))]
 
 
-def _by_config(_parts: Members, linear_class: str, shape: Shape) -> Packing | None:
+def _by_config(_parts: Members, settings: _Settings, shape: Shape) -> Packing | None:
     if len(shape) != 2:  # noqa: PLR2004 - (out, in)
         return None
     packing = _linear(shape)
     tensors = dict(packing.tensors)
-    if linear_class != "bitlinear":
+    if settings.linear_class != "bitlinear":
         del tensors["weight"]
     return Packing(shape=shape, dtype=packing.dtype, tensors=tensors)
 
@@ -86,7 +97,7 @@ def _linear(shape: Shape) -> Packing:
     return Packing(shape=shape, dtype="TERNARY", tensors=tensors)
 
 
-def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
+def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
     is_strict = declared.settings.get("linear_class", "bitlinear") == "bitlinear"
     return skip_list_scheme(
         "modules_to_not_convert",
@@ -98,9 +109,8 @@ def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Sc
     )
 
 
-LAYOUT = LayoutTable[str](
+LAYOUT = LayoutTable[_Settings](
     name="bitnet",
-    methods=("bitnet",),
     recognises=any_module(_is_bitnet),
     packed="weight",
     dtypes=frozenset({"U8"}),

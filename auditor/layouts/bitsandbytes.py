@@ -35,6 +35,7 @@ from auditor.layouts.packing import (
     Members,
     PackingLedger,
     Shape,
+    StatedSettings,
     Stored,
     WrittenTensor,
     tensor_name,
@@ -90,15 +91,18 @@ def _recognises(stored: Stored) -> bool:
     )
 
 
-def _bundles(stored: Stored, declared: Declared | None) -> Iterator[Bundle]:
+def _bundles(
+    stored: Stored, settings: Callable[[str], _Settings], *_context: object
+) -> Iterator[Bundle]:
     """Yield weights with companions, and weights of packed dtypes if a config declares packing."""
     names: dict[str, None] = {}
+    is_declared = settings("").where != ""
     for module, members in stored.modules.items():
         weight = members.get("weight")
         if not members.keys().isdisjoint(_FOUR):
             names[module.removesuffix(_STATE_SUFFIX)] = None
         if not members.keys().isdisjoint(_INT8) or (
-            declared is not None
+            is_declared
             and weight is not None
             and (
                 weight.dtype == "I8" or (weight.dtype == "U8" and (weight.shape or ())[1:] == (1,))
@@ -206,9 +210,16 @@ def _numbers(parts: Members, dtype: str, expected: Shape | None, doubts: list[st
     return Packing(shape=shape, dtype=kind, tensors=tensors, doubts=(*doubts, *own_doubts))
 
 
-def _scheme(
-    declared: Declared, names: Collection[str], _settings: Callable[[str], _Settings]
-) -> Scheme:
+def _stated(parts: Members, packing: Packing) -> StatedSettings | None:
+    settings: StatedSettings = {"quant_method": "bitsandbytes"}
+    if packing.dtype == "INT8":
+        return settings | {"load_in_8bit": True}
+    if parts.keys().isdisjoint(_STATES):
+        return None
+    return settings | {"load_in_4bit": True, "bnb_4bit_quant_type": packing.dtype.lower()}
+
+
+def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
     """Return the scheme (the packed and the plain modules) that the config declares.
 
     Observed with transformers 5.24: a packed weight in a skipped module is refused, or stays
@@ -238,6 +249,7 @@ LAYOUT = LayoutTable[_Settings](
     settings=constant_settings(_settings),
     by_shapes=_by_shapes,
     by_config=_by_config,
+    stated=_stated,
     scheme=_scheme,
     bundles=_bundles,
     conv1d=True,

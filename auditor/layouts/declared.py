@@ -28,6 +28,8 @@ _LISTS = (*dict.fromkeys(_LIST_OF.values()), "ignored_layers", "exclude_modules"
 # How a list names all modules with the same last part of their names; other libraries list that
 # part.
 SUFFIX_OF = {"compressed-tensors": r"re:.*\.{}$", "modelopt": "*.{}"}
+# Settings that shapes do not show, or that are compared by name elsewhere.
+_UNSEEN = frozenset({"desc_act", "activation_scheme", "dynamic", "ignore", "targets", "version"})
 _OLDER_KEYS = {"bits": "w_bit", "group_size": "q_group_size"}  # keys of older AutoAWQ
 
 
@@ -169,3 +171,17 @@ def spelt_as(declared: Mapping[str, Any], settings: dict[str, Any]) -> dict[str,
         is_4bit = renamed.get("load_in_4bit") is True
         renamed |= {"load_in_4bit": is_4bit, "load_in_8bit": not is_4bit}
     return renamed
+
+
+def differing(declared: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings whose stored value differs from the declared one, by dotted key."""
+    changes: dict[str, Any] = {}
+    for key, value in held.items():
+        declared_value = declared.get(key)
+        if isinstance(value, Mapping):
+            if isinstance(declared_value, Mapping):
+                inner = differing(declared_value, value)
+                changes.update({f"{key}.{name}": one for name, one in inner.items()})
+        elif key in declared and declared_value != value and key not in _UNSEEN:
+            changes[key] = value
+    return changes

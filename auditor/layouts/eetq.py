@@ -9,7 +9,7 @@ transformers' integrations/eetq.py saves a linear of (out, in) as:
 from functools import partial
 
 from auditor.layouts._scheme import skip_list_scheme
-from auditor.layouts.engine import LayoutTable, Packing, any_module, no_settings
+from auditor.layouts.engine import LayoutTable, Packing, any_module, constant_settings
 from auditor.layouts.packing import FLOATS, Members, Shape, WrittenTensor
 
 
@@ -30,7 +30,6 @@ def _by_shapes(parts: Members, settings: None, _expected: Shape | None) -> list[
 
 LAYOUT = LayoutTable[None](
     name="eetq",
-    methods=("eetq",),
     recognises=any_module(
         lambda parts: (
             "weight_scales" in parts and "weight" in parts and parts["weight"].dtype in {None, "I8"}
@@ -41,7 +40,7 @@ LAYOUT = LayoutTable[None](
     dtype="INT8",
     companions={"weight_scales": "weight_scales, one for each output"},
     needed=lambda *_: ["weight_scales"],
-    settings=no_settings,
+    settings=constant_settings(lambda *_: None),
     by_shapes=_by_shapes,
     by_config=_linear,
     title=lambda *_: "eetq, int8",

@@ -8,6 +8,7 @@ names. A packed tensor with its companions is a bundle.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from itertools import islice
 from math import prod
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
@@ -15,9 +16,11 @@ from typing import Generic, NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.layouts._scales import CACHE, note_kv_scales
+from auditor.layouts._scales import CACHE, Grain, note_kv_scales
 from auditor.layouts._scheme import Scheme, report_contradictions
+from auditor.layouts.fused import stacked_experts, unstack
 from auditor.layouts.packing import (
+    WIDE_FLOATS,
     Declared,
     Implied,
     Layout,
@@ -25,6 +28,7 @@ from auditor.layouts.packing import (
     Members,
     PackingLedger,
     Shape,
+    StatedSettings,
     Stored,
     Unpacked,
     WrittenTensor,
@@ -34,6 +38,8 @@ from auditor.tensors import StoredTensor
 
 Settings = TypeVar("Settings", bound=Hashable)
 
+_LOOKED_AT = 64  # bundles whose settings are compared
+_MOST_RETURNED = 2  # settings that are returned
 # Linears of GPT-2 and similar models; a plain checkpoint stores their weights as (in, out).
 CONV1D = frozenset({"c_attn", "c_fc", "c_proj", "q_attn"})
 
@@ -44,7 +50,9 @@ class Bundle(NamedTuple):
     module: str  # the name that the config uses: "model.layers.0.mlp.up_proj"
     name: str  # the tensor's name in the model: "model.layers.0.mlp.up_proj.weight"
     parts: Members
-    is_plain: bool = False  # whether it is the model's own tensor, renamed
+    plain: StoredTensor | None = None  # the model's own tensor, which is renamed or transposed
+    experts: tuple[str, ...] = ()  # the names in the model of the experts that it stacks
+    faults: tuple[str, ...] = ()  # what the names of its tensors show
 
 
 class Packing(Struct, frozen=True, kw_only=True):
@@ -57,19 +65,21 @@ class Packing(Struct, frozen=True, kw_only=True):
     form: str = ""
     bits: int = 0
     group: int = 0  # inputs that share a scale
+    grain: Grain | None = None  # the part of the weight that shares a scale
     doubts: tuple[str, ...] = ()  # declarations that the stored shapes contradict
+    descriptions: Mapping[str, str] = MappingProxyType({})  # of companions, instead of the table's
 
 
 class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
     """The declaration of one quantization method, which the engine interprets."""
 
     name: str  # the name in messages
-    methods: tuple[str, ...]  # the values of quant_method that declare this layout
     recognises: Callable[[Stored], bool]  # recognises the layout by marks that no other layout has
     packed: str  # the tensor with the packed numbers: "qweight"
     dtypes: frozenset[str]  # the dtypes that it may have
     dtype: str  # the dtype of a packed number, if only an index names the packed tensor
     companions: Mapping[str, str]  # companion of the packed tensor -> its description
+    methods: tuple[str, ...] = ()  # the values of quant_method that declare it; if empty, its name
     # Companions without which a bundle cannot be unpacked.
     needed: Callable[[Members, Settings, Packing | None], Iterable[str]]
     # Reads the config once and reports impossible settings; the result returns a module's settings.
@@ -80,17 +90,23 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
     by_shapes: Callable[[Members, Settings, Shape | None], Iterable[Packing] | str | None]
     # The packing that the config implies for a weight of the architecture; None if unknown.
     by_config: Callable[[Members, Settings, Shape], Packing | None] = lambda *_: None
+    # The config settings that declare such a bundle, the inverse of `settings`; None if unknown.
+    stated: Callable[[Members, Packing], StatedSettings | None] = lambda *_: None
     # Describes the layout and its settings in messages; None if the packings' dtypes are enough.
     title: Callable[[Declared | None, Collection[Packing]], str] | None = None
     # Returns the scheme of the config, given the names of the packed modules; None if unknown.
-    scheme: Callable[[Declared, Collection[str], Callable[[str], Settings]], Scheme | None] = (
-        lambda *_: None
-    )
+    scheme: Callable[
+        [Declared, Collection[str], Callable[[str], Settings], Stored], Scheme | None
+    ] = lambda *_: None
     # Yields the bundles; None if each module is a bundle.
-    bundles: Callable[[Stored, Declared | None], Iterable[Bundle]] | None = None
+    bundles: Callable[[Stored, Callable[[str], Settings], Implied], Iterable[Bundle]] | None = None
     # Companions that may exist without a packed tensor -> their form; None if their size varies.
     may_be_alone: Mapping[str, WrittenTensor | None] = MappingProxyType({})
     unseen_dtype: Callable[[Members, Settings], str] | None = None  # computes `dtype`
+    # Whether a module's tensors and settings decide alone, without the architecture. Identical
+    # modules are then unpacked once: a model may have 45,000 experts.
+    is_local: bool = False
+    plain_by_name: bool = True  # whether a weight without a header may be a plain one
     has_caches: bool = False  # whether modules may have scales of a KV cache
     also_plain: frozenset[str] = frozenset()  # dtypes of plain weights that may have companions
     conv1d: bool = False  # whether a Conv1D is packed as a linear (out, in)
@@ -103,7 +119,7 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
         """The layout that interprets this table."""
         return Layout(
             name=self.name,
-            methods=self.methods,
+            methods=self.methods or (self.name,),
             recognises=self.recognises,
             unpack=lambda stored, declared, implied: _Engine(self, declared, implied).unpack(
                 stored
@@ -111,6 +127,7 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
             writes=lambda stored, declared, implied: _Engine(self, declared, implied).writes(
                 stored
             ),
+            stated=lambda stored, implied: _Engine(self, None, implied).stated(stored),
             stores_plain=self.stores_plain,
             unread=self.unread,
             declares=self.declares,
@@ -132,6 +149,14 @@ def shape_of_numbers(
     return (numbers,), (doubt,)
 
 
+def if_elements(
+    parts: Members, last: str, fits: Callable[[int], bool], usual: Shape = (1,)
+) -> WrittenTensor:
+    """Return the expected scale `last`, whose number of elements has to fit, in any shape."""
+    shape = parts[last].shape if last in parts else None
+    return WrittenTensor(shape if shape is not None and fits(prod(shape)) else usual, WIDE_FLOATS)
+
+
 def any_module(mark: Callable[[Members], bool]) -> Callable[[Stored], bool]:
     """Return a function that checks whether `mark` is true of any stored module."""
     return lambda stored: any(map(mark, stored.modules.values()))
@@ -151,13 +176,6 @@ def constant_settings(
     return settings
 
 
-def no_settings(
-    _declared: Declared | None, _stored: Stored, _ledger: PackingLedger
-) -> Callable[[str], None]:
-    """Return a settings reader for a layout without settings; it always returns None."""
-    return lambda _module: None
-
-
 class _Engine(Generic[Settings]):
     """The unpacking of one checkpoint; bundles with equal shapes and settings are read once."""
 
@@ -171,43 +189,56 @@ class _Engine(Generic[Settings]):
         """Unpack each bundle, and report tensors that contradict the table or the config."""
         table, ledger = self._table, PackingLedger()
         settings = table.settings(self._declared, stored, ledger)
-        modules: list[str] = []
-        weights: list[StoredTensor] = []
-        packings: list[Packing] = []
-        for parts in stored.modules.values() if table.has_caches else ():
-            note_kv_scales(parts, ledger)
-        for bundle in self._bundles(stored):
-            if table.packed not in bundle.parts:
-                self._report_orphans(bundle.parts, ledger)
-                continue
-            modules.append(bundle.module)
-            weights.append(bundle.parts[table.packed])
-            packing = self._unpack(bundle, settings(bundle.module), ledger)
-            if packing is not None:
-                packings.append(packing)
+        if table.is_local:
+            ledger.unpack_alike(
+                stored, lambda one, once: self._unpack_bundles(one, settings, once), settings
+            )
+            weights = {one.name.removesuffix(".weight"): one for one in ledger.unchanged}
+            weights |= {one.name.removesuffix(".weight"): one.stored for one in ledger.tensors}
+        else:
+            weights = self._unpack_bundles(stored, settings, ledger)
         if self._declared is not None:
-            scheme = table.scheme(self._declared, modules, settings)
             report_contradictions(
                 stored,
-                modules,
                 weights,
-                scheme,
+                table.scheme(self._declared, weights, settings, stored),
                 ledger,
                 loads=table.loads or f"its {table.packed}",
+                by_name=table.plain_by_name,
             )
+        packings = [one for one in self._readings.values() if isinstance(one, Packing)]
         if table.title is not None:
             return ledger.close(table.title(self._declared, packings))
         dtypes = {packing.dtype.lower() for packing in packings}
         return ledger.close(", ".join((table.name, *sorted(dtypes))))
+
+    def _unpack_bundles(
+        self, stored: Stored, settings: Callable[[str], Settings], ledger: PackingLedger
+    ) -> dict[str, StoredTensor]:
+        """Unpack the bundles of some modules; return their packed tensors by module."""
+        table, weights = self._table, dict[str, StoredTensor]()
+        for parts in stored.modules.values() if table.has_caches else ():
+            note_kv_scales(parts, ledger)
+        for bundle in self._bundles(stored, settings):
+            if bundle.plain is not None:
+                one = bundle.plain
+                self._add(bundle, one.shape, one.dtype or "F32", ledger)
+            elif table.packed in bundle.parts:
+                weights[bundle.module] = bundle.parts[table.packed]
+                self._unpack(bundle, settings(bundle.module), ledger)
+            else:
+                self._report_orphans(bundle.parts, ledger)
+        return weights
 
     def writes(self, stored: Stored) -> dict[str, WrittenTensor]:
         """Return the tensors that config and architecture imply, by stored name."""
         table, written = self._table, dict[str, WrittenTensor]()
         settings = table.settings(self._declared, stored, PackingLedger())
         own = {table.packed, *table.companions}
-        for bundle in self._bundles(stored):
-            shape = self._implied(bundle.name)
-            if shape is None or table.packed not in bundle.parts:
+        for bundle in self._bundles(stored, settings):
+            shape, parts = self._expected(bundle), bundle.parts
+            is_alone = not parts.keys().isdisjoint(table.may_be_alone)
+            if shape is None or not (is_alone or table.packed in parts):
                 continue
             shape = shape[::-1] if self._is_conv1d(bundle.module) else shape
             packing = table.by_config(bundle.parts, settings(bundle.module), shape)
@@ -219,17 +250,36 @@ class _Engine(Generic[Settings]):
             }
         for parts in stored.modules.values() if table.has_caches else ():
             scales = (parts[key].name for key in CACHE & parts.keys())
-            written |= dict.fromkeys(scales, WrittenTensor((), ("F32", "BF16", "F16")))
+            written |= dict.fromkeys(scales, WrittenTensor((), WIDE_FLOATS))
         return written
 
-    def _bundles(self, stored: Stored) -> Iterable[Bundle]:
-        if self._table.bundles is not None:
-            return self._table.bundles(stored, self._declared)
-        return self._by_module(stored)
+    def stated(self, stored: Stored) -> list[StatedSettings]:
+        """Return the settings that declare most of the stored bundles, the most frequent first.
 
-    def _by_module(self, stored: Stored) -> Iterator[Bundle]:
-        """Yield the modules that have a packed tensor (by name or dtype) or a companion of one."""
+        A bundle with one group gives no upper bound of the group size; other bundles may.
+        """
         table = self._table
+        settings = table.settings(None, stored, PackingLedger())
+        equal_settings: dict[str, list[StatedSettings]] = {}
+        packed = (one for one in self._bundles(stored, settings) if table.packed in one.parts)
+        for bundle in islice(packed, _LOOKED_AT):
+            weight, reading = bundle.parts[table.packed], None
+            if weight.shape is not None and weight.dtype in table.dtypes:
+                reading = self._reading(bundle, settings(bundle.module))
+            if not isinstance(reading, Packing) or any(self._misfits(reading, bundle.parts)):
+                continue
+            found = table.stated(bundle.parts, reading)
+            if found is not None:
+                equal_settings.setdefault(str(found), []).append(found)
+        by_frequency = sorted(equal_settings.values(), key=len, reverse=True)
+        return [same[0] for same in by_frequency[:_MOST_RETURNED]]
+
+    def _bundles(self, stored: Stored, settings: Callable[[str], Settings]) -> Iterator[Bundle]:
+        """Yield the table's bundles, by default modules with a packed tensor or a companion."""
+        table = self._table
+        if table.bundles is not None:
+            yield from table.bundles(stored, settings, self._implied)
+            return
         for module, members in stored.modules.items():
             weight = members.get(table.packed)
             has_packed = weight is not None and (
@@ -237,6 +287,12 @@ class _Engine(Generic[Settings]):
             )
             if has_packed or not table.companions.keys().isdisjoint(members):
                 yield Bundle(module, tensor_name(module), members)
+
+    def _expected(self, bundle: Bundle) -> Shape | None:
+        """Return the architecture's shape of a bundle, which may be that of stacked experts."""
+        experts = stacked_experts(bundle.name, self._implied)
+        shape = experts.shape if experts else self._implied(bundle.name)
+        return (len(bundle.experts), *shape) if bundle.experts and shape is not None else shape
 
     def _is_conv1d(self, module: str) -> bool:
         return self._table.conv1d and module.rpartition(".")[2] in CONV1D
@@ -254,18 +310,17 @@ class _Engine(Generic[Settings]):
                 if alone is not None and not self._fits(part, parts[part], alone):
                     ledger.fault(_misfit_reason(part, parts[part], alone), parts[part])
 
-    def _unpack(self, bundle: Bundle, settings: Settings, ledger: PackingLedger) -> Packing | None:
+    def _unpack(self, bundle: Bundle, settings: Settings, ledger: PackingLedger) -> None:
         table, parts = self._table, bundle.parts
-        weight = parts[table.packed]
+        weight, packing = parts[table.packed], None
+        if weight.dtype not in table.also_plain:
+            packing = self._unpack_packed(bundle, settings, ledger)
         for part, description in table.companions.items():
             if part in parts:
-                ledger.note(description, parts[part])
-        if bundle.is_plain:
-            own = LogicalTensor(weight, bundle.name, weight.shape, weight.dtype or "F32")
-            ledger.tensors.append(own)
-        if bundle.is_plain or weight.dtype in table.also_plain:
-            return None
-        return self._unpack_packed(bundle, settings, ledger)
+                own_description = packing.descriptions.get(part) if packing else None
+                ledger.note(own_description or description, parts[part])
+        for reason in bundle.faults:
+            ledger.fault(reason, weight)
 
     def _unpack_packed(
         self, bundle: Bundle, settings: Settings, ledger: PackingLedger
@@ -273,7 +328,7 @@ class _Engine(Generic[Settings]):
         """Record the packed tensor in the model's shape, and companions that contradict it."""
         table, parts = self._table, bundle.parts
         weight = parts[table.packed]
-        observed = f"{table.packed} is {weight.dtype} {weight.shape}"
+        observed = f"{_last(weight)} is {weight.dtype} {weight.shape}"
         if weight.dtype is not None and weight.dtype not in table.dtypes:
             ledger.fault(f"{observed}, expected {' or '.join(sorted(table.dtypes))}", weight)
             return None
@@ -291,13 +346,23 @@ class _Engine(Generic[Settings]):
         shape, dtype = (packing.shape, packing.dtype) if packing else (None, table.dtype)
         if packing is None and table.unseen_dtype is not None:
             dtype = table.unseen_dtype(parts, settings)
-        ledger.tensors.append(LogicalTensor(weight, bundle.name, shape, dtype))
+        self._add(bundle, shape, dtype, ledger)
         return packing
+
+    def _add(self, bundle: Bundle, shape: Shape | None, dtype: str, ledger: PackingLedger) -> None:
+        weight = bundle.parts[self._table.packed]
+        if bundle.experts:
+            unstack(weight, bundle.experts, shape, dtype, ledger)
+        else:
+            ledger.tensors.append(LogicalTensor(weight, bundle.name, shape, dtype))
 
     def _reading(self, bundle: Bundle, settings: Settings) -> Packing | str | None:
         """Return the packing from `by_shapes` with the fewest misfits, else its message or None."""
-        expected, is_conv1d = self._implied(bundle.name), self._is_conv1d(bundle.module)
-        shapes = tuple((part, one.dtype, one.shape) for part, one in bundle.parts.items())
+        expected, is_conv1d = self._expected(bundle), self._is_conv1d(bundle.module)
+        # Its parts may have other names in the file, which decide with their shapes.
+        shapes = tuple(
+            (part, _last(one), one.dtype, one.shape) for part, one in bundle.parts.items()
+        )
         key = (shapes, settings, expected, is_conv1d)
         if key not in self._readings:
             plain = expected[::-1] if is_conv1d and expected else expected
@@ -337,7 +402,8 @@ class _Engine(Generic[Settings]):
     def _report_misfits(self, packing: Packing, parts: Members, ledger: PackingLedger) -> None:
         words = f" for a weight of {packing.shape}{packing.words and ', '}{packing.words}"
         for part, written in self._misfits(packing, parts):
-            ledger.fault(_misfit_reason(part, parts[part], written) + words, parts[part])
+            name = _last(parts[part]) if part == self._table.packed else part
+            ledger.fault(_misfit_reason(name, parts[part], written) + words, parts[part])
         for doubt in packing.doubts:
             ledger.fault(doubt, parts[self._table.packed])
 
@@ -346,6 +412,10 @@ def _misfit_reason(part: str, observed: StoredTensor, written: WrittenTensor) ->
     if observed.shape not in {None, written.shape, *written.others}:
         return f"{part} is {observed.shape}, expected {written.shape}"
     return f"{part} is {observed.dtype}, expected {' or '.join(written.dtypes)}"
+
+
+def _last(tensor: StoredTensor) -> str:
+    return tensor.name.rpartition(".")[2]
 
 
 def _distance(written: WrittenTensor, observed: StoredTensor) -> int:

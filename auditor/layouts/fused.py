@@ -20,7 +20,15 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from auditor.layouts.packing import PLAIN, Implied, LogicalTensor, PackingFault, Shape, Unpacked
+from auditor.layouts.packing import (
+    PLAIN,
+    Implied,
+    LogicalTensor,
+    PackingFault,
+    PackingLedger,
+    Shape,
+    Unpacked,
+)
 from auditor.tensors import StoredTensor
 
 _NAME = "all experts of a layer in one tensor"
@@ -124,6 +132,24 @@ def stacked_experts(name: str, implied: Implied) -> Stacked | None:
             experts = count_experts(f"{module}.", f".{parts[0]}.weight", implied)
             return Stacked(module, parts, experts, part_shape)
     return None
+
+
+def unstack(
+    tensor: StoredTensor,
+    experts: tuple[str, ...],
+    shape: Shape | None,
+    dtype: str,
+    ledger: PackingLedger,
+) -> None:
+    """Record a tensor that stacks the named experts, unpacked to `shape`, as a tensor for each."""
+    if shape is not None and (len(shape) < AXES - 1 or shape[0] != len(experts) or not shape[0]):
+        higher = len(shape) > 1 and shape[0] > len(experts)
+        none = f"{shape} cannot be {len(experts):,} stacked experts"
+        ledger.fault(too_many_experts(shape[0], len(experts)) if higher else none, tensor)
+        ledger.tensors.append(LogicalTensor(tensor, tensor.name, shape, dtype))
+        return
+    own = None if shape is None else shape[1:]
+    ledger.tensors.extend(LogicalTensor(tensor, name, own, dtype) for name in experts)
 
 
 def too_many_experts(stored: int, expected: int) -> str:

@@ -18,7 +18,6 @@ qlinear_marlin.py of AutoGPTQ 0.7.1.
 """
 
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,10 +27,11 @@ from auditor.layouts._qweight import (
     MARLIN,
     QWEIGHT,
     WORDS,
+    QweightSettings,
     any_qweight,
     packing_of_config,
-    packing_of_shapes,
-    readings_of_matrix,
+    readings,
+    stated_group,
     title_of,
 )
 from auditor.layouts._scheme import Scheme
@@ -43,6 +43,7 @@ from auditor.layouts.packing import (
     Members,
     PackingLedger,
     Shape,
+    StatedSettings,
     Stored,
     WrittenTensor,
     tensor_name,
@@ -60,30 +61,30 @@ _COMPANIONS = {
 _ORPHANS = frozenset({"g_idx", "qzeros", "scales"})
 
 
-class _Settings(NamedTuple):
-    bits: int | None = None
-    group: int | None = None  # -1: all inputs together; None: only the scales show it
-    act_order: bool = False
-    has_own: bool = False  # whether some modules have settings of their own
-    format: str = GPTQ
-    word: int | None = 32
-    where: str = ""
-
-
-def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
-    if declared is None:
-        return _Settings()
+def _format(declared: Declared) -> str:
     values = declared.settings
     form = values.get("checkpoint_format", values.get("format"))
-    marlin_format = values.get("is_marlin_format") is True or declared.method == MARLIN
-    return _Settings(
-        bits=integer_setting(declared, "bits", sorted(_BITS), ledger),
-        group=integer_setting(declared, "group_size", GROUPS, ledger),
-        act_order=values.get("desc_act") is True,
-        has_own=bool(values.get("dynamic")),
-        format=MARLIN if marlin_format else form if form in _FORMATS else GPTQ,
-        word=_WORD_BITS.get(str(values.get("pack_dtype", "int32"))),
+    if values.get("is_marlin_format") is True or declared.method == MARLIN:
+        return MARLIN
+    return form if form in _FORMATS else GPTQ
+
+
+def _settings(declared: Declared | None, ledger: PackingLedger) -> QweightSettings:
+    """Read the settings; bits and group are not known if modules have their own, by `dynamic`."""
+    if declared is None:
+        return QweightSettings()
+    values, form = declared.settings, _format(declared)
+    bits = integer_setting(declared, "bits", sorted(_BITS), ledger)
+    group = integer_setting(declared, "group_size", GROUPS, ledger)
+    has_own = bool(values.get("dynamic"))
+    return QweightSettings(
+        form=MARLIN if form == MARLIN else GPTQ,
+        bits=None if has_own else bits,
+        group=None if has_own else group,
         where=declared.where,
+        form_source=f"checkpoint_format of {declared.where} is {form}",
+        word=_WORD_BITS.get(str(values.get("pack_dtype", "int32"))),
+        act_order=values.get("desc_act") is True,
     )
 
 
@@ -92,7 +93,7 @@ def _is_tiled(members: Members) -> bool:
     return "B" in members and "s" in members and members["B"].dtype in {None, "I32"}
 
 
-def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     for module, members in stored.modules.items():
         if "qweight" in members:
             yield Bundle(module, tensor_name(module), members)
@@ -104,35 +105,23 @@ def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
             yield Bundle(module, tensor_name(module), orphans)
 
 
-def _needed(parts: Members, settings: _Settings, packing: Packing | None) -> list[str]:
-    is_marlin = (packing.form if packing else settings.format) == MARLIN
+def _needed(parts: Members, settings: QweightSettings, packing: Packing | None) -> list[str]:
+    is_marlin = (packing.form if packing else settings.form) == MARLIN
     if "B" in parts or is_marlin:
         return ["scales"]
     return ["scales", "qzeros", *(["g_idx"] if settings.act_order else [])]
 
 
-def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> Iterator[Packing]:
-    """Yield the possible packings, one for each form and number of bits, the declared first."""
-    group = None if settings.has_own else settings.group
-    tiled = "B" in parts or settings.format == MARLIN
-    for form in (MARLIN, GPTQ) if tiled else (GPTQ, MARLIN):
-        for bits in sorted(_BITS, key=lambda bits: bits != settings.bits):  # stable
-            if form == MARLIN and bits not in {4, 8}:
-                continue
-            doubts = []
-            if settings.bits not in {None, bits} and not settings.has_own:
-                doubts.append(f"bits of {settings.where} is {settings.bits}, stored are {bits}")
-            if settings.where and (form == MARLIN) != (settings.format == MARLIN):
-                observed = f"checkpoint_format of {settings.where} is {settings.format}"
-                doubts.append(f"{observed}, stored is {form}")
-            packing = packing_of_shapes(form, parts, bits, group, expected)
-            yield replace(packing, doubts=tuple(doubts))
+def _by_shapes(
+    parts: Members, settings: QweightSettings, expected: Shape | None
+) -> list[Packing] | str:
+    forms = (MARLIN, GPTQ) if "B" in parts else (GPTQ, MARLIN)
+    return readings(parts, settings, expected, forms=forms, bits=_BITS)
 
 
-def _by_config(parts: Members, settings: _Settings, shape: Shape) -> Packing | None:
-    """Return a module's packing by the config; None if `dynamic` gives modules other settings."""
-    form = MARLIN if "B" in parts or settings.format == MARLIN else GPTQ
-    bits = None if settings.has_own or settings.word is None else settings.bits
+def _by_config(parts: Members, settings: QweightSettings, shape: Shape) -> Packing | None:
+    form = MARLIN if "B" in parts or settings.form == MARLIN else GPTQ
+    bits = None if settings.word is None else settings.bits
     packing = packing_of_config(form, shape, bits, settings.group, settings.word or 32)
     if packing is None or form == MARLIN:
         return packing
@@ -141,13 +130,20 @@ def _by_config(parts: Members, settings: _Settings, shape: Shape) -> Packing | N
     return replace(packing, tensors={**packing.tensors, **bias})
 
 
+def _stated(_parts: Members, packing: Packing) -> StatedSettings | None:
+    if packing.form != GPTQ:
+        return None
+    sizes = {"bits": packing.bits, "group_size": stated_group(packing)}
+    return {"quant_method": "gptq", **sizes, "desc_act": False}
+
+
 def _title(declared: Declared | None, packings: Collection[Packing]) -> str:
     settings = _settings(declared, PackingLedger())
-    title = title_of(settings.format, packings, settings.group)
+    title = title_of(_format(declared) if declared else GPTQ, packings, settings.group)
     return f"{title}, act-order" if settings.act_order else title
 
 
-def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
+def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
     """Return a scheme that packs all linears, or those that `modules_in_block_to_quantize` names.
 
     If some modules have their own settings, the packed modules are not known. The router of a
@@ -174,7 +170,7 @@ def _strings(value: object) -> Iterator[str]:
         yield from _strings(item)
 
 
-LAYOUT = LayoutTable[_Settings](
+LAYOUT = LayoutTable[QweightSettings](
     name="gptq",
     methods=("gptq", "marlin"),
     recognises=lambda stored: any_qweight((GPTQ, MARLIN))(stored) or any_module(_is_tiled)(stored),
@@ -184,8 +180,9 @@ LAYOUT = LayoutTable[_Settings](
     companions=_COMPANIONS,
     needed=_needed,
     settings=constant_settings(_settings),
-    by_shapes=readings_of_matrix(_readings),
+    by_shapes=_by_shapes,
     by_config=_by_config,
+    stated=_stated,
     title=_title,
     scheme=_scheme,
     bundles=_bundles,

@@ -80,7 +80,7 @@ def _stored_bits(nbits: object) -> int | None:
     return int(stored) if stored in _PACKINGS else None
 
 
-def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     for module, members in stored.modules.items():
         if "W_q" in members or ("scale" in members and not members.keys().isdisjoint(_SETTINGS)):
             yield Bundle(module, tensor_name(module), members)
@@ -167,7 +167,6 @@ def _groups(
 
 LAYOUT = LayoutTable[_Settings](
     name="hqq",
-    methods=("hqq",),
     recognises=any_module(lambda parts: "W_q" in parts),
     packed="W_q",
     dtypes=frozenset({"U8", "I32", *FLOATS}),

@@ -17,36 +17,30 @@ The modes, from the documentation of mlx.core.quantize: affine, 1 to 6 or 8 bits
 or 128; mxfp4 and mxfp8, 4 and 8 bits in groups of 32; nvfp4, 4 bits in groups of 16.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.layouts._mlx_names import (
-    MlxName,
-    add_plain,
-    add_unpacked,
-    is_renamed_or_transposed,
-    mlx_name,
-)
+from auditor.layouts._mlx_names import is_renamed_or_transposed, mlx_name, model_shape
+from auditor.layouts._scheme import Scheme
 from auditor.layouts.declared import integer_setting
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, any_module
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
     Implied,
-    Layout,
     Members,
     PackingLedger,
     Shape,
+    StatedSettings,
     Stored,
-    Unpacked,
     WrittenTensor,
 )
 from auditor.messages import described, quoted
-from auditor.tensors import StoredTensor
 
-AFFINE = "affine"
+_AFFINE = "affine"
 _AFFINE_BITS = frozenset({1, 2, 3, 4, 5, 6, 8})
 _AFFINE_GROUPS = frozenset({32, 64, 128})
 _AFFINE_USUAL = (4, 64)
@@ -62,7 +56,7 @@ class MlxPacking(NamedTuple):
 
     @property
     def dtype(self) -> str:
-        return {AFFINE: f"INT{self.bits}", "mxfp8": "F8_E4M3"}.get(self.mode, "F4")
+        return {_AFFINE: f"INT{self.bits}", "mxfp8": "F8_E4M3"}.get(self.mode, "F4")
 
     def __str__(self) -> str:
         return f"{self.mode}, {self.bits} bits in groups of {self.group}"
@@ -76,7 +70,7 @@ class MlxSettings(Struct, frozen=True, kw_only=True):
     plain: frozenset[str]  # modules that are not packed
 
     def of(self, module: str) -> MlxPacking | None:
-        return self.own.get(module, self.top)
+        return None if module in self.plain else self.own.get(module, self.top)
 
 
 def read_mlx_settings(declared: Declared | None, ledger: PackingLedger) -> MlxSettings:
@@ -96,14 +90,14 @@ def read_mlx_settings(declared: Declared | None, ledger: PackingLedger) -> MlxSe
 
 def _packing(declared: Declared, ledger: PackingLedger) -> MlxPacking | None:
     """Read a packing, with the defaults of `mlx.core.quantize`; None if a value is impossible."""
-    mode = declared.settings.get("mode", AFFINE)
-    if mode == AFFINE:
+    mode = declared.settings.get("mode", _AFFINE)
+    if mode == _AFFINE:
         bits, groups, usual = _AFFINE_BITS, _AFFINE_GROUPS, _AFFINE_USUAL
     elif isinstance(mode, str) and mode in _FIXED:
         usual = _FIXED[mode]
         bits, groups = frozenset(usual[:1]), frozenset(usual[1:])
     else:
-        known = ", ".join((AFFINE, *_FIXED))
+        known = ", ".join((_AFFINE, *_FIXED))
         ledger.fault(f"mode of {declared.where} is {described(mode)}; one of {known} is needed")
         return None
     width = integer_setting(declared, "bits", bits, ledger, default=usual[0])
@@ -111,24 +105,10 @@ def _packing(declared: Declared, ledger: PackingLedger) -> MlxPacking | None:
     return None if width is None or group is None else MlxPacking(mode, width, group)
 
 
-def guessed_packing(words: int, groups: int, inputs: int, *, affine: bool) -> MlxPacking | None:
-    """Return the packing of `inputs` numbers in these 32-bit words and groups; None if none fits.
-
-    mlx_lm.utils.infer_quant_config guesses in this way for modules that the config does not name.
-    """
-    if inputs < 1 or groups < 1 or words * 32 % inputs or inputs % groups:
-        return None
-    bits, group = words * 32 // inputs, inputs // groups
-    if affine:
-        known = bits in _AFFINE_BITS and group in _AFFINE_GROUPS
-        return MlxPacking(AFFINE, bits, group) if known else None
-    return next(
-        (MlxPacking(mode, *pair) for mode, pair in _FIXED.items() if pair == (bits, group)), None
-    )
-
+# --- bundles --------------------------------------------------------------------------------------
 
 _BIASES = "biases that serve the scales: what code 0 stands for in a group"
-_BESIDE = {
+_COMPANIONS = {
     "scales": "scales, one for each group of inputs of an output",
     "biases": _BIASES,
     "qbiases": _BIASES,
@@ -137,191 +117,139 @@ _BESIDE = {
 _PACKED = frozenset({None, "U32"})
 
 
-def recognises(stored: Stored) -> bool:
-    """Whether a module stores a weight of 32-bit words with its scales."""
-    return any(
-        "scales" in members and "weight" in members and members["weight"].dtype in _PACKED
-        for members in stored.modules.values()
-    )
-
-
-def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """Unpack weights under the names of the unpacked model."""
-    ledger = PackingLedger()
-    settings = read_mlx_settings(declared, ledger)
+def _bundles(stored: Stored, _settings: object, implied: Implied) -> Iterator[Bundle]:
+    """Yield packed weights, and plain tensors that MLX renames or whose axes it reorders."""
     for module, members in stored.modules.items():
         weight = members.get("weight")
-        beside = {part: members[part] for part in _BESIDE if part in members}
-        if beside and _of_mlx(weight, beside.values(), implied):
-            _unpack(weight, beside, settings.of(module), implied, ledger)
-            _check_plain(module, settings, beside.values(), ledger)
-        elif weight is not None and weight.dtype == "U32":
-            ledger.lack("packed in words of 32 bits, and has no scales", weight)
-        elif weight is not None and module in settings.own:
-            ledger.fault("the config declares its packing, but it is stored plain", weight)
+        parts = {part: members[part] for part in _COMPANIONS if part in members}
+        if weight is None or weight.dtype not in _PACKED:
+            # The architecture's own tensors may have these names.
+            parts = parts if all(implied(one.name) is None for one in parts.values()) else {}
+        if weight is not None and (parts or weight.dtype == "U32"):
+            where = mlx_name(weight, implied)
+            yield Bundle(module, where.names[0], {**parts, "weight": weight}, experts=where.experts)
+            parts["weight"] = weight
+        elif parts:
+            yield Bundle(module, module, parts)
         for last, tensor in members.items():
-            is_packed = last in beside or (last == "weight" and beside)
-            if not is_packed and is_renamed_or_transposed(tensor):
-                add_plain(tensor, implied, ledger)
-    return ledger.close(f"mlx, {settings.top}" if settings.top else "mlx")
+            if last not in parts and is_renamed_or_transposed(tensor):
+                where = mlx_name(tensor, implied)
+                shape = model_shape(tensor, where)
+                if where.names != (tensor.name,) or shape != tensor.shape:
+                    name, own = where.names[0], tensor._replace(shape=shape)
+                    yield Bundle(module, name, {"weight": tensor}, experts=where.experts, plain=own)
 
 
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Return the tensors that `mlx.core.quantize` writes for the weights that the config packs."""
-    settings, written = read_mlx_settings(declared, PackingLedger()), dict[str, WrittenTensor]()
-    for module, members in stored.modules.items():
-        weight, packing = members.get("weight"), settings.of(module)
-        beside = [last for last in _BESIDE if last in members]
-        if weight is None or packing is None or module in settings.plain or not beside:
-            continue
-        where = mlx_name(weight, implied)
-        if where.expected is None:
-            continue
-        shape = (len(where.names), *where.expected) if where.stacked else where.expected
-        parts = _parts(shape, packing)
-        written |= {members[last].name: parts[last] for last in ("weight", *beside)}
-    return written
+def _needed(parts: Members, _settings: object, packing: Packing | None) -> Iterator[str]:
+    yield "scales"
+    if packing is not None and packing.form == _AFFINE and "qbiases" not in parts:
+        yield "biases"
 
 
-def _parts(shape: Shape, packing: MlxPacking) -> dict[str, WrittenTensor]:
-    *rows, inputs = shape
-    group = WrittenTensor(
-        (*rows, inputs // packing.group), FLOATS if packing.mode == AFFINE else ("U8",)
-    )
-    return {
-        "weight": WrittenTensor((*rows, inputs * packing.bits // 32), ("U32",)),
-        "scales": group,
-        "biases": group,
-        "qbiases": group,
-        "global_scale": WrittenTensor(tuple(rows[:-1]), ("F32",)),
-    }
+# --- one weight -----------------------------------------------------------------------------------
 
 
-def _of_mlx(weight: StoredTensor | None, beside: Iterable[StoredTensor], implied: Implied) -> bool:
-    """Whether scales and biases beside a weight are MLX's, not the architecture's own tensors."""
-    if weight is not None and weight.dtype in _PACKED:
-        return True
-    return all(implied(tensor.name) is None for tensor in beside)
-
-
-def _check_plain(
-    module: str, settings: MlxSettings, beside: Iterable[StoredTensor], ledger: PackingLedger
-) -> None:
-    if module in settings.plain:
-        ledger.fault("the config declares that it is not packed, but it has scales", *beside)
-
-
-def _unpack(
-    weight: StoredTensor | None,
-    beside: Members,
-    packing: MlxPacking | None,
-    implied: Implied,
-    ledger: PackingLedger,
-) -> None:
-    for part, tensor in beside.items():
-        ledger.note(_BESIDE[part], tensor)
-    if weight is None:
-        ledger.lack("the packed weight of these scales is not stored", *beside.values())
-        return
-    if weight.dtype not in _PACKED:
-        reason = f"stored plain, as {weight.dtype}, but with {' and '.join(beside)}"
-        ledger.fault(reason, weight)
-        return
-    where = mlx_name(weight, implied)
-    if weight.shape is None:
-        add_unpacked(weight, where, None, packing.dtype if packing else "INT4", ledger)
-        return
-    packing, shape = _unpacked(weight, beside, packing, where, ledger)
-    if packing is not None and shape is not None:
-        add_unpacked(weight, where, shape, packing.dtype, ledger)
-        _check(packing, beside, weight.shape, ledger)
-
-
-def _unpacked(
-    weight: StoredTensor,
-    beside: Members,
-    packing: MlxPacking | None,
-    where: MlxName,
-    ledger: PackingLedger,
-) -> tuple[MlxPacking | None, Shape | None]:
-    """Return the packing that the shapes confirm, and the unpacked shape.
-
-    The packing is the declared one if weight and scales fit it; else the packing that gives the
-    architecture's shape, else the packing that the weight alone shows.
-    """
-    words, scales = weight.shape or (), beside.get("scales")
+def _by_shapes(
+    parts: Members, declared: MlxPacking | None, expected: Shape | None
+) -> list[Packing] | str:
+    """Return the declared packing, and the one in which the weight has the architecture's shape."""
+    words, scales = parts["weight"].shape or (), parts.get("scales")
     if len(words) < 2:  # noqa: PLR2004 - (out, in * b / 32)
-        ledger.fault(f"stored as {words}, (out, words of 32 bits) is needed", weight)
-        return None, None
+        return "(out, words of 32 bits)"
+    *rows, width = words
+    packings = []
+    if declared is not None:
+        packings = [_written(parts, (*rows, width * 32 // declared.bits), declared)]
     groups = scales.shape if scales is not None else None
-    if groups is None or groups[:-1] != words[:-1] or len(groups) != len(words):
-        if scales is None:
-            ledger.lack("packed in words of 32 bits, and has no scales", weight)
-        elif groups is not None:
-            reason = f"scales are {groups}, expected a row for each row of the words {words}"
-            ledger.fault(reason, scales)
-        return packing, _shape(words, packing)
-    if packing is not None:
-        inputs = groups[-1] * packing.group
-        if inputs * packing.bits == words[-1] * 32:
-            return packing, (*words[:-1], inputs)
-        ledger.fault(_contradiction(words, groups, packing), weight)
-    affine = "biases" in beside or "qbiases" in beside
-    expected = where.expected
-    guess = (
-        guessed_packing(words[-1], groups[-1], expected[-1], affine=affine) if expected else None
+    is_affine = "biases" in parts or "qbiases" in parts
+    guess = None
+    if expected and groups:
+        guess = _guessed_packing(width, groups[-1], expected[-1], is_affine=is_affine)
+    if guess is not None and expected and guess != declared:
+        doubts = () if declared is None else (f"{declared} is declared, stored is {guess}",)
+        packings.append(replace(_written(parts, (*rows, expected[-1]), guess), doubts=doubts))
+    return packings or f"words of a known number of bits with scales {groups}"
+
+
+def _guessed_packing(words: int, groups: int, inputs: int, *, is_affine: bool) -> MlxPacking | None:
+    """Return the packing of `inputs` numbers in these 32-bit words and groups; None if none fits.
+
+    mlx_lm.utils.infer_quant_config guesses in this way for modules that the config does not name.
+    """
+    if inputs < 1 or groups < 1 or words * 32 % inputs or inputs % groups:
+        return None
+    pair = words * 32 // inputs, inputs // groups
+    if is_affine:
+        is_known = pair[0] in _AFFINE_BITS and pair[1] in _AFFINE_GROUPS
+        return MlxPacking(_AFFINE, *pair) if is_known else None
+    return next((MlxPacking(mode, *pair) for mode, fixed in _FIXED.items() if fixed == pair), None)
+
+
+def _written(parts: Members, shape: Shape, packing: MlxPacking) -> Packing:
+    """Return what `mlx.core.quantize` writes for a weight of this shape."""
+    *rows, inputs = shape
+    mode, bits, size = packing
+    group = WrittenTensor((*rows, -(-inputs // size)), FLOATS if mode == _AFFINE else ("U8",))
+    others = [part for part in ("biases", "qbiases") if mode != _AFFINE and part in parts]
+    others += ["global_scale"] if mode != "nvfp4" and "global_scale" in parts else []
+    return Packing(
+        shape=shape,
+        dtype=packing.dtype,
+        tensors={
+            "weight": WrittenTensor((*rows, inputs * bits // 32), ("U32",)),
+            "scales": group,
+            "biases": group._replace(dtypes=FLOATS),
+            "qbiases": group._replace(dtypes=FLOATS),
+            "global_scale": WrittenTensor(tuple(rows[:-1]), ("F32",)),
+        },
+        words=str(packing),
+        form=mode,
+        bits=bits,
+        group=size,
+        doubts=tuple(f"has {part}, expected none in the mode {mode}" for part in others),
     )
-    if guess is not None and expected is not None:
-        return guess, (*words[:-1], expected[-1])
-    if packing is None:
-        reason = f"words {words} and scales {groups} fit no number of bits"
-        ledger.fault(reason, weight)
-    return packing, _shape(words, packing)
 
 
-def _shape(words: Shape, packing: MlxPacking | None) -> Shape | None:
-    return (*words[:-1], words[-1] * 32 // packing.bits) if packing else None
+def _by_config(parts: Members, packing: MlxPacking | None, shape: Shape) -> Packing | None:
+    is_packed = not _COMPANIONS.keys().isdisjoint(parts)
+    return _written({}, shape, packing) if packing is not None and is_packed else None
 
 
-def _contradiction(words: Shape, groups: Shape, packing: MlxPacking) -> str:
-    bits, group = packing.bits, packing.group
-    return (
-        f"words {words} hold {words[-1]:,} * 32/{bits} = {words[-1] * 32 / bits:,g} inputs, "
-        f"scales {groups} are of {groups[-1]:,} * {group} = {groups[-1] * group:,}"
+def _stated(_parts: Members, packing: Packing) -> StatedSettings:
+    mode = {} if packing.form == _AFFINE else {"mode": packing.form}
+    return {"bits": packing.bits, "group_size": packing.group, **mode}
+
+
+def _scheme(declared: Declared, _names: Collection[str], *_: object) -> Scheme:
+    settings = read_mlx_settings(declared, PackingLedger())
+    return Scheme(
+        plain=settings.plain, packs=lambda _names: (), source=declared.where, named=settings.own
     )
 
 
-def _check(packing: MlxPacking, beside: Members, words: Shape, ledger: PackingLedger) -> None:
-    """Check the weight's companions (scales, biases, global_scale) against its mode."""
-    affine, scales = packing.mode == AFFINE, beside.get("scales")
-    for part in ("biases", "qbiases"):
-        tensor = beside.get(part)
-        if tensor is not None and not affine:
-            ledger.fault(f"{part} in the mode {packing.mode}, which has none", tensor)
-        elif tensor is not None and scales is not None and _differ(tensor, scales):
-            ledger.fault(f"{part} {tensor.shape} beside scales {scales.shape}", tensor)
-    if "global_scale" in beside:
-        _check_global(packing, beside["global_scale"], words, ledger)
-    if scales is not None and affine and "biases" not in beside and "qbiases" not in beside:
-        ledger.lack("biases are not stored, expected with the mode affine", scales)
-    if scales is not None and scales.dtype is not None and (scales.dtype == "U8") == affine:
-        ledger.fault(f"scales of {scales.dtype} in the mode {packing.mode}", scales)
+def _title(declared: Declared | None, _packings: Collection[Packing]) -> str:
+    settings = read_mlx_settings(declared, PackingLedger())
+    return f"mlx, {settings.top}" if settings.top else "mlx"
 
 
-def _differ(one: StoredTensor, other: StoredTensor) -> bool:
-    return None not in {one.shape, other.shape} and one.shape != other.shape
-
-
-def _check_global(
-    packing: MlxPacking, tensor: StoredTensor, words: Shape, ledger: PackingLedger
-) -> None:
-    needed = words[:-2]
-    if packing.mode != "nvfp4":
-        ledger.fault(f"global_scale in the mode {packing.mode}, which has none", tensor)
-    elif tensor.shape not in {None, needed}:
-        ledger.fault(f"global_scale is {tensor.shape}, {needed} is needed", tensor)
-
-
-LAYOUT = Layout(
-    name="mlx", methods=("mlx", "metal"), recognises=recognises, unpack=unpack, writes=writes
-)
+LAYOUT = LayoutTable[MlxPacking | None](
+    name="mlx",
+    methods=("mlx", "metal"),
+    recognises=any_module(
+        lambda parts: "scales" in parts and "weight" in parts and parts["weight"].dtype in _PACKED
+    ),
+    packed="weight",
+    dtypes=frozenset({"U32"}),
+    dtype="INT4",
+    unseen_dtype=lambda _parts, packing: packing.dtype if packing else "INT4",
+    companions=_COMPANIONS,
+    needed=_needed,
+    settings=lambda declared, _stored, ledger: read_mlx_settings(declared, ledger).of,
+    by_shapes=_by_shapes,
+    by_config=_by_config,
+    stated=_stated,
+    title=_title,
+    scheme=_scheme,
+    bundles=_bundles,
+    loads="its scales",
+).layout()

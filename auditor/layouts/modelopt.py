@@ -27,18 +27,19 @@ from typing import Any, NamedTuple
 
 from auditor.layouts._scales import (
     CHANNEL,
+    TENSOR,
     Grain,
     grain_of_shapes,
     group_grain,
-    scales_fit,
-    scales_shape,
+    scales,
 )
 from auditor.layouts._scheme import Scheme, names_matching_globs
 from auditor.layouts.declared import integer_setting, object_or_empty, string_list
-from auditor.layouts.engine import Bundle, LayoutTable, Packing
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, if_elements
 from auditor.layouts.fused import AXES
 from auditor.layouts.packing import (
     FLOATS,
+    WIDE_FLOATS,
     Declared,
     Members,
     PackingLedger,
@@ -50,25 +51,25 @@ from auditor.layouts.packing import (
 from auditor.messages import described
 
 _SIZES = range(1, 1 << 24)  # possible group sizes
-_KINDS = {  # an algorithm -> the format of its weights
-    "FP8": "FP8",
-    "FP8_PER_CHANNEL_PER_TOKEN": "FP8",
-    "FP8_PB_WO": "FP8",
-    "NVFP4": "NVFP4",
-    "NVFP4_AWQ": "NVFP4",
-    "NVFP4_SVD": "NVFP4",
-    "W4A16_NVFP4": "NVFP4",
-    "W4A8_NVFP4_FP8": "NVFP4",
-    "MXFP4": "MXFP4",
-    "W4A8_MXFP4_FP8": "MXFP4",
-    "MXFP8": "MXFP8",
-    "W4A16_AWQ": "INT4",
-    "W4A8_AWQ": "INT4",
-    "W8A16": "INT8",
-    "W8A8_SQ_PER_CHANNEL": "INT8",
+_ALGORITHMS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    # An algorithm -> the format of its weights, and the tensors beside a weight_scale; activations
+    # have no input_scale if they are dynamic.
+    "FP8": ("FP8", ("input_scale",)),
+    "FP8_PER_CHANNEL_PER_TOKEN": ("FP8", ()),
+    "FP8_PB_WO": ("FP8", ()),
+    "NVFP4": ("NVFP4", ("weight_scale_2", "input_scale")),
+    "NVFP4_AWQ": ("NVFP4", ("weight_scale_2", "input_scale")),
+    "NVFP4_SVD": ("NVFP4", ("weight_scale_2", "input_scale")),
+    "W4A16_NVFP4": ("NVFP4", ("weight_scale_2",)),
+    "W4A8_NVFP4_FP8": ("NVFP4", ("weight_scale_2",)),
+    "MXFP4": ("MXFP4", ()),
+    "W4A8_MXFP4_FP8": ("MXFP4", ()),
+    "MXFP8": ("MXFP8", ()),
+    "W4A16_AWQ": ("INT4", ()),
+    "W4A8_AWQ": ("INT4", ("weight_scale_2",)),
+    "W8A16": ("INT8", ()),
+    "W8A8_SQ_PER_CHANNEL": ("INT8", ()),
 }
-_STATIC = frozenset({"FP8", "NVFP4", "NVFP4_AWQ", "NVFP4_SVD"})  # with activation scales
-_TWICE = frozenset({"NVFP4", "NVFP4_AWQ", "NVFP4_SVD", "W4A16_NVFP4", "W4A8_NVFP4_FP8", "W4A8_AWQ"})
 
 
 class ModuleSettings(NamedTuple):
@@ -134,24 +135,19 @@ def _layers(
 def _module_settings(declared: Declared, ledger: PackingLedger) -> ModuleSettings:
     settings = declared.settings
     algorithm = settings.get("quant_algo")
-    if not isinstance(algorithm, str) or algorithm.upper() not in _KINDS:
+    if not isinstance(algorithm, str) or algorithm.upper() not in _ALGORITHMS:
         if algorithm is not None:
-            ledger.fault(
-                f"quant_algo of {declared.where} is {described(algorithm)}, which is not known here"
-            )
+            observed = f"quant_algo of {declared.where} is {described(algorithm)}"
+            ledger.fault(f"{observed}, which is not known here")
         return _NOTHING
     algorithm = algorithm.upper()
-    needs = ["weight_scale"]
-    if algorithm in _TWICE:
-        needs.append("weight_scale_2")
-    if algorithm in _STATIC and settings.get("activation_scheme") != "dynamic":
-        needs.append("input_scale")
-    group = (
-        integer_setting(declared, "group_size", _SIZES, ledger)
-        if settings.get("group_size")
-        else None
-    )
-    return ModuleSettings(algorithm, _KINDS[algorithm], group, tuple(needs), declared.where)
+    kind, beside = _ALGORITHMS[algorithm]
+    if settings.get("activation_scheme") == "dynamic":
+        beside = tuple(part for part in beside if part != "input_scale")
+    group = None
+    if settings.get("group_size"):
+        group = integer_setting(declared, "group_size", _SIZES, ledger)
+    return ModuleSettings(algorithm, kind, group, ("weight_scale", *beside), declared.where)
 
 
 def _inner_group(settings: Mapping[str, Any]) -> int | None:
@@ -162,59 +158,7 @@ def _inner_group(settings: Mapping[str, Any]) -> int | None:
     return value if type(value) is int and value in _SIZES else None
 
 
-_BLOCK = 128  # sides of a block of FP8_PB_WO
-_SMALL = 16  # inputs of a group of NVFP4; 32 of the MX formats
-_MX = 32
-_FLOAT_DTYPES = ("F32", "BF16", "F16")
-
-
-def tensors_of_weight(settings: ModuleSettings, shape: Shape) -> dict[str, WrittenTensor]:
-    """Return the expected tensors of a weight by last name segment; {} without settings."""
-    *experts, rows, inputs = shape
-    number = WrittenTensor((shape[0],) if len(shape) == AXES else (), _FLOAT_DTYPES)
-    companions = {
-        **dict.fromkeys(("weight_scale_2", "input_scale", "output_scale"), number),
-        "pre_quant_scale": WrittenTensor(shape[-1:], FLOATS),
-    }
-    match settings.kind:
-        case "NVFP4":
-            weight = WrittenTensor((*experts, rows, inputs // 2), ("U8",))
-            scale = WrittenTensor(
-                scales_shape(shape, group_grain(settings.group or _SMALL)), ("F8_E4M3",)
-            )
-        case "MXFP4":
-            weight = WrittenTensor((*experts, rows, inputs // 2), ("U8",))
-            scale = WrittenTensor(scales_shape(shape, group_grain(_MX)), ("U8",))
-        case "INT4" if settings.group:
-            weight = WrittenTensor((*experts, rows // 2, inputs), ("U8",))
-            scale = WrittenTensor(scales_shape(shape, group_grain(settings.group)), FLOATS)
-        case "MXFP8":
-            weight = WrittenTensor(shape, ("F8_E4M3",))
-            scale = WrittenTensor(scales_shape(shape, group_grain(_MX)), ("U8",))
-        case "INT8":
-            weight, scale = WrittenTensor(shape, ("I8",)), _of_outputs(shape)
-        case "FP8":
-            weight, scale = WrittenTensor(shape, ("F8_E4M3",)), _of_fp8(settings, shape, number)
-        case _:
-            return {}
-    return {**companions, "weight": weight, "weight_scale": scale}
-
-
-def _of_fp8(settings: ModuleSettings, shape: Shape, number: WrittenTensor) -> WrittenTensor:
-    match settings.algorithm:
-        case "FP8_PER_CHANNEL_PER_TOKEN":
-            return _of_outputs(shape)
-        case "FP8_PB_WO":
-            return WrittenTensor(scales_shape(shape, Grain(_BLOCK, _BLOCK)), _FLOAT_DTYPES)
-    return number
-
-
-def _of_outputs(shape: Shape) -> WrittenTensor:
-    return WrittenTensor(scales_shape(shape, CHANNEL)[:-1], _FLOAT_DTYPES)
-
-
 # --- packed tensors ------------------------------------------------------------------------------
-
 
 _ACTIVATIONS = dict.fromkeys(("input_scale", "output_scale"), "scales of activations")
 _COMPANIONS = {
@@ -228,10 +172,20 @@ _COMPANIONS = {
     ),
 }
 _OF_WEIGHT = ("weight_scale", "weight_scale_2")
-_NUMBERS = ("weight_scale_2", "input_scale", "output_scale")
 _PACKED = frozenset({"U8", "I8", "F8_E4M3"})
 _MATRIX = 2
-_WIDE = 32  # inputs of a group
+# A format -> dtype of the weight, the axis on which a byte has two numbers (0: none), and dtypes of
+# its scales.
+_FORMS: Mapping[str, tuple[str, int, tuple[str, ...]]] = {
+    "NVFP4": ("U8", -1, ("F8_E4M3",)),
+    "MXFP4": ("U8", -1, ("U8",)),
+    "INT4": ("U8", -2, FLOATS),
+    "FP8": ("F8_E4M3", 0, WIDE_FLOATS),
+    "MXFP8": ("F8_E4M3", 0, ("U8",)),
+    "INT8": ("I8", 0, WIDE_FLOATS),
+}
+_SMALL, _WIDE = 16, 32  # inputs of a group of NVFP4; 32 if activations have 8 bits, and in MX
+_BLOCK = Grain(128, 128)  # of FP8_PB_WO
 
 
 def _recognises(stored: Stored) -> bool:
@@ -246,10 +200,11 @@ def _recognises(stored: Stored) -> bool:
 
 def _is_bitnet(parts: Members) -> bool:
     """Whether the weight is U8 and has a single scale, as BitNet writes it."""
-    return parts["weight"].dtype == "U8" and len(parts["weight_scale"].shape or ()) < _MATRIX
+    shape = parts["weight_scale"].shape
+    return parts["weight"].dtype == "U8" and shape is not None and len(shape) < _MATRIX
 
 
-def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     """Yield the weights with their scales, and the scales whose weight is not stored."""
     for module, members in stored.modules.items():
         stems = {""}
@@ -300,105 +255,100 @@ def _inside(kind: str) -> str:
 def _by_shapes(
     parts: Members, declared: ModuleSettings, expected: Shape | None
 ) -> list[Packing] | str:
-    weight = parts["weight"]
-    kind, stored = _kind(parts, declared), weight.shape or ()
+    kind, stored = _kind(parts, declared), parts["weight"].shape or ()
+    axis = _FORMS[kind][1]
+    if axis and len(stored) < _MATRIX:
+        return "two axes or more"
+    shape = _doubled(stored, axis)
+    is_transposed = False
+    if axis == -1 and len(stored) > _MATRIX:
+        across = _doubled(stored, -2)
+        is_transposed = expected == across != shape
+        shape = across if is_transposed else shape
     doubts: tuple[str, ...] = ()
     if declared.kind not in {None, kind}:
         doubts = (f"quant_algo of {declared.where} is {declared.algorithm}, stored is {kind}",)
-    if len(stored) < _MATRIX and kind not in {"FP8", "MXFP8", "INT8"}:
-        return "two axes or more"
-    shape, is_transposed = _shape(stored, kind, expected)
-    tensors = {"weight": WrittenTensor(stored, (weight.dtype or "",))}
-    counts = {1, shape[0]} if len(shape) == AXES else {1}
-    for key in _NUMBERS:
-        number = parts[key].shape if key in parts else None
-        is_number = number is not None and prod(number) in counts
-        tensors[key] = WrittenTensor(number if is_number and number is not None else (), FLOATS)
-    tensors["pre_quant_scale"] = WrittenTensor(shape[-1:], FLOATS)
-    low = parts["svdquant_lora_a"].shape if "svdquant_lora_a" in parts else None
-    if low and len(shape) == _MATRIX:
-        tensors["svdquant_lora_a"] = WrittenTensor((low[0], shape[1]), FLOATS)
-        tensors["svdquant_lora_b"] = WrittenTensor((shape[0], low[0]), FLOATS)
-    tensors |= _scales(parts, kind, declared.group, shape, is_transposed=is_transposed)
-    words = f"{kind} in groups of {declared.group}" if declared.group else kind
-    return [
-        Packing(
-            shape=shape,
-            dtype=_inside(kind),
-            tensors=tensors,
-            words=words,
-            form=kind,
-            doubts=doubts,
-        )
-    ]
+    return [_packing(parts, kind, declared, shape, is_transposed=is_transposed, doubts=doubts)]
 
 
-def _shape(stored: Shape, kind: str, expected: Shape | None) -> tuple[Shape, bool]:
-    """Return the unpacked shape, and whether it is (in, out) instead of (out, in)."""
-    if kind in {"FP8", "MXFP8", "INT8"}:
-        return stored, False
-    *experts, rows, columns = stored
-    along, across = (*experts, rows, 2 * columns), (*experts, 2 * rows, columns)
-    if kind == "INT4":
-        return across, False
-    is_transposed = bool(experts) and expected == across != along
-    return (across if is_transposed else along), is_transposed
-
-
-def _scales(
-    parts: Members, kind: str, group: int | None, shape: Shape, *, is_transposed: bool
-) -> dict[str, WrittenTensor]:
-    """Return the expected scales of a weight, by name; {} if their header was not read."""
-    stored = parts["weight_scale"].shape if "weight_scale" in parts else None
-    if stored is None:
-        return {}
-    scales = _squeezed(stored)
-    if is_transposed and len(scales) == len(shape):
-        shape, scales = (*shape[:-2], *shape[:-3:-1]), (*scales[:-2], *scales[:-3:-1])
-    grain = _grain(kind, group, shape, scales)
-    dtypes = (parts["weight_scale"].dtype or "",)
-    if grain is not None and scales_fit(shape, grain, scales):
-        return {"weight_scale": WrittenTensor(stored, dtypes)}
-    is_matrix = len(shape) >= _MATRIX
-    return {
-        "weight_scale": WrittenTensor(
-            scales_shape(shape, grain or CHANNEL) if is_matrix else (), dtypes
-        )
-    }
-
-
-def _grain(kind: str, group: int | None, shape: Shape, scales: Shape) -> Grain | None:
-    match kind:
-        case "NVFP4" if group is None:
-            # Groups have 16 numbers, or 32 if activations have 8 bits.
-            wide = 0 not in shape and prod(shape) == _WIDE * prod(scales)
-            return group_grain(_WIDE if wide else 16)
-        case "MXFP4" | "MXFP8":
-            return group_grain(_WIDE)
-        case "INT8":
-            return CHANNEL
-        case "NVFP4" | "INT4" if group:
-            return group_grain(group)
-    return grain_of_shapes(shape, scales)
-
-
-def _squeezed(scales: Shape) -> Shape:
-    """Remove the axes of length 1 from block scales (out / b, 1, in / b, 1)."""
-    if len(scales) == 2 * _MATRIX and scales[1::2] == (1, 1):
-        return scales[::2]
-    return scales
+def _doubled(shape: Shape, axis: int) -> Shape:
+    return tuple(2 * side if at - len(shape) == axis else side for at, side in enumerate(shape))
 
 
 def _by_config(_parts: Members, settings: ModuleSettings, shape: Shape) -> Packing | None:
     """Return the packing by the config's algorithm, without SVDQuant's low-rank tensors."""
-    if len(shape) < _MATRIX:
+    is_unknown = settings.kind is None or (settings.kind == "INT4" and settings.group is None)
+    if settings.kind is None or is_unknown or len(shape) < _MATRIX:
         return None
-    return Packing(shape=shape, dtype="", tensors=tensors_of_weight(settings, shape))
+    return _packing({}, settings.kind, settings, shape)
 
 
-def _scheme(
-    declared: Declared, names: Collection[str], _settings: Callable[[str], ModuleSettings]
-) -> Scheme:
+def _packing(  # noqa: PLR0913 - one interpretation of a weight
+    parts: Members,
+    kind: str,
+    settings: ModuleSettings,
+    shape: Shape,
+    *,
+    is_transposed: bool = False,
+    doubts: tuple[str, ...] = (),
+) -> Packing:
+    """Return the packing of a weight (..., out, in), or (E, in, out) if it is transposed."""
+    dtype, axis, scale_dtypes = _FORMS[kind]
+    axis = -2 if is_transposed else axis
+    weight = tuple(side // 2 if at - len(shape) == axis else side for at, side in enumerate(shape))
+
+    def turn(axes: Shape) -> Shape:
+        return (*axes[:-2], *axes[:-3:-1]) if is_transposed else axes
+
+    stored = parts["weight_scale"].shape if "weight_scale" in parts else None
+    rows = turn(shape)
+    grain = _grain(kind, settings, rows, None if stored is None else turn(stored))
+    scale = scales(rows, grain, scale_dtypes)
+    blocks = [(one[0], 1, one[1], 1) for one in (scale.shape,) if len(one) == _MATRIX]
+    count = shape[0] if len(shape) == AXES else 1
+    usual = (count,) if len(shape) == AXES else ()
+    tensors = {
+        "weight": WrittenTensor(weight, (dtype,)),
+        "weight_scale": WrittenTensor(
+            turn(scale.shape), scale_dtypes, others=(*map(turn, scale.others), *blocks)
+        ),
+        "pre_quant_scale": WrittenTensor(shape[-1:], FLOATS),
+        **{
+            key: if_elements(parts, key, {1, count}.__contains__, usual)
+            for key in ("weight_scale_2", "input_scale", "output_scale")
+        },
+    }
+    low = parts["svdquant_lora_a"].shape if "svdquant_lora_a" in parts else None
+    if low and len(shape) == _MATRIX:
+        tensors["svdquant_lora_a"] = WrittenTensor((low[0], shape[1]), FLOATS)
+        tensors["svdquant_lora_b"] = WrittenTensor((shape[0], low[0]), FLOATS)
+    words = f"{kind} in groups of {settings.group}" if settings.group else kind
+    return Packing(
+        shape=shape, dtype=_inside(kind), tensors=tensors, words=words, form=kind, doubts=doubts
+    )
+
+
+def _grain(kind: str, settings: ModuleSettings, shape: Shape, stored: Shape | None) -> Grain:
+    """Return the grain that the format or the config fixes, else that of the stored scales."""
+    match kind:
+        case "NVFP4" | "INT4" if settings.group:
+            return group_grain(settings.group)
+        case "NVFP4":
+            is_wide = stored is not None and prod(shape) == _WIDE * prod(stored) > 0
+            return group_grain(_WIDE if is_wide else _SMALL)
+        case "MXFP4" | "MXFP8":
+            return group_grain(_WIDE)
+        case "INT8":
+            return CHANNEL
+    if stored is not None:
+        # Blocks may be stored as (out / b, 1, in / b, 1).
+        is_squeezable = len(stored) == 2 * _MATRIX and stored[1::2] == (1, 1)
+        return grain_of_shapes(shape, stored[::2] if is_squeezable else stored) or CHANNEL
+    by_algorithm = {"FP8_PER_CHANNEL_PER_TOKEN": CHANNEL, "FP8_PB_WO": _BLOCK}
+    return by_algorithm.get(settings.algorithm or "", TENSOR)
+
+
+def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
     """Return the scheme: all modules except excluded ones, or only those that the config names."""
     settings = read_modelopt_settings(declared, PackingLedger())
     patterns = settings.excluded
@@ -421,7 +371,6 @@ def _scheme(
 
 LAYOUT = LayoutTable[ModuleSettings](
     name="modelopt",
-    methods=("modelopt",),
     recognises=_recognises,
     packed="weight",
     dtypes=_PACKED,

@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from functools import partial
 
 from auditor.layouts._scheme import skip_list_scheme
-from auditor.layouts.engine import Bundle, LayoutTable, Packing, no_settings
-from auditor.layouts.packing import Declared, Members, Shape, Stored, WrittenTensor, tensor_name
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, constant_settings
+from auditor.layouts.packing import Members, Shape, Stored, WrittenTensor, tensor_name
 
 _BLOCKS, _SCALES = "_blocks", "_scales"
 _BYTES = 16  # numbers in a block
 _NUMBERS = 32
 
 
-def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     for module, members in stored.modules.items():
         for key, tensor in members.items():
             if tensor.dtype not in {None, "U8"} or not key.endswith((_BLOCKS, _SCALES)):
@@ -57,16 +57,16 @@ def _experts(_parts: Members, _settings: None, shape: Shape) -> Packing | None:
 
 LAYOUT = LayoutTable[None](
     name="mxfp4",
-    methods=("mxfp4",),
     recognises=lambda stored: any(len(bundle.parts) > 1 for bundle in _bundles(stored)),
     packed="blocks",
     dtypes=frozenset({"U8"}),
     dtype="MXFP4",
     companions={"scales": "scales, one exponent for each block of 32 inputs"},
     needed=lambda *_: ["scales"],
-    settings=no_settings,
+    settings=constant_settings(lambda *_: None),
     by_shapes=_by_shapes,
     by_config=_experts,
+    stated=lambda *_: {"quant_method": "mxfp4"},
     title=lambda *_: "mxfp4, blocks of 32",
     scheme=partial(skip_list_scheme, "modules_to_not_convert", packs_others=False),
     bundles=_bundles,

@@ -6,7 +6,7 @@ may contain several. A stored tensor that the result does not mention is plain, 
 model.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from itertools import chain, repeat
 from math import prod
@@ -26,6 +26,9 @@ Members = Mapping[str, StoredTensor]  # the tensors of a module, by the last seg
 # Returns the architecture's shape (out, in) under a name; None if it has no such tensor. Layouts
 # need it if their packed shape does not show it (bitsandbytes stores 4-bit weights as one column).
 Implied = Callable[[str], Shape | None]
+
+
+StatedSettings = dict[str, Any]  # settings of a config that declare how tensors are packed
 
 
 class Declared(Struct, frozen=True, kw_only=True):
@@ -75,6 +78,7 @@ class WrittenTensor(NamedTuple):
 
 
 FLOATS = ("F16", "BF16", "F32")  # dtypes of scales that have the model's dtype
+WIDE_FLOATS = ("F32", "BF16", "F16")  # dtypes of scales that usually have 32 bits
 
 # Dtypes of pieces that are only cut out of a larger tensor, not packed, such as the experts of a
 # layer; "" if only an index names the tensor.
@@ -155,6 +159,8 @@ class Layout(Struct, frozen=True, kw_only=True):
     writes: Callable[[Stored, Declared | None, Implied], Mapping[str, WrittenTensor]] = (
         lambda _stored, _declared, _implied: MappingProxyType({})
     )
+    # The settings that declare the stored tensors, by the architecture's shapes.
+    stated: Callable[[Stored, Implied], list[StatedSettings]] = lambda _stored, _implied: []
 
 
 class HiddenContent(NamedTuple):
@@ -236,11 +242,6 @@ class PackingLedger(Struct):
     def note(self, reason: str, *tensors: StoredTensor) -> None:
         self.notes.setdefault(reason, []).extend(tensors)
 
-    @property
-    def booked(self) -> Iterator[LogicalTensor]:
-        """Yield every packed tensor that the layout has recorded so far."""
-        return chain(self.tensors, map(_as_piece, self.unchanged))
-
     def fault(self, reason: str, *tensors: StoredTensor) -> None:
         self.faults.setdefault(reason, []).extend(tensors)
 
@@ -249,29 +250,27 @@ class PackingLedger(Struct):
         self.lacking.add(reason)
         self.fault(reason, *tensors)
 
-    def book_alike(
+    def unpack_alike(
         self,
         stored: Stored,
-        book: Callable[[str, Members, "PackingLedger"], None],
-        differs: Callable[[str], object] | None = None,
+        unpack: Callable[[Stored, "PackingLedger"], object],
+        settings: Callable[[str], object],
     ) -> None:
-        """Call `book` once for each set of identical modules; record the results for all of them.
+        """Call `unpack` for one of identical modules at a time; record the results for all of them.
 
-        Modules are identical if their members have equal names, dtypes and shapes: the layers of a
-        model, and their experts. The result of `book` may depend only on these and on what
-        `differs` returns for the module's name; its reasons do not name the module.
+        Modules are identical if their members have equal names, dtypes and shapes, and their
+        settings are equal: the layers of a model, and their experts. The result of `unpack` may
+        depend only on these, and its reasons do not name the module.
         """
         modules = stored.modules
         kinds: dict[tuple[object, ...], list[str]] = {}
         for module, parts in modules.items():
             members = parts.values()
-            kind: tuple[object, ...] = (*parts, *map(_DTYPE, members), *map(_SHAPE, members))
-            if differs is not None:
-                kind = (differs(module), *kind)
+            kind = (settings(module), *parts, *map(_DTYPE, members), *map(_SHAPE, members))
             kinds.setdefault(kind, []).append(module)
         for names in kinds.values():
-            first, once = names[0], PackingLedger()
-            book(first, modules[first], once)
+            once = PackingLedger()
+            unpack(Stored(tuple(modules[names[0]].values())), once)
             self._add(once, names, [modules[name] for name in names])
         stored.forget_modules()
 

@@ -56,7 +56,7 @@ def _bits(declared: Declared | None, _ledger: PackingLedger) -> int | None:
     return bits_by_name.get(value) if isinstance(value, str) else None
 
 
-def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     """Yield packed weights with the tensors below their names, and scales of activations."""
     for module, members in stored.modules.items():
         parts = {last: members[last] for last in (_DATA, "_scale", "_shift") if last in members}
@@ -126,7 +126,6 @@ def _readings(parts: Members, declared: int | None, expected: Shape | None) -> I
 
 LAYOUT = LayoutTable[int | None](
     name="quanto",
-    methods=("quanto",),
     recognises=lambda stored: any(
         {_DATA, "_scale"} <= bundle.parts.keys() for bundle in _bundles(stored)
     ),

@@ -25,10 +25,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from auditor.layouts.engine import Bundle, LayoutTable, Packing, no_settings
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, constant_settings
 from auditor.layouts.packing import (
     FLOATS,
-    Declared,
     Members,
     Shape,
     Stored,
@@ -63,7 +62,7 @@ def _recognises(stored: Stored) -> bool:
     )
 
 
-def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     """Yield `X.weight` with its inner tensors; a `_data` tensor is a plain parameter."""
     for module, members in stored.modules.items():
         parts_by_parameter: dict[tuple[str, bool], dict[str, StoredTensor]] = defaultdict(dict)
@@ -74,7 +73,8 @@ def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
         for (parameter, _), parts in parts_by_parameter.items():
             name = tensor_name(module, parameter)
             if "_data" in parts:
-                yield Bundle(module, name, {"qdata": parts.pop("_data")}, is_plain=True)
+                own = parts.pop("_data")
+                yield Bundle(module, name, {"qdata": own}, plain=own)
             if parts:
                 yield Bundle(module, name, parts)
 
@@ -183,14 +183,13 @@ def _trimmed(shape: Shape, expected: Shape | None) -> Shape:
 
 LAYOUT = LayoutTable[None](
     name="torchao",
-    methods=("torchao",),
     recognises=_recognises,
     packed="qdata",
     dtypes=frozenset(_ANY),
     dtype="INT8",
     companions=_COMPANIONS,
     needed=lambda parts, *_: ["scale_and_zero" if "scale_and_zero" in parts else "scale"],
-    settings=no_settings,
+    settings=constant_settings(lambda *_: None),
     by_shapes=_by_shapes,
     bundles=_bundles,
 ).layout()

@@ -61,7 +61,7 @@ class _Sizes(NamedTuple):
     outlier_centroids: int | None
 
 
-def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
+def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
     """Yield indices with the centroids in their submodules, and centroids without indices."""
     for module, own in stored.modules.items():
         head, _, last = module.rpartition(".")
@@ -161,7 +161,6 @@ def _tensors(
 
 LAYOUT = LayoutTable[_Sizes](
     name="vptq",
-    methods=("vptq",),
     recognises=lambda stored: any(
         {"indices", "centroids"} <= bundle.parts.keys() for bundle in _bundles(stored)
     ),

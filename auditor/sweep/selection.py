@@ -12,8 +12,7 @@ from auditor.downloader import hub, model_list
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.model_argument import HubModel, parse_id
-from auditor.downloader.model_list import PAGE
-from auditor.downloader.model_list_page import ListEntry
+from auditor.downloader.model_list import PAGE, ListEntry
 from auditor.downloader.parallel import awaited, threads
 from auditor.downloader.waits import ProgressLines
 from auditor.errors import Reason, SourceError, UsageError

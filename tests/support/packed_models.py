@@ -5,6 +5,16 @@ from math import prod
 from typing import Any
 
 from msgspec.structs import replace
+from support.layouts.tables import (
+    below,
+    block_scaled,
+    eight_bits,
+    four_bits,
+    gemm,
+    gptq,
+    mlx,
+    pack_quantized,
+)
 
 from auditor.checkpoint.changes import with_values
 from auditor.checkpoint.snapshot import Snapshot
@@ -13,63 +23,16 @@ from auditor.tensors import DTYPE_BITS, Span, StoredTensor
 Table = dict[str, tuple[str, tuple[int, ...]]]  # dtype and shape, by name
 
 
-def gptq(module: str, out: int, inputs: int, bits: int, group: int) -> Table:
-    groups = 1 if group == -1 else -(-inputs // group)
-    return {
-        f"{module}.qweight": ("I32", (inputs * bits // 32, out)),
-        f"{module}.qzeros": ("I32", (groups, out * bits // 32)),
-        f"{module}.scales": ("F16", (groups, out)),
-        f"{module}.g_idx": ("I32", (inputs,)),
-    }
+def fp8(out: int, inputs: int, _bits: int, block: int) -> Table:
+    return block_scaled(out, inputs, block, block)
 
 
-def awq(module: str, out: int, inputs: int, bits: int, group: int) -> Table:
-    groups = 1 if group == -1 else -(-inputs // group)
-    return {
-        f"{module}.qweight": ("I32", (inputs, out * bits // 32)),
-        f"{module}.qzeros": ("I32", (groups, out * bits // 32)),
-        f"{module}.scales": ("F16", (groups, out)),
-    }
+def bitsandbytes(out: int, inputs: int, bits: int, _group: int) -> Table:
+    return eight_bits((out, inputs)) if bits == 8 else four_bits((out, inputs))
 
 
-def fp8(module: str, out: int, inputs: int, _bits: int, block: int) -> Table:
-    return {
-        f"{module}.weight": ("F8_E4M3", (out, inputs)),
-        f"{module}.weight_scale_inv": ("F32", (-(-out // block), -(-inputs // block))),
-    }
-
-
-def bitsandbytes(module: str, out: int, inputs: int, bits: int, _group: int) -> Table:
-    if bits == 8:
-        return {
-            f"{module}.weight": ("I8", (out, inputs)),
-            f"{module}.SCB": ("F32", (out,)),
-            f"{module}.weight_format": ("U8", ()),
-        }
-    numbers = out * inputs
-    return {
-        f"{module}.weight": ("U8", (-(-numbers // 2), 1)),
-        f"{module}.weight.absmax": ("F32", (-(-numbers // 64),)),
-        f"{module}.weight.quant_map": ("F32", (16,)),
-        f"{module}.weight.quant_state.bitsandbytes__nf4": ("U8", (90,)),
-    }
-
-
-def compressed(module: str, out: int, inputs: int, bits: int, group: int) -> Table:
-    groups = 1 if group == -1 else -(-inputs // group)
-    return {
-        f"{module}.weight_packed": ("I32", (out, inputs * bits // 32)),
-        f"{module}.weight_scale": ("BF16", (out, groups)),
-        f"{module}.weight_shape": ("I64", (2,)),
-    }
-
-
-def mlx(module: str, out: int, inputs: int, bits: int, group: int) -> Table:
-    return {
-        f"{module}.weight": ("U32", (out, inputs * bits // 32)),
-        f"{module}.scales": ("BF16", (out, inputs // group)),
-        f"{module}.biases": ("BF16", (out, inputs // group)),
-    }
+def words_of_mlx(out: int, inputs: int, bits: int, group: int) -> Table:
+    return mlx((out, inputs), bits, group)
 
 
 def _compressed_settings(bits: int, group: int) -> dict[str, Any]:
@@ -91,7 +54,7 @@ def _compressed_settings(bits: int, group: int) -> dict[str, Any]:
 
 # Method -> how it packs a linear, and what a config says of it.
 METHODS: dict[
-    str, tuple[Callable[[str, int, int, int, int], Table], Callable[[int, int], dict[str, Any]]]
+    str, tuple[Callable[[int, int, int, int], Table], Callable[[int, int], dict[str, Any]]]
 ] = {
     "gptq": (
         gptq,
@@ -103,7 +66,7 @@ METHODS: dict[
         },
     ),
     "awq": (
-        awq,
+        gemm,
         lambda bits, group: {
             "quant_method": "awq",
             "bits": bits,
@@ -130,8 +93,8 @@ METHODS: dict[
             "llm_int8_skip_modules": ["lm_head"],
         },
     ),
-    "compressed-tensors": (compressed, _compressed_settings),
-    "mlx": (mlx, lambda bits, group: {"bits": bits, "group_size": group}),
+    "compressed-tensors": (pack_quantized, _compressed_settings),
+    "mlx": (words_of_mlx, lambda bits, group: {"bits": bits, "group_size": group}),
 }
 
 
@@ -148,7 +111,7 @@ def packed(
             module = one.name.removesuffix(".weight")
             linear = one.name.endswith(".weight") and len(one.shape) == 2
             if linear and not module.endswith(left):
-                table |= pack(module, *one.shape, bits, group)
+                table |= below(module, pack(*one.shape, bits, group))
             else:
                 table[one.name] = (one.dtype, one.shape)
         tensors = tuple(_laid_out(table, head.name))

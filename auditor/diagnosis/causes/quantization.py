@@ -12,8 +12,8 @@ from typing import Any
 from auditor.analytic.outline import shapes_in
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
+from auditor.layouts import settings_of_files
 from auditor.layouts.packing import Stored
-from auditor.layouts.stored_settings import settings_of_files
 from auditor.tensors import StoredTensor
 
 KEY = "quantization_config"

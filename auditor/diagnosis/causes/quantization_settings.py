@@ -12,8 +12,7 @@ from auditor.analytic.config_keys import value_at
 from auditor.checkpoint.changes import with_values
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.quantization import KEY, SYMPTOMS, is_packed, settings_held
-from auditor.layouts.declared import SUFFIX_OF, list_of_unpacked, spelt_as
-from auditor.layouts.stored_settings import differing
+from auditor.layouts.declared import SUFFIX_OF, differing, list_of_unpacked, spelt_as
 from auditor.messages import shown
 from auditor.tensors import is_float
 

@@ -19,8 +19,8 @@ from auditor.analytic.gguf_architectures import ARCHITECTURES as READ
 from auditor.analytic.gguf_architectures import Facts
 from auditor.analytic.gguf_config import reconstructed_config
 from auditor.errors import CheckpointError
-from auditor.layouts.gguf.layout import unpack
-from auditor.layouts.gguf.names import TABLES, names_in_file
+from auditor.layouts.gguf import unpack
+from auditor.layouts.gguf_names import TABLES, names_in_file
 from auditor.layouts.packing import Declared, Stored
 from auditor.reconciler.matching import shapes_of
 
@@ -184,63 +184,59 @@ def test_a_tag_selects_the_file_of_a_hub_repository_to_explain(at_hub):
     assert two.expected.parameters - one.expected.parameters == a_layer
 
 
-def test_what_adds_to_a_model_without_being_part_of_it_is_quantization_data(tmp_path):
-    values, stored = whole("llama")
-    report = audited(tmp_path / "m.gguf", values, [*stored, Tensor("rope_freqs.weight", (8,))])
-    assert kinds(report) == {"quantization-data": ("rope_freqs.weight",)}
-    assert (report.verdict, report.residual) == ("clean", 0)
+def with_shape(stored: list[Tensor], name: str, *shape: int) -> list[Tensor]:
+    return [one._replace(shape=shape) if one.name == name else one for one in stored]
 
 
-def test_a_tensor_that_is_not_there_is_missing_under_the_name_of_transformers(tmp_path):
-    values, stored = whole("llama")
-    left = [tensor for tensor in stored if tensor.name != "blk.1.ffn_up.weight"]
-    report = audited(tmp_path / "m.gguf", values, left)
-    assert kinds(report) == {"missing": ("model.layers.1.mlp.up_proj.weight",)}
-    assert (report.verdict, report.residual) == ("findings", 0)
-
-
-def test_a_tensor_that_no_architecture_has_is_unexpected(tmp_path):
-    values, stored = whole("llama")
-    report = audited(tmp_path / "m.gguf", values, [*stored, Tensor("blk.0.secret.weight", (4,))])
-    assert kinds(report) == {"unexpected": ("blk.0.secret.weight",)}
-    assert report.residual == 0
-
-
-def test_a_layer_beyond_the_count_of_the_metadata_is_unexpected(tmp_path):
-    values, stored = whole("llama")
-    more = Tensor("blk.2.attn_q.weight", (64, 64))
-    report = audited(tmp_path / "m.gguf", values, [*stored, more])
-    assert kinds(report) == {"unexpected": ("blk.2.attn_q.weight",)}
-
-
-def test_a_stored_output_of_a_model_that_always_ties_it_is_a_duplicate(tmp_path):
-    values, stored = whole("gpt2", intermediate_size=256)
-    output = Tensor("output.weight", (64, 64))
-    report = audited(tmp_path / "m.gguf", values, [*stored, output])
-    assert kinds(report) == {"duplicate": ("output.weight",)}
-    assert report.residual == 0
-
-
-def test_a_model_without_a_stored_output_ties_it(tmp_path):
-    values, stored = whole("qwen2", tie_word_embeddings=True)
-    report = audited(tmp_path / "m.gguf", values, stored)
-    assert kinds(report) == {"tied": ("lm_head.weight",)}
-    assert (report.verdict, report.residual) == ("clean", 0)
-
-
-def test_an_expert_too_few_is_missing_by_its_name(tmp_path):
-    values, stored = whole("mixtral", **EXPERTS)
-    short = [
-        tensor._replace(shape=(3, *tensor.shape[1:]))
-        if tensor.name == "blk.0.ffn_up_exps.weight"
-        else tensor
-        for tensor in stored
-    ]
-    report = audited(tmp_path / "m.gguf", values, short)
-    assert kinds(report) == {
-        "missing": ("model.layers.0.block_sparse_moe.experts.3.w3.weight",),
-    }
-    assert report.residual == 0
+@pytest.mark.parametrize(
+    ("model_type", "more", "change", "found"),
+    [
+        (
+            "llama",
+            {},
+            lambda stored: [*stored, Tensor("rope_freqs.weight", (8,))],
+            {"quantization-data": ("rope_freqs.weight",)},
+        ),
+        (
+            "llama",
+            {},
+            lambda stored: [one for one in stored if one.name != "blk.1.ffn_up.weight"],
+            {"missing": ("model.layers.1.mlp.up_proj.weight",)},
+        ),
+        (
+            "llama",
+            {},
+            lambda stored: [*stored, Tensor("blk.0.secret.weight", (4,))],
+            {"unexpected": ("blk.0.secret.weight",)},
+        ),
+        (
+            "llama",
+            {},
+            lambda stored: [*stored, Tensor("blk.2.attn_q.weight", (64, 64))],
+            {"unexpected": ("blk.2.attn_q.weight",)},
+        ),
+        (
+            "gpt2",
+            {"intermediate_size": 256},
+            lambda stored: [*stored, Tensor("output.weight", (64, 64))],
+            {"duplicate": ("output.weight",)},
+        ),
+        ("qwen2", {"tie_word_embeddings": True}, list, {"tied": ("lm_head.weight",)}),
+        (
+            "mixtral",
+            EXPERTS,
+            lambda stored: with_shape(stored, "blk.0.ffn_up_exps.weight", 3, 96, 64),
+            {"missing": ("model.layers.0.block_sparse_moe.experts.3.w3.weight",)},
+        ),
+    ],
+    ids=["more", "missing", "unknown", "beyond", "tied", "without-output", "fewer-experts"],
+)
+def test_tensors_are_accounted_for_under_the_names_of_transformers(
+    tmp_path, model_type, more, change, found
+):
+    values, stored = whole(model_type, **more)
+    report = audited(tmp_path / "m.gguf", values, change(stored))
+    assert (kinds(report), report.residual) == (found, 0)
 
 
 def test_experts_of_the_oldest_files_have_a_tensor_each(tmp_path):
@@ -270,10 +266,7 @@ def test_latent_attention_is_read_fused_and_split(tmp_path, model_type, absorbed
 
 def test_halves_that_do_not_fit_are_a_fault(tmp_path):
     values, stored = whole("gpt_oss", head_dim=16, **EXPERTS)
-    wrong = [
-        tensor._replace(shape=(4, 32, 64)) if tensor.name == "blk.0.ffn_up_exps.weight" else tensor
-        for tensor in stored
-    ]
+    wrong = with_shape(stored, "blk.0.ffn_up_exps.weight", 4, 32, 64)
     report = audited(tmp_path / "m.gguf", values, wrong)
     (fault,) = (finding for finding in report.findings if finding.kind == "bad-quantization")
     assert fault.reason == "(4, 96, 64) and (4, 32, 64) cannot be two parts of one tensor"
@@ -326,23 +319,20 @@ def test_the_scale_of_a_tensor_or_of_each_expert_is_quantization_data(tmp_path, 
     assert report.residual == 0
 
 
-def test_an_architecture_that_is_not_known_is_unaudited(tmp_path):
-    path = tmp_path / "m.gguf"
-    pairs = [("general.architecture", STRING, "grok")]
-    path.write_bytes(gguf_bytes(pairs, [Tensor("token_embd.weight")]))
-    outcome = audit(str(path))
+@pytest.mark.parametrize(
+    ("architecture", "more", "words"),
+    [
+        ("grok", [], "no closed form is known for the GGUF architecture 'grok'"),
+        ("llama", [("general.type", STRING, "mmproj")], "its general.type is 'mmproj'"),
+        ("llama", [("general.type", STRING, "adapter")], "its general.type is 'adapter'"),
+    ],
+)
+def test_what_is_no_known_model_is_unaudited(tmp_path, architecture, more, words):
+    pairs = [("general.architecture", STRING, architecture), *more]
+    (tmp_path / "m.gguf").write_bytes(gguf_bytes(pairs, [Tensor("token_embd.weight")]))
+    outcome = audit(str(tmp_path / "m.gguf"))
     assert isinstance(outcome, Unaudited)
-    assert "no closed form is known for the GGUF architecture 'grok'" in outcome.detail
-
-
-@pytest.mark.parametrize("kind", ["adapter", "mmproj", "imatrix"])
-def test_what_is_no_model_is_unaudited(tmp_path, kind):
-    path = tmp_path / "m.gguf"
-    pairs = [("general.architecture", STRING, "llama"), ("general.type", STRING, kind)]
-    path.write_bytes(gguf_bytes(pairs, [Tensor("token_embd.weight")]))
-    outcome = audit(str(path))
-    assert isinstance(outcome, Unaudited)
-    assert f"its general.type is '{kind}'" in outcome.detail
+    assert words in outcome.detail
 
 
 @pytest.mark.parametrize("key", ["embedding_length", "block_count"])

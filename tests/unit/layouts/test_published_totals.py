@@ -10,6 +10,18 @@ from pathlib import Path
 
 import pytest
 from support import deepseek_v3
+from support.layouts.examples import layout_of
+from support.layouts.packed import opened, pieces, quantization_data, says
+from support.layouts.tables import (
+    Parts,
+    below,
+    compressed,
+    four_bits,
+    gemm,
+    gptq,
+    pack_quantized,
+    scheme,
+)
 from support.sharding import INDEX, alarms, kinds, pointer, shard_names, without_absence
 
 from auditor import Report
@@ -20,24 +32,50 @@ from auditor.layouts.declared import declaration
 from auditor.reconciler.matching import shapes_of
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
+LLAMA_8B = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "dtype": "float16",
+}
+LLAMA_70B = LLAMA_8B | {
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+}
+MISTRAL = LLAMA_8B | {"vocab_size": 32000}
+# TheBloke/MythoMax-L2-13B-GPTQ
+MYTHOMAX = MISTRAL | {
+    "hidden_size": 5120,
+    "intermediate_size": 13824,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 40,
+    "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128},
+}
 # openai/gpt-oss-20b
-GPT_OSS = {
+GPT_OSS = LLAMA_8B | {
     "model_type": "gpt_oss",
     "architectures": ["GptOssForCausalLM"],
     "hidden_size": 2880,
     "intermediate_size": 2880,
     "num_hidden_layers": 24,
     "num_attention_heads": 64,
-    "num_key_value_heads": 8,
     "head_dim": 64,
     "num_local_experts": 32,
     "vocab_size": 201088,
     "dtype": "bfloat16",
-    "tie_word_embeddings": False,
     "quantization_config": {"quant_method": "mxfp4"},
 }
 # mlx-community's 4 bits of Qwen2.5-Coder-3B-Instruct
-CODER = {
+OF_MLX = {"group_size": 64, "bits": 4, "mode": "affine"}
+CODER = LLAMA_8B | {
     "model_type": "qwen2",
     "architectures": ["Qwen2ForCausalLM"],
     "hidden_size": 2048,
@@ -46,16 +84,16 @@ CODER = {
     "num_attention_heads": 16,
     "num_key_value_heads": 2,
     "vocab_size": 151936,
-    "torch_dtype": "bfloat16",
+    "dtype": "bfloat16",
     "tie_word_embeddings": True,
-    "quantization": {"group_size": 64, "bits": 4, "mode": "affine"},
+    "quantization": OF_MLX,
 }
 FULL = (2, 6, 10, 14, 18, 21)  # layers of attention
 # mlx-community's 4 bits of LFM2-8B-A1B, whose routers have 8
-LFM2 = {
+GATES = [f"model.layers.{n}.feed_forward.gate" for n in range(2, 24)]
+LFM2 = CODER | {
     "model_type": "lfm2_moe",
     "architectures": ["Lfm2MoeForCausalLM"],
-    "hidden_size": 2048,
     "intermediate_size": 7168,
     "moe_intermediate_size": 1792,
     "num_dense_layers": 2,
@@ -66,32 +104,8 @@ LFM2 = {
     "num_key_value_heads": 8,
     "layer_types": ["full_attention" if n in FULL else "conv" for n in range(24)],
     "vocab_size": 128000,
-    "dtype": "bfloat16",
-    "tie_word_embeddings": True,
     "use_expert_bias": True,
-    "quantization": {
-        "group_size": 64,
-        "bits": 4,
-        "mode": "affine",
-        **{
-            f"model.layers.{n}.feed_forward.gate": {"group_size": 64, "bits": 8}
-            for n in range(2, 24)
-        },
-    },
-}
-# TheBloke/MythoMax-L2-13B-GPTQ
-MYTHOMAX = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 5120,
-    "intermediate_size": 13824,
-    "num_hidden_layers": 40,
-    "num_attention_heads": 40,
-    "num_key_value_heads": 40,
-    "vocab_size": 32000,
-    "torch_dtype": "float16",
-    "tie_word_embeddings": False,
-    "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128},
+    "quantization": OF_MLX | {gate: {"group_size": 64, "bits": 8} for gate in GATES},
 }
 
 
@@ -112,18 +126,17 @@ def in_blocks(names: Iterable[str]) -> list[str]:
 
 def by_mlx(names: Iterable[str]) -> list[str]:
     """As mlx_lm names what it packs: all matrices but those of convolutions."""
+    older = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
     found: dict[str, None] = {}
     for name in names:
         module, _, last = name.rpartition(".")
         before, experts, after = module.partition(".experts.")
         if experts:
-            renamed = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
-            module = f"{before}.switch_mlp.{renamed[after.partition('.')[2]]}"
+            module = f"{before}.switch_mlp.{older[after.partition('.')[2]]}"
         elif "feed_forward.w" in module:
-            renamed = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
-            module = module[:-2] + renamed[module[-2:]]
-        plain = last != "weight" or "norm" in module or module.endswith(".conv")
-        lasts = (last,) if plain else ("weight", "scales", "biases")
+            module = module[:-2] + older[module[-2:]]
+        is_plain = last != "weight" or "norm" in module or module.endswith(".conv")
+        lasts = (last,) if is_plain else ("weight", "scales", "biases")
         found |= dict.fromkeys(f"{module}.{one}" for one in lasts)
     return list(found)
 
@@ -220,6 +233,81 @@ def test_a_file_of_13_billion_parameters_in_gptq_is_its_tensors_and_a_header():
     inside += 2 * (2 * 32000 * 5120 + 81 * 5120)
     around = 7_259_435_192 - inside
     assert 100 * (len(packed) + plain) < around < 140 * (len(packed) + plain)
+
+
+ORDERED = {"num_bits": 4, "group_size": 128, "actorder": "group"}
+
+
+def with_biases(out: int, inputs: int) -> Parts:
+    """As AutoGPTQ wrote every packed linear: with a bias of zeros."""
+    return gptq(out, inputs) | {"bias": ("F16", (out,))}
+
+
+@pytest.mark.parametrize(
+    ("file", "pack", "declared", "config", "published"),
+    [
+        # Llama-3.1-8B W4A16: its 8,030,261,248 parameters and 1,376,256 biases
+        (
+            "gptq",
+            with_biases,
+            says("gptq", bits=4, group_size=128),
+            LLAMA_8B,
+            (6_979_321_856, 1_052_315_648),
+        ),
+        # TheBloke/Mistral-7B-v0.1-AWQ: 7,241,732,096
+        ("awq", gemm, says("awq", bits=4, group_size=128), MISTRAL, (6_979_321_856, 262_410_240)),
+        # Meta-Llama-3.1-8B-Instruct bnb 4-bit: U8 6,979,321,856 + BF16 1,050,939,392
+        (
+            "bitsandbytes",
+            lambda *shape: four_bits(shape, nested=True),
+            says("bitsandbytes", load_in_4bit=True),
+            LLAMA_8B,
+            (6_979_321_856, 1_050_939_392),
+        ),
+        # Llama-3.3-70B W4A16, by activation order: I32 unpacked and BF16 of its card
+        (
+            "compressed_tensors",
+            lambda *shape: pack_quantized(*shape, 4, 128, index=True),
+            compressed(scheme(**ORDERED), ignore=["lm_head"], format="pack-quantized"),
+            LLAMA_70B,
+            (68_451_041_280, 2_102_665_216),
+        ),
+    ],
+    ids=["gptq", "awq", "bitsandbytes", "compressed-tensors"],
+)
+def test_packed_and_plain_parameters_are_those_of_a_card(file, pack, declared, config, published):
+    read = read_config("config.json", json.dumps(config).encode())
+    expectation = catalogue.expect(read, "LlamaForCausalLM")
+    shapes = {one.name: one.shape for one in expectation.tensors if one.role is Role.PARAMETER}
+    table: Parts = {}
+    for name, shape in shapes.items():
+        is_packed, module = "_proj" in name, name.removesuffix(".weight")
+        table |= below(module, pack(*shape)) if is_packed else {name: ("BF16", shape)}
+    unpacked = opened(layout_of(file), table, declared, shapes, large=True)
+    inside = {piece.stored.name for piece in unpacked.tensors} | quantization_data(unpacked)
+    plain = sum(prod(shape) for name, (_, shape) in table.items() if name not in inside)
+    assert unpacked.faults == ()
+    assert (sum(prod(piece.shape) for piece in unpacked.tensors), plain) == published
+
+
+@pytest.mark.slow
+def test_deepseek_r1_has_91_991_tensors_and_all_of_the_model():
+    """688,586,727,753 bytes in its 163 files, as the Hub lists them."""
+    table = dict(deepseek_v3.tensors())
+    read = read_config("config.json", json.dumps(deepseek_v3.CONFIG).encode())
+    expectation = catalogue.expect(read, "DeepseekV3ForCausalLM")
+    size = sum(prod(shape) * DTYPE_BITS[dtype] // 8 for dtype, shape in table.values())
+    # A header takes 110 to 140 bytes a tensor in healthy files.
+    assert len(table) == deepseek_v3.TENSORS
+    assert 110 < (688_586_727_753 - size) / len(table) < 140
+    declared = says("fp8", weight_block_size=[128, 128], activation_scheme="dynamic")
+    unpacked = opened(layout_of("fp8"), table, declared, large=True)
+    found = pieces(unpacked)
+    left = set(table) - quantization_data(unpacked) - set(found)
+    assert found | {name: table[name][1] for name in left} == {
+        tensor.name: tensor.shape for tensor in expectation.tensors
+    }
+    assert unpacked.faults == ()
 
 
 def test_a_clone_of_gpt_oss_without_lfs_lacks_nothing_and_shows_nothing(tmp_path):

@@ -1,4 +1,4 @@
-"""Which layout is asked, by what the config says and by what the tensors look like."""
+"""Which layout reads a checkpoint, by what the config declares and by what the tensors show."""
 
 import json
 import re
@@ -16,6 +16,9 @@ from auditor.layouts import METHODS, unpack_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.packing import PLAIN, Declared
 
+SEAMS = {"packing", "declared", "engine", "fused", "gguf_names"}
+FOLDER = Path(layouts.__file__).parent
+
 
 def test_the_table_of_methods_lists_what_the_layouts_declare():
     for file in dict.fromkeys(METHODS.values()):
@@ -23,90 +26,71 @@ def test_the_table_of_methods_lists_what_the_layouts_declare():
         assert {method for method, its in METHODS.items() if its == file} == set(layout.methods)
 
 
-SEAMS = {"packing", "declared", "engine", "fused", "stored_settings"}
-FOLDER = Path(layouts.__file__).parent
-
-
 def test_what_is_neither_a_layout_nor_a_seam_begins_with_an_underscore():
     found = {module.name for module in iter_modules(layouts.__path__)}
     assert {name for name in found if name[0] != "_"} == SEAMS | set(METHODS.values())
 
 
-FILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.py"))
+def test_no_layout_reads_another_and_what_they_share_reads_none():
+    for path in FOLDER.glob("*.py"):
+        imported = re.findall(r"^from auditor\.layouts\.(\w+)", path.read_text(), re.MULTILINE)
+        assert set(imported) & set(METHODS.values()) <= {path.stem}, path.name
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_no_layout_reads_another_and_what_they_share_reads_none(file):
-    own, source = file.partition("/")[0].removesuffix(".py"), (FOLDER / file).read_text()
-    imported = re.findall(r"^from auditor\.layouts\.(\w+)", source, re.MULTILINE)
-    assert set(imported) & set(METHODS.values()) <= {own}
-
-
-@pytest.mark.parametrize(
-    ("method", "settings"),
-    [
-        ("bitnet", {"quantization_mode": "online"}),
-        ("bitsandbytes", {"load_in_8bit": True, "llm_int8_has_fp16_weight": True}),
-    ],
+PLAIN_WEIGHTS = (stored("a.weight", (4, 4), dtype="BF16"),)
+FOUR_BITS = (
+    stored("a.weight", (8, 1), dtype="U8"),
+    stored("a.weight.absmax", (1,)),
+    stored("a.weight.quant_map", (16,)),
+    stored("a.weight.quant_state.bitsandbytes__nf4", (70,), dtype="U8"),
 )
-def test_weights_that_are_packed_on_loading_alone_are_plain(method, settings):
-    tensors = (stored("a.weight", (4, 4), dtype="BF16"),)
-    declared = Declared(method=method, settings=settings, where="quantization_config")
-    assert unpack_tensors(tensors, declared, lambda _name: None) is PLAIN
 
 
-def test_a_layout_that_no_tensor_bears_out_is_a_fault():
-    tensors = (stored("a.weight", (4, 4), dtype="BF16"),)
-    declared = Declared(method="gptq", settings={"bits": 4}, where="quantization_config")
-    (fault,) = unpack_tensors(tensors, declared, lambda _name: None).faults
-    assert fault.reason == ("quantization_config declares gptq, but no stored tensor is packed")
+def unpacked_of(tensors, method=None, **settings):
+    declared = Declared(method=method, settings=settings, where="the config") if method else None
+    return unpack_tensors(tensors, declared, {"a.weight": (4, 4)}.get)
 
 
-def test_packed_tensors_that_no_config_declares_are_unpacked_and_a_fault():
-    tensors = (
-        stored("a.weight", (8, 1), dtype="U8"),
-        stored("a.weight.absmax", (1,)),
-        stored("a.weight.quant_map", (16,)),
-        stored("a.weight.quant_state.bitsandbytes__nf4", (70,), dtype="U8"),
-    )
-    unpacked = unpack_tensors(tensors, None, {"a.weight": (4, 4)}.get)
-    assert [(piece.name, piece.shape, piece.dtype) for piece in unpacked.tensors] == [
-        ("a.weight", (4, 4), "NF4")
-    ]
-    assert "the config declares no quantization" in unpacked.faults[0].reason
+def test_weights_that_are_packed_on_loading_alone_are_plain():
+    assert unpacked_of(PLAIN_WEIGHTS, "bitnet", quantization_mode="online") is PLAIN
+    assert unpacked_of(PLAIN_WEIGHTS, "bitsandbytes", llm_int8_has_fp16_weight=True) is PLAIN
 
 
 def test_integers_of_no_layout_are_plain():
-    tensors = (stored("attn.bias", (1, 4), dtype="U8"), stored("a.weight", (4, 4)))
-    assert unpack_tensors(tensors, None, lambda _name: None) is PLAIN
+    assert unpacked_of((stored("attn.bias", (1, 4), dtype="U8"), *PLAIN_WEIGHTS)) is PLAIN
+
+
+def test_a_layout_that_no_tensor_bears_out_is_a_fault():
+    (fault,) = unpacked_of(PLAIN_WEIGHTS, "gptq", bits=4).faults
+    assert fault.reason == "the config declares gptq, but no stored tensor is packed"
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"),
+    [(None, "the config declares no quantization"), ("awq", "the config declares awq")],
+)
+def test_packed_tensors_of_another_layout_are_unpacked_and_a_fault(method, reason):
+    unpacked = unpacked_of(FOUR_BITS, method)
+    assert [piece[1:] for piece in unpacked.tensors] == [("a.weight", (4, 4), "NF4")]
+    assert unpacked.faults[0].reason == f"packed as bitsandbytes, but {reason}"
 
 
 # --- declarations of a layout ---------------------------------------------------------------------
 
-
 GPTQ = {"quant_method": "gptq", "bits": 4}
-
-
-def as_file(**settings):
-    return json.dumps(settings).encode()
+OF_MLX = {"bits": 4, "group_size": 64}
 
 
 @pytest.mark.parametrize(
     ("values", "method", "where"),
     [
-        ({"quantization_config": GPTQ}, "gptq", "quantization_config"),
         ({"quantization_config": {"quant_method": "FP8"}}, "fp8", "quantization_config"),
         ({"text_config": {"quantization_config": GPTQ}}, "gptq", "text_config.quantization_config"),
         ({"quantization_config": {}}, "an unnamed method", "quantization_config"),
         ({"quantization_config": {"load_in_8bit": True}}, "bitsandbytes", "quantization_config"),
         ({"compression_config": {"format": "x"}}, "compressed-tensors", "compression_config"),
-        ({"quantization": {"bits": 4, "group_size": 64}}, "mlx", "quantization"),
-        ({"quantization_config": {"bits": 4, "group_size": 64}}, "mlx", "quantization_config"),
-        (
-            {"quantization_config": GPTQ, "quantization": {"bits": 4, "group_size": 64}},
-            "mlx",
-            "quantization",
-        ),
+        ({"quantization_config": OF_MLX}, "mlx", "quantization_config"),
+        ({"quantization_config": GPTQ, "quantization": OF_MLX}, "mlx", "quantization"),
     ],
 )
 def test_a_config_names_its_layout_at_the_top_or_in_its_text_config(values, method, where):
@@ -114,44 +98,35 @@ def test_a_config_names_its_layout_at_the_top_or_in_its_text_config(values, meth
     assert (declared.method, declared.where) == (method, where)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [{}, {"quantization_config": None}, {"text_config": {}}, {"text_config": "x"}],
-)
+@pytest.mark.parametrize("values", [{}, {"quantization_config": None}, {"text_config": "x"}])
 def test_a_config_that_names_none_declares_none(values):
     assert declaration(values, None) is None
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "method"),
+    ("name", "settings", "method"),
     [
-        ("quantize_config.json", as_file(bits=4, group_size=128, desc_act=True), "gptq"),
-        ("quant_config.json", as_file(w_bit=4, q_group_size=128), "awq"),
-        ("quantize_config.json", as_file(quant_method="awq", bits=4), "awq"),
-        ("hf_quant_config.json", as_file(quantization={"quant_algo": "FP8"}), "modelopt"),
+        ("quantize_config.json", {"bits": 4, "group_size": 128, "desc_act": True}, "gptq"),
+        ("quant_config.json", {"w_bit": 4, "q_group_size": 128}, "awq"),
+        ("quantize_config.json", {"quant_method": "awq", "bits": 4}, "awq"),
+        ("hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}, "modelopt"),
     ],
 )
-def test_a_file_beside_the_config_names_the_layout_where_the_config_does_not(name, content, method):
-    declared = declaration({}, JsonFile(name, content))
+def test_a_file_beside_the_config_names_the_layout_where_the_config_does_not(
+    name, settings, method
+):
+    file = JsonFile(name, json.dumps(settings).encode())
+    declared = declaration({}, file)
     assert (declared.method, declared.where) == (method, name)
-    own = declaration({"quantization_config": {"quant_method": "hqq"}}, JsonFile(name, content))
-    assert own.method == "hqq"
+    assert declaration({"quantization_config": {"quant_method": "hqq"}}, file).method == "hqq"
 
 
 @pytest.mark.parametrize(
     ("values", "files", "message"),
     [
         ({"quantization_config": "gptq"}, {}, "^quantization_config is the string"),
-        (
-            {"quantization_config": {"quant_method": 1}},
-            {},
-            r"quant_method is 1; a str",
-        ),
-        (
-            {"text_config": {"quantization": []}},
-            {},
-            r"^text_config\.quantization is a list",
-        ),
+        ({"quantization_config": {"quant_method": 1}}, {}, "quant_method is 1; a str"),
+        ({"text_config": {"quantization": []}}, {}, r"^text_config\.quantization is a list"),
         ({}, {"quantize_config.json": b"{"}, r"^quantize_config\.json is cut off"),
         ({}, {"hf_quant_config.json": b"{}"}, r"^quantization of hf_quant_config.json is null"),
     ],

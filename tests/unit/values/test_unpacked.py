@@ -6,8 +6,7 @@ library needs a GPU, those that went into the words. Both are the same model to 
 
 import numpy as np
 import pytest
-from support.layouts.awq_words import gemm_words
-from support.layouts.gptq_words import packed_words
+from support.layouts.words import gemm_words, packed_words
 from support.value_files import write_model
 
 import auditor

@@ -1,4 +1,4 @@
-"""The quantization scheme of each module in a compressed-tensors config; None for a plain one.
+"""The quantization scheme of each module in a compressed-tensors config.
 
 `config_groups` maps names to schemes; a scheme has `weights`, `input_activations` and `targets`.
 A target is a module's name, `re:` and an expression for the start of the name, or a class. A
@@ -8,7 +8,7 @@ every module, after names and expressions. Sources: compressed_tensors.utils.mat
 .quantization.lifecycle.apply, 0.20.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.bounded.patterns import names_beginning
@@ -39,6 +39,7 @@ class CompressedScheme(NamedTuple):
     static: bool = False  # whether activations have an input_scale
     scaled: bool = False  # whether activations have an input_global_scale
     form: str | None = None  # pack-quantized or another format
+    is_plain: bool = False  # whether the config leaves the module plain
 
     @property
     def quantizes(self) -> bool:
@@ -46,18 +47,7 @@ class CompressedScheme(NamedTuple):
 
 
 UNSTATED = CompressedScheme()
-
-
-class CompressedSchemes(NamedTuple):
-    """The schemes of a config, for the modules of one checkpoint."""
-
-    named: Mapping[str, CompressedScheme]  # by module that a name or expression matches
-    default: CompressedScheme | None  # the scheme of all other modules; None if they stay plain
-    ignored: frozenset[str]
-    certain: bool  # whether all patterns could be read
-
-    def of(self, module: str) -> CompressedScheme | None:
-        return None if module in self.ignored else self.named.get(module, self.default)
+_PLAIN = CompressedScheme(is_plain=True)
 
 
 def flat_settings(declared: Declared | None) -> Declared | None:
@@ -70,29 +60,32 @@ def flat_settings(declared: Declared | None) -> Declared | None:
 
 def read_schemes(
     declared: Declared | None, modules: Iterable[str], ledger: PackingLedger
-) -> CompressedSchemes:
-    """Read the scheme of each module, and report impossible settings."""
+) -> Callable[[str], CompressedScheme]:
+    """Return a function that maps a module to its scheme; report impossible settings.
+
+    If a pattern cannot be read, it may match any module, and no scheme is known.
+    """
     if declared is None:
-        return CompressedSchemes({}, UNSTATED, frozenset(), certain=False)
+        return lambda _module: UNSTATED
     modules = tuple(modules)
-    default_format = declared.settings.get("format")
+    default_form = _form(declared.settings.get("format"))
     schemes = [
-        (targets, scheme if scheme.form else scheme._replace(form=_form(default_format)))
+        (targets, scheme if scheme.form else scheme._replace(form=default_form))
         for targets, scheme in _groups(declared, ledger)
     ]
     ignore = string_list(declared, "ignore")
-    ignored = _expressed(ignore, modules)
-    named: dict[str, CompressedScheme] = {}
-    certain = ignored is not None
-    for targets, scheme in schemes:  # the first group that names a module counts
-        covered = _expressed(targets, modules)
-        certain = certain and covered is not None
-        for module in covered or ():
-            named.setdefault(module, scheme)
+    ignored, covered = _expressed(ignore, modules), [_expressed(one, modules) for one, _ in schemes]
+    by_module: dict[str, CompressedScheme] = {}
+    if ignored is None or None in covered:
+        return lambda module: _PLAIN if module in ignore else UNSTATED
+    for (_, scheme), names in zip(schemes, covered, strict=True):  # the first group counts
+        for module in names or ():
+            by_module.setdefault(module, scheme)
     for targets, scheme in reversed(schemes):
-        named.update(dict.fromkeys(targets.intersection(modules), scheme))
-    default = _default(schemes, certain=certain)
-    return CompressedSchemes(named, default, (ignored or frozenset()) | ignore, certain)
+        by_module.update(dict.fromkeys(targets.intersection(modules), scheme))
+    by_module.update(dict.fromkeys((*ignored, *ignore), _PLAIN))
+    default = _default(schemes)
+    return lambda module: by_module.get(module, default)
 
 
 def _expressed(targets: frozenset[str], modules: Iterable[str]) -> frozenset[str] | None:
@@ -102,10 +95,8 @@ def _expressed(targets: frozenset[str], modules: Iterable[str]) -> frozenset[str
     )
 
 
-def _default(
-    schemes: list[tuple[frozenset[str], CompressedScheme]], *, certain: bool
-) -> CompressedScheme | None:
-    """Return the scheme of targets that may be classes; None if no target may be one.
+def _default(schemes: list[tuple[frozenset[str], CompressedScheme]]) -> CompressedScheme:
+    """Return the scheme of targets that may be classes; plain if no target may be one.
 
     Return an empty scheme if the config does not determine one.
     """
@@ -114,9 +105,9 @@ def _default(
         for targets, scheme in schemes
         if any("." not in target and not target.startswith(_EXPRESSION) for target in targets)
     ]
-    if len(classes) == 1 and certain:
+    if len(classes) == 1:
         return classes[0]
-    return UNSTATED if classes or not certain or not schemes else None
+    return UNSTATED if classes or not schemes else _PLAIN
 
 
 # --- one group --------------------------------------------------------------------------------

@@ -7,23 +7,28 @@ shapes: it adds one to norms of Gemma and reorders query rows of Llama.
     head norms are stacked   attn_q_norm (H, d)           is H tensors (d,), in StableLM
     linears are transposed   attn_qkv (3 * D, D)          is (D, 3 * D) of GPT-2
     axes of one are dropped  ssm_conv1d (C, K)            is (C, 1, K)
-    one becomes two          ffn_gate_exps, ffn_up_exps   are gate_up_proj: see joined.py
     three are joined         attn_qkv (Q + 2 * K, D)      is q_proj, k_proj and v_proj, in Phi
     halves are joined, too   ffn_gate_up_exps (E, 2 * F, D) is 2 * E tensors (F, D)
 
 A tensor that only repeats the config (rotary frequencies) is quantization data, and so is the scale
 of a tensor or of each expert, which types such as NVFP4 have.
+
+Pairs that form one tensor of the model, of which the first is recorded as the tensor:
+
+    halves of gated experts   ffn_gate_exps and ffn_up_exps (E, F, D) are (E, 2 * F, D) in Granite,
+                              and (E, D, 2 * F) in gpt-oss, with gates and ups in alternation;
+                              their biases (E, F) are (E, 2 * F)
+    latent attention          attn_k_b (H, r, k), transposed, and attn_v_b (H, v, r) are kv_b_proj
+                              (H * (k + v), r) of DeepSeek, since March 2025
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
 from auditor.layouts.fused import count_experts
-from auditor.layouts.gguf.decoders import Table
-from auditor.layouts.gguf.joined import joined_pairs
-from auditor.layouts.gguf.names import TABLES
+from auditor.layouts.gguf_names import TABLES, Table
 from auditor.layouts.packing import (
     Declared,
     Implied,
@@ -52,6 +57,66 @@ _GATES_AND_UPS = "@ffn_gate_up_exps"
 _ROWS = {"phi": ("@attn_qkv", ("@attn_q", "@attn_k", "@attn_v"))}
 
 
+_Join = tuple[str, str, str, str, Callable[[Shape, Shape], Shape | None]]
+
+
+def _one_above_another(first: Shape, second: Shape) -> Shape | None:
+    return (first[0], 2 * first[1], *first[2:]) if first == second and len(first) > 1 else None
+
+
+def _in_turns(first: Shape, second: Shape) -> Shape | None:
+    above = _one_above_another(first, second)
+    return (*above[:-2], *above[-2:][::-1]) if above else None
+
+
+def _latent(first: Shape, second: Shape) -> Shape | None:
+    match first, second:
+        case (heads, rank, keys), (others, values, narrow) if (heads, rank) == (others, narrow):
+            return heads * (keys + values), rank
+    return None
+
+
+_GATES, _UPS, _EXPERTS = "ffn_gate_exps", "ffn_up_exps", "mlp.experts.gate_up_proj"
+_LATENT = (("attn_k_b", "attn_v_b", "weight", "self_attn.kv_b_proj.weight", _latent),)
+_INPUTS = "block_sparse_moe.input_linear.weight"
+# A model type -> the first and the second tensor, their ending, the name of both below the layer,
+# and their joint shape, which is None if they do not fit.
+_JOINS: Mapping[str, tuple[_Join, ...]] = {
+    "deepseek_v2": _LATENT,
+    "deepseek_v3": _LATENT,
+    "granitemoe": ((_GATES, _UPS, "weight", _INPUTS, _one_above_another),),
+    "gpt_oss": (
+        (_GATES, _UPS, "weight", _EXPERTS, _in_turns),
+        (_GATES, _UPS, "bias", f"{_EXPERTS}_bias", _one_above_another),
+    ),
+}
+
+
+def _join(stored: Stored, model_type: str, ledger: PackingLedger) -> set[str]:
+    """Record the pairs of which both tensors are stored; return the names of both."""
+    taken: set[str] = set()
+    for first_key, second_key, ending, name, joint_shape in _JOINS.get(model_type, ()):
+        for module, members in stored.modules.items():
+            match = _BLOCK.fullmatch(module)
+            if match is None or match[1] or match[3] != first_key or ending not in members:
+                continue
+            first = members[ending]
+            second = stored.members(f"blk.{match[2]}.{second_key}").get(ending)
+            if second is None:
+                continue
+            shape = joint_shape(first.shape or (), second.shape or ())
+            if shape is None:
+                reason = f"{first.shape} and {second.shape} cannot be two parts of one tensor"
+                ledger.fault(reason, first, second)
+            path, dtype = f"model.layers.{match[2]}.{name}", first.dtype or ""
+            ledger.tensors.append(LogicalTensor(first, path, shape or first.shape, dtype))
+            ledger.note(
+                f"{second_key}: the other part of a tensor that the model has as one", second
+            )
+            taken |= {first.name, second.name}
+    return taken
+
+
 class _Name(NamedTuple):
     """The parts of a stored name."""
 
@@ -70,10 +135,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     ledger = PackingLedger()
     model_type = str(declared.settings.get("model_type")) if declared else ""
     table = TABLES.get(model_type, {})
-    taken: set[str] = set()
-    for pair in joined_pairs(stored, model_type):
-        taken.update(tensor.name for tensor in pair.tensors)
-        pair.enter(ledger)
+    taken = _join(stored, model_type, ledger)
     for tensor in stored.tensors:
         if tensor.name in taken:
             continue
