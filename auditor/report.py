@@ -10,6 +10,9 @@ from auditor.analytic import Expectation, ModuleFormula
 from auditor.analytic import Symbol as Symbol  # noqa: PLC0414 - a report's, for the formats
 from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - likewise
 from auditor.analytic.kv_cache import generates
+from auditor.checkpoint.change import Change
+from auditor.checkpoint.json_edits import ABSENT as ABSENT  # noqa: PLC0414 - for the formats
+from auditor.checkpoint.json_edits import Edit as Edit  # noqa: PLC0414 - likewise
 from auditor.checkpoint.snapshot import Fetched, ModelCard, RepoFile, Snapshot, Source
 from auditor.claims.verdict import PublishedCount
 from auditor.engines import EngineVerdict as EngineVerdict  # noqa: PLC0414 - for the formats
@@ -97,6 +100,8 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
     # Errors and warnings of the audit without this cause and those before it; None: not audited.
     remaining: int | None = None
+    change: Change | None = None  # with which the audit was repeated; None: nothing to change
+    unwritten: str = ""  # why `audit fix` does not write the change; "" if it may
 
 
 class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):

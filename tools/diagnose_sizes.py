@@ -24,13 +24,12 @@ from support.small_snapshots import FILE, snapshot_of
 from auditor import diagnosis
 from auditor.analytic import Config, Role
 from auditor.analytic.config_keys import NULL, changed, every_key, value_at
-from auditor.analytic.size_keys import is_heads
 from auditor.audit.expected import Implied, expectation_of
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.case import Undoing
 from auditor.diagnosis.solving.open_keys import other_activations
+from auditor.diagnosis.solving.size_keys import is_heads
 from auditor.report import Report, Unaudited
 from auditor.tensors import Span, StoredTensor
 
@@ -219,22 +218,24 @@ def _stands_for_null(pair: Pair, key: str, held: Any, shapes: Shapes) -> bool:
 
 def timed(snapshot: Snapshot, options: Options) -> tuple[Report | Unaudited, Values, float]:
     """Return the report, the config after all changes, and the processor time of the diagnosis."""
-    spent, undoings = [0.0], list[Undoing]()
+    spent = [0.0]
     plain = diagnosis.diagnose
 
     def diagnose(*args: Any, **more: Any) -> Any:
         since = time.process_time()
-        found = plain(*args, **{**more, "keep": undoings.append})
+        found = plain(*args, **more)
         spent[0] += time.process_time() - since
         return found
 
     diagnosis.diagnose = diagnose
     try:
         report = examine(snapshot, options)
-        config = undoings[-1].snapshot.config if undoings else None
-        return report, json.loads(config.content) if config else {}, spent[0]
     finally:
         diagnosis.diagnose = plain
+    after = snapshot
+    for one in report.diagnosis:
+        after = one.change.applied_to(after) if one.change else after
+    return report, json.loads(after.config.content) if after.config else {}, spent[0]
 
 
 def judged(

@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 
 from support import deepseek_v3
+from support.changes import with_names, with_tensors, with_values
 
 from auditor import diagnosis
 from auditor.audit.model import examine_model
 from auditor.audit.options import Options
-from auditor.checkpoint.changes import with_names, with_tensors, with_values
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader.fetching import fetch
 from auditor.report import Diagnosis

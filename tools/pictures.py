@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
+from support.changes import with_names
 from support.chromium import browser
 from support.nightly_stores import store_of
 from support.sweep_models import planted
@@ -21,7 +22,6 @@ from support.sweep_models import planted
 from auditor import Report, Unaudited
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.changes import with_names
 from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.downloader import bundled, local_folder
 from auditor.downloader.model_argument import HubModel

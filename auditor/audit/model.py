@@ -1,8 +1,8 @@
 """The audit of one model: the tensors that its config implies, compared with the stored ones."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import asdict, replace
 
@@ -64,21 +64,14 @@ from auditor.reconciler.single_files import (
 from auditor.report import Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
 
-if TYPE_CHECKING:
-    from auditor.diagnosis.case import Undoing
-
 
 def examine_model(
     snapshot: Snapshot,
     options: Options,
     entry: ManifestEntry | None = None,
-    keep: "Callable[[Undoing], None]" = lambda _: None,
 ) -> Report | Unaudited:
-    """Audit one model and diagnose its findings; `entry` is its entry in the manifest, if any.
-
-    `keep` receives the undoing of each cause: a change of the snapshot, which `audit fix` applies.
-    """
-    outcome = _diagnose(snapshot, options, entry, keep)
+    """Audit one model and diagnose its findings; `entry` is its entry in the manifest, if any."""
+    outcome = _diagnose(snapshot, options, entry)
     if options.values is None:
         return outcome
     return options.values(outcome, snapshot, options.ignore)
@@ -88,7 +81,6 @@ def _diagnose(
     snapshot: Snapshot,
     options: Options,
     entry: ManifestEntry | None,
-    keep: "Callable[[Undoing], None]",
 ) -> Report | Unaudited:
     outcome = examine_undiagnosed(snapshot, options, entry)
     if outcome.verdict == "clean" or not options.weights:
@@ -108,7 +100,6 @@ def _diagnose(
         implied=partial(implied_shapes, entry=entry),
         tree=partial(class_tree, entry=entry),
         forms=partial(name_forms, entry=entry),
-        keep=keep,
     )
     if diagnosis:  # a guess is not needed beside a cause
         notes = tuple(note for note in outcome.notes if not note.endswith(OTHER_NAMES))

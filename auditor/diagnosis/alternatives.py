@@ -1,4 +1,4 @@
-"""The other values, classes and types that fit the files as well as those that an undoing states.
+"""The other values, classes and types that fit the files as well as those that a proposal states.
 
 Law 10: a value is stated only if no other value fits. Otherwise the values that fit are listed, the
 summary says that the shapes do not decide, and `audit fix` writes none of them. Shapes do not
@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from auditor.analytic.adapters import FILE
 from auditor.analytic.config_keys import NULL, changed, stated_keys
-from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes import _of_adapters, config_field, other_architecture
+from auditor.diagnosis.case import Case, Proposal
+from auditor.diagnosis.causes import config_field, other_architecture
+from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.candidates import KeyChange, plausibility
-from auditor.diagnosis.solving.open_keys import MOST_TREES, other_solutions
+from auditor.diagnosis.solving.open_keys import other_solutions
 from auditor.messages import shown
 
 _SHOWN = 6  # alternatives that a summary lists
@@ -25,30 +26,30 @@ Values = Mapping[str, Any]  # by dotted path
 
 def decided(
     case: Case,
-    undoing: Undoing,
-    rivals: Sequence[Undoing],
+    proposal: Proposal,
+    rivals: Sequence[Proposal],
     lost: Collection[str],
     fits: Callable[[Values], bool],
-) -> Undoing:
-    """Return the undoing with only the values in place of which no others fit.
+) -> Proposal:
+    """Return the proposal with only the values in place of which no others fit.
 
     `rivals` are changes of its cause that are as good. `lost` are keys whose declared values fit
     if the tensors that they add were lost. `fits` audits the files with other values.
     """
-    if undoing.values:
-        rows = _fitting(case, undoing.values, [one.values for one in rivals], fits)
-        return _with_determined_values(case, undoing, rows, lost)
-    if not (rivals and undoing.fields):
-        return undoing
-    beginning, fix = undoing.undecided
-    every = (undoing, *rivals)
+    if proposal.values:
+        rows = _fitting(case, proposal.values, [one.values for one in rivals], fits)
+        return _with_determined_values(case, proposal, rows, lost)
+    if not (rivals and proposal.fields):
+        return proposal
+    beginning, fix = proposal.undecided
+    every = (proposal, *rivals)
     texts = [one.either for one in every]
-    if undoing.cause == other_architecture.CAUSE:
+    if proposal.cause == other_architecture.CAUSE:
         texts.append("perhaps others")  # only the most similar types are tried
     return replace(
-        undoing,
+        proposal,
         fields=(),
-        undetermined=tuple((key, declared) for key, declared, _ in undoing.fields),
+        undetermined=tuple((key, declared) for key, declared, _ in proposal.fields),
         alternatives=tuple({key: held for key, _, held in one.fields} for one in every),
         summary=f"{beginning}; {_undecided(texts)}",
         fix=fix,
@@ -57,16 +58,16 @@ def decided(
 
 
 def _with_determined_values(
-    case: Case, undoing: Undoing, rows: Sequence[Values], lost: Collection[str]
-) -> Undoing:
+    case: Case, proposal: Proposal, rows: Sequence[Values], lost: Collection[str]
+) -> Proposal:
     keys = stated_keys(rows[0], case.config)
     several = [path for path in keys if len({repr(row[path]) for row in rows}) > 1]
     lost = [path for path in keys if path in lost and path not in several]
     if not (several or lost):
-        return undoing
-    is_adapter = _of_adapters.is_adapter(case)
+        return proposal
+    is_adapter = case.is_adapter
     whose, file = ("adapter", FILE) if is_adapter else ("model", "config.json")
-    fields = tuple(one for one in undoing.fields if one[0] not in {*several, *lost})
+    fields = tuple(one for one in proposal.fields if one[0] not in {*several, *lost})
     summary = [config_field.sentence(KeyChange(keys[path], held)) for path, _, held in fields]
     remedies = [f"set {path} = {shown(held)} in {file}" for path, _, held in fields]
     for path in lost:
@@ -89,11 +90,11 @@ def _with_determined_values(
             f"or upload weights of a model with {declared}"
         )
     stated = {*several, *lost}
-    others = tuple(one for one in undoing.undetermined if one[0] not in stated)
+    others = tuple(one for one in proposal.undetermined if one[0] not in stated)
     if others:
         summary.append(f"the shapes do not determine {', '.join(path for path, _ in others)}")
     return replace(
-        undoing,
+        proposal,
         fields=fields,
         undetermined=(*((path, keys[path].value) for path in keys if path in stated), *others),
         alternatives=tuple(
@@ -120,9 +121,9 @@ def _fitting(
 ) -> list[dict[str, Any]]:
     """Return all solutions with the values of the same keys, the likeliest first after `values`."""
     further: tuple[Values, ...] = ()
-    if not _of_adapters.is_adapter(case):
+    if not case.is_adapter:
         trees, trials = config_field.trees_of(case), config_field.trials_of(case)
-        most = config_field.most_trees(case, MOST_TREES)
+        most = config_field.most_trees(case, limits.OTHER_TREES)
         further = tuple(
             one for one in other_solutions(case.config, values, trees, trials, most) if fits(one)
         )

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from auditor.analytic.size_keys import HEAD_SIZES, is_width
-from auditor.diagnosis.json_edits import ABSENT, Edit
+from auditor.checkpoint.json_edits import ABSENT, Edit
+from auditor.diagnosis.solving.size_keys import HEAD_SIZES, is_width
 from auditor.messages import listed, named, quoted
 from auditor.name_kinds import numbers_in
 
@@ -89,8 +89,13 @@ _PLAIN_MODULES = frozenset(
         "exclude_modules",
     }
 )  # fmt: skip
-TIE = "tie_word_embeddings"
+_TIE = "tie_word_embeddings"
 _CLASSES = "architectures"
+
+
+def is_untying(edit: Edit) -> bool:
+    """Whether the edit unties a head; only the values of both copies show if that is right."""
+    return edit.path[-1] == _TIE and edit.after is False
 
 
 def head_sizes(config: Mapping[str, Any], within: str = "") -> dict[str, int]:
@@ -147,7 +152,7 @@ def needs_of_edits(
                 _require_same_vocabulary(edit)
         elif name in _PLAIN_MODULES or _is_safe(edit) or _goes_with(edit, depths):
             continue
-        elif name == TIE and edit.after is True:
+        elif name == _TIE and edit.after is True:
             yield Need(Allow.TIE_HEAD, _TIED)
         elif _LABELS.isdisjoint(edit.path) and name != _CLASSES:
             kind = AnotherModel if is_width(path) else Unwritten

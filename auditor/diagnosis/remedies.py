@@ -9,65 +9,60 @@ from typing import Any
 from msgspec.structs import replace
 
 from auditor.analytic.config_keys import key_at
-from auditor.analytic.dim_systems import determined_sizes
+from auditor.checkpoint.json_edits import Edit, json_edits
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.case import Case, Proposal, config_of
 from auditor.diagnosis.causes import other_architecture, other_size
-from auditor.diagnosis.json_edits import Edit, json_edits
 from auditor.diagnosis.permissions import (
-    TIE,
     AnotherModel,
     Unwritten,
     head_sizes,
+    is_untying,
     layer_list_edits,
     needs_of_edits,
 )
+from auditor.diagnosis.solving.size_equations import determined_sizes
 from auditor.errors import CheckpointError
 from auditor.messages import listed
 
 _OF_ANOTHER_MODEL = frozenset({other_architecture.CAUSE, other_size.CAUSE})  # whose fix sets none
 
 
-def judged(after: Case, before: Snapshot, undoings: Sequence[Undoing]) -> list[Undoing]:
-    """Return the undoings with the reason and the remedy of those that must not be written.
+def judged(
+    after: Case, states: Sequence[Snapshot], proposals: Sequence[Proposal]
+) -> list[Proposal]:
+    """Return the proposals with the reason and the remedy of those that must not be written.
 
-    `after` is the case of the last undoing's snapshot. The first undoing changes `before`, and each
-    other undoing the snapshot of the previous one.
+    `after` is the case of the last of the `states`; proposal i changes state i into the next one.
     """
-    states = [_config(before), *(_config(one.snapshot) for one in undoings)]
-    whole = _refusal(after, _edits(states[0], states[-1]), states[0])  # one may be safe only alone
+    config = config_of(states[0])
+    # One edit may be safe only alone.
+    whole = _refusal(after, json_edits(config, after.config), config)
     return [
-        _judged(undoing, whole or _refusal(after, edits, config)) if edits else undoing
-        for undoing, config, then in zip(undoings, states, states[1:], strict=False)
-        for edits in (_edits(config, then),)
+        _judged(one, whole or _refusal(after, one.change.edits, config_of(state)))
+        if not all(map(is_untying, one.change.edits))
+        else one
+        for one, state in zip(proposals, states, strict=False)
     ]
 
 
-def _judged(undoing: Undoing, refusal: Unwritten | None) -> Undoing:
-    if undoing.undetermined:
-        keys = listed([key for key, _ in undoing.undetermined])
+def _judged(proposal: Proposal, refusal: Unwritten | None) -> Proposal:
+    if proposal.undetermined:
+        keys = listed([key for key, _ in proposal.undetermined])
         refusal = AnotherModel(f"no stored shape determines {keys}")
-    if refusal is None or not undoing.certain:
-        return undoing
-    fix = undoing.instead if isinstance(refusal, AnotherModel) and undoing.instead else undoing.fix
-    if undoing.cause not in _OF_ANOTHER_MODEL:
+    if refusal is None or not proposal.certain:
+        return proposal
+    fix = (
+        proposal.instead if isinstance(refusal, AnotherModel) and proposal.instead else proposal.fix
+    )
+    if proposal.cause not in _OF_ANOTHER_MODEL:
         fix = f"{fix}; audit fix does not write it: {refusal}"
-    return replace(undoing, fix=fix, refused=str(refusal))
+    return replace(proposal, fix=fix, refused=str(refusal))
 
 
-def _config(snapshot: Snapshot) -> Mapping[str, Any]:
-    file = snapshot.config
-    return file.values if file else {}
-
-
-def _edits(config: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[Edit, ...]:
-    """Return the edits, except of a tie that is undone: only the values of both copies show it."""
-    edits = json_edits(config, then)
-    return tuple(edit for edit in edits if not (edit.path[-1] == TIE and edit.after is False))
-
-
-def _refusal(after: Case, edits: Sequence[Edit], config: Mapping[str, Any]) -> Unwritten | None:
+def _refusal(after: Case, edits: Iterable[Edit], config: Mapping[str, Any]) -> Unwritten | None:
     """Return why the edits of a config must not be written; None if an option may allow them."""
+    edits = [edit for edit in edits if not is_untying(edit)]
     try:
         list(layer_list_edits(config, edits))
         list(needs_of_edits(edits, sizes_unless_edited(after, edits, config), config))
@@ -92,7 +87,7 @@ def sizes_unless_edited(
         expected = after.tree(after.snapshot)
         if expected is None:
             return {}
-        sizes = determined_sizes(after.holdings.equations(expected), assumed)
+        sizes = determined_sizes(after.unpacked_on_disk.equations(expected), assumed)
     except CheckpointError:
         return {}
     return {key_at(after.config, symbol.key, value).path: value for symbol, value in sizes.items()}

@@ -24,10 +24,10 @@ def with_repository(
 ) -> tuple[Diagnosis, ...]:
     """Return the causes in tensors, config and companion files, each fault in only one cause.
 
-    `after` is the report on the snapshot after all undoings. If a misspelt key leaves a field at
+    `after` is the report on the snapshot after all proposals. If a misspelt key leaves a field at
     its default, the cause is the misspelt key; if two fields contradict each other (a number of
     layers), the cause is the wrong field. Token ids beyond the embedding that disappear with an
-    undoing belong to the undoing's cause.
+    proposal belong to the proposal's cause.
     """
     own = [
         Diagnosis(
@@ -60,6 +60,8 @@ def with_repository(
             misspelt or diagnosis,
             findings=tuple(sorted(claimed)),
             severity=diagnosis.severity,
+            change=diagnosis.change,
+            unwritten=diagnosis.unwritten,
         )
         own = [one for one in own if one not in same] + ([joined] if misspelt else [])
         merged += [] if misspelt else [joined]

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from auditor.audit.engine_verdicts import with_engines
 from auditor.audit.model import examine_undiagnosed
 from auditor.audit.options import Options
+from auditor.checkpoint.change import Change
+from auditor.checkpoint.json_edits import ABSENT, Edit
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
-from auditor.diagnosis.case import Undoing
-from auditor.diagnosis.json_edits import ABSENT, Edit, edited_json, json_edits
-from auditor.fixing.new_files import json_values
-from auditor.fixing.plan import FileChange, Left, Mended, Plan
-from auditor.report import EngineVerdict, Report, Unaudited
+from auditor.findings import Severity
+from auditor.fixing.plan import Plan, PlannedCause, text_change
+from auditor.report import Diagnosis, EngineVerdict, Report, Unaudited
 
 CAUSE = "engine-keys"
 _INSTEAD = "serve it with another engine, or convert it"
@@ -34,54 +34,49 @@ def with_engine_keys(
     needed = {key: value for one in verdicts for key, value in one.additions.items()}
     config = plan.planned.config
     if config is None or not needed:
-        return replace(plan, left=(*plan.left, *_left(verdicts)))
-    edits = tuple(Edit((key,), ABSENT, value) for key, value in needed.items())
-    content = edited_json(config.content, edits)
-    planned = replace(plan.planned, config=replace(config, content=content))
+        return replace(plan, left=(*plan.left, *_refusals(verdicts)))
+    change = Change(edits=tuple(Edit((key,), ABSENT, value) for key, value in needed.items()))
+    planned = change.with_texts(plan.planned)
     after = examine_undiagnosed(planned, options, entry)
     if not _reads_the_same(plan.after, after):
         why = "transformers would read another model"
         keys = ", ".join(needed)
-        left = Left(cause=CAUSE, summary=f"{keys} would help", why=why, instead=_INSTEAD)
-        return replace(plan, left=(*plan.left, left, *_left(verdicts)))
+        left = _left(CAUSE, f"{keys} would help", why)
+        return replace(plan, left=(*plan.left, left, *_refusals(verdicts)))
     then = with_engines(after, planned, options).engines
-    undoing = Undoing(
+    readers = (one for one in verdicts if one.additions)
+    diagnosis = Diagnosis(
         cause=CAUSE,
-        snapshot=planned,
+        severity=Severity.WARNING,
         summary="; ".join(
             f"{one.engine} {one.version} reads {', '.join(one.additions)} in config.json"
-            for one in verdicts
-            if one.additions
+            for one in readers
         ),
         fix="add the keys, which transformers does not read there",
+        change=change,
     )
-    others = (change for change in plan.changes if change.file != config.name)
-    old = snapshot.config
-    change = FileChange(
-        file=config.name,
-        before=None if old is None else old.content,
-        after=content,
-        size=len(old.content) if old else 0,
-        edits=tuple(json_edits(json_values(old), json_values(planned.config))),
-    )
+    others = (one for one in plan.changes if one.file != config.name)
+    of_config = text_change(snapshot.config, planned.config or config)
     return replace(
         plan,
         planned=planned,
-        causes=(*plan.causes, Mended(undoing=undoing, keys=frozenset(needed))),
-        changes=tuple(sorted((*others, change), key=lambda one: one.file)),
-        left=(*plan.left, *_left(then)),
+        causes=(*plan.causes, PlannedCause(diagnosis=diagnosis, change=change)),
+        changes=tuple(sorted((*others, of_config), key=lambda one: one.file)),
+        left=(*plan.left, *_refusals(then)),
     )
 
 
-def _left(verdicts: Sequence[EngineVerdict]) -> Iterator[Left]:
-    for verdict in verdicts:
-        if verdict.loads is False and not verdict.additions:
-            yield Left(
-                cause="engine-refuses",
-                summary=f"{verdict.engine} {verdict.version}: {'; '.join(verdict.reasons)}",
-                why="no key of the config changes that, and names stay as transformers reads them",
-                instead=_INSTEAD,
-            )
+def _left(cause: str, summary: str, why: str) -> PlannedCause:
+    diagnosis = Diagnosis(cause=cause, severity=Severity.WARNING, summary=summary, fix=_INSTEAD)
+    return PlannedCause(diagnosis=diagnosis, why=why)
+
+
+def _refusals(verdicts: Sequence[EngineVerdict]) -> Iterator[PlannedCause]:
+    why = "no key of the config changes that, and names stay as transformers reads them"
+    for one in verdicts:
+        if one.loads is False and not one.additions:
+            summary = f"{one.engine} {one.version}: {'; '.join(one.reasons)}"
+            yield _left("engine-refuses", summary, why)
 
 
 def _reads_the_same(before: Report | Unaudited, after: Report | Unaudited) -> bool:

@@ -10,11 +10,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from auditor.bounded.json_text import Loaded, load_object
+from auditor.checkpoint.json_edits import edited_json, json_edits, renamed_keys
 from auditor.checkpoint.selecting import INDEX
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.containers.index import MAX_NAMES
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER, Header, size_fault
-from auditor.diagnosis.json_edits import edited_json, json_edits, renamed_keys
 from auditor.errors import CheckpointError
 from auditor.messages import named
 from auditor.report import Observed

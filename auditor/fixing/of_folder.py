@@ -21,9 +21,9 @@ from auditor.downloader import local_folder
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_folder import is_in_cache
 from auditor.errors import FixError, UsageError
-from auditor.fixing.end_tokens import generation_file
 from auditor.fixing.new_folder import write_folder
 from auditor.fixing.plan import Plan, plan_fix
+from auditor.fixing.steps import generation_file
 from auditor.messages import quoted
 
 Say = Callable[[str], None]

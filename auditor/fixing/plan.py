@@ -1,8 +1,8 @@
 """The plan of a fix: the files that change, before and after, and the outcome after it.
 
-A plan is made in memory. Each round takes steps and audits the checkpoint as it would be written.
-An undoing is the change that removes a cause found by the diagnosis; a step is the part of it that
-can be written. A plan is carried out completely or not at all. It has three conditions: the files
+A plan is made in memory. Each round takes steps and audits the checkpoint as it would be written. A
+step is the part of a cause's change that can be written. A plan is carried out completely or not at
+all. It has three conditions: the files
 determine each value, the user allows each change that needs permission, and afterwards no tensor is
 missing, unexpected or of another shape.
 """
@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from auditor.audit.implied import case_of
 from auditor.audit.model import examine_model, examine_undiagnosed
 from auditor.audit.options import Options
+from auditor.checkpoint.change import UNCHANGED, Change, composed
+from auditor.checkpoint.json_edits import Edit, json_edits
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import ManifestEntry
 from auditor.containers.safetensors import LENGTH_BYTES, Header
-from auditor.diagnosis.case import UNCHANGED, Case, Undoing, alarm_keys, composed
-from auditor.diagnosis.json_edits import Edit, json_edits
+from auditor.diagnosis.case import Case, alarm_keys
 from auditor.diagnosis.permissions import (
     Allow,
     Need,
@@ -36,16 +37,20 @@ from auditor.findings import (
     ConfigContradiction,
     Duplicate,
     Finding,
-    Severity,
     WrongDtype,
     WrongTotal,
     is_of_repository,
 )
-from auditor.fixing.end_tokens import end_token_undoings, generation_file
 from auditor.fixing.new_files import json_values, rebuilt_index
-from auditor.fixing.steps import FixStep, Unfixable, step_of, taken
+from auditor.fixing.steps import (
+    Unfixable,
+    end_token_causes,
+    generation_file,
+    with_change,
+    written_part,
+)
 from auditor.messages import listed, named
-from auditor.report import Report, Unaudited
+from auditor.report import Diagnosis, Report, Unaudited
 
 _ROUNDS = 3  # a diagnosis names at most three causes; the remaining findings may have others
 
@@ -61,22 +66,13 @@ class FileChange(Struct, frozen=True, kw_only=True):
     edits: tuple[Edit, ...] = ()  # the edits of a JSON file
 
 
-class Mended(Struct, frozen=True, kw_only=True):
-    """A cause of findings that the plan removes."""
+class PlannedCause(Struct, frozen=True, kw_only=True):
+    """A cause of findings that the plan removes, or why it does not."""
 
-    undoing: Undoing
-    keys: frozenset[str]  # the last segments of the config keys that it changes
-    needs: tuple[Need, ...] = ()  # the options that allow it
-
-
-class Left(Struct, frozen=True, kw_only=True):
-    """A cause of findings that the plan does not remove."""
-
-    cause: str
-    summary: str
-    why: str
-    instead: str
-    needs: tuple[Need, ...] = ()  # options with which the plan would remove it
+    diagnosis: Diagnosis
+    change: Change = Change()  # what is written
+    needs: tuple[Need, ...] = ()  # options without which it is not removed
+    why: str = ""  # the reason if it is not removed
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -85,8 +81,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     before: Report | Unaudited
     after: Report | Unaudited  # of the checkpoint as it will be written
     planned: Snapshot  # likewise
-    causes: tuple[Mended, ...]
-    left: tuple[Left, ...]
+    causes: tuple[PlannedCause, ...]
+    left: tuple[PlannedCause, ...]
     changes: tuple[FileChange, ...]  # sorted by file
 
 
@@ -96,8 +92,8 @@ class _Reached(Struct, frozen=True, kw_only=True):
     state: Snapshot
     outcome: Report | Unaudited
     renames: Mapping[str, str]
-    steps: tuple[FixStep, ...]
-    left: tuple[Left, ...]  # causes without a step
+    steps: tuple[PlannedCause, ...]
+    left: tuple[PlannedCause, ...]  # causes without a step
 
 
 def plan_fix(
@@ -112,8 +108,8 @@ def plan_fix(
     `entry` is the model's entry in a manifest; `allowed` are the changes that the user allows.
     """
     audits = _Audits(options, entry)
-    before, undoings = audits.diagnosed(snapshot)
-    reached = _reached(snapshot, before, undoings, audits)
+    before, causes = audits.diagnosed(snapshot)
+    reached = _reached(snapshot, before, causes, audits)
     nothing = Plan(
         before=before, after=before, planned=snapshot, causes=(), left=reached.left, changes=()
     )
@@ -121,32 +117,29 @@ def plan_fix(
         return nothing
     try:
         _require_tensors(snapshot)
-        causes = tuple(_mended(snapshot, reached, audits))
-        _require_sound(reached.outcome, {key for one in causes for key in one.keys})
+        steps = tuple(_with_needs(snapshot, reached, audits))
+        _require_sound(
+            reached.outcome, {one.path[-1] for step in steps for one in step.change.edits}
+        )
     except Unwritten as why:
-        left = tuple(_left(step.undoing, str(why)) for step in reached.steps)
+        left = (replace(step, why=str(why)) for step in reached.steps)
         return replace(nothing, left=(*left, *reached.left))
-    if {need.allow for cause in causes for need in cause.needs}.difference(allowed):
-        left = tuple(_left(one.undoing, _TOGETHER, one.needs) for one in causes)
+    if {need.allow for step in steps for need in step.needs}.difference(allowed):
+        left = (replace(step, why=_TOGETHER) for step in steps)
         return replace(nothing, left=(*left, *reached.left))
     changes = _changes(snapshot, reached.state, reached.renames)
     return Plan(
         before=before,
         after=reached.outcome,
         planned=reached.state,
-        causes=causes,
+        causes=steps,
         left=reached.left,
         changes=tuple(sorted(changes, key=lambda one: one.file)),
     )
 
 
 _TOGETHER = "it is not done before all of the changes are allowed"
-
-
-def _left(undoing: Undoing, why: str, needs: tuple[Need, ...] = ()) -> Left:
-    return Left(
-        cause=undoing.cause, summary=undoing.summary, why=why, instead=undoing.fix, needs=needs
-    )
+_NO_BETTER = "an audit would find as much afterwards, or something else"
 
 
 # --- taking all steps in memory ------------------------------------------------------------------
@@ -158,12 +151,11 @@ class _Audits(NamedTuple):
     options: Options
     entry: ManifestEntry | None
 
-    def diagnosed(self, state: Snapshot) -> tuple[Report | Unaudited, list[Undoing]]:
-        """Return the outcome, and the undoings, each of which removes one cause of findings."""
-        undoings = list[Undoing]()
-        outcome = examine_model(state, self.options, self.entry, keep=undoings.append)
-        last = undoings[-1].snapshot if undoings else state
-        return outcome, [*undoings, *end_token_undoings(last, outcome)]
+    def diagnosed(self, state: Snapshot) -> tuple[Report | Unaudited, list[Diagnosis]]:
+        """Return the outcome, and the causes with a change that removes their findings."""
+        outcome = examine_model(state, self.options, self.entry)
+        causes = (one for one in outcome.diagnosis if one.change is not None)
+        return outcome, [*causes, *end_token_causes(state, outcome)]
 
     def undiagnosed(self, state: Snapshot) -> Report | Unaudited:
         return examine_undiagnosed(state, self.options, self.entry)
@@ -173,50 +165,50 @@ class _Audits(NamedTuple):
 
 
 def _reached(
-    state: Snapshot, now: Report | Unaudited, undoings: list[Undoing], audits: _Audits
+    state: Snapshot, now: Report | Unaudited, causes: list[Diagnosis], audits: _Audits
 ) -> _Reached:
     """Take all steps that can be written, in rounds: causes may appear when others are removed."""
-    renames, steps, left = UNCHANGED, list[FixStep](), list[Left]()
+    renames, steps, left = UNCHANGED, list[PlannedCause](), list[PlannedCause]()
     for _ in range(_ROUNDS):
-        more, left, after = _steps(state, undoings)
+        more, left, after = _steps(state, causes)
         together = UNCHANGED
         for step in more:
-            together = composed(together, step.renames)
+            together = composed(together, step.change.renames)
         after, then = _with_index(after, audits)
         if not _better(now, then, together):
-            left = [*(_left(step.undoing, _NO_BETTER) for step in more), *left]
+            left = [*(replace(step, why=_NO_BETTER) for step in more), *left]
             break
         state, now, renames = after, then, composed(renames, together)
         steps += more
-        if not _alarms(now):
+        if not now.alarms:
             left = []
             break
-        now, undoings = audits.diagnosed(state)
+        now, causes = audits.diagnosed(state)
     return _Reached(state=state, outcome=now, renames=renames, steps=tuple(steps), left=tuple(left))
 
 
-_NO_BETTER = "an audit would find as much afterwards, or something else"
-
-
-def _steps(state: Snapshot, undoings: list[Undoing]) -> tuple[list[FixStep], list[Left], Snapshot]:
+def _steps(
+    state: Snapshot, causes: list[Diagnosis]
+) -> tuple[list[PlannedCause], list[PlannedCause], Snapshot]:
     """Return the steps that can be written, the causes without a step, and the new checkpoint."""
-    steps, left = list[FixStep](), list[Left]()
+    steps, left = list[PlannedCause](), list[PlannedCause]()
     base, reached = state, state
-    for undoing in undoings:
+    for cause in causes:
+        change = cause.change or Change()
         try:
-            step = step_of(base, undoing)
-            reached = taken(reached, step)
-            steps.append(step)
+            part = written_part(base, cause, change)
+            reached = with_change(reached, part)
+            steps.append(PlannedCause(diagnosis=cause, change=part))
         except (Unfixable, Unwritten) as why:
-            left.append(_left(undoing, str(why)))
-        base = undoing.snapshot
+            left.append(PlannedCause(diagnosis=cause, why=str(why)))
+        base = change.applied_to(base)
     return steps, left, reached
 
 
 def _with_index(state: Snapshot, audits: _Audits) -> tuple[Snapshot, Report | Unaudited]:
     """Rebuild the index from the headers if that removes alarms; return checkpoint and outcome."""
     report = audits.undiagnosed(state)
-    if not any(isinstance(one, BadIndex | WrongTotal) for one in _alarms(report)):
+    if not any(isinstance(one, BadIndex | WrongTotal) for one in report.alarms):
         return state, report
     index = rebuilt_index(state, report.observed)
     if index is None or index == state.index:
@@ -234,13 +226,11 @@ def _better(now: Report | Unaudited, then: Report | Unaudited, renames: Mapping[
     """
     if isinstance(then, Unaudited) and isinstance(now, Report):
         return False
-    before = {key for one in _counting(now) for key in alarm_keys(one, renames)}
-    after = {key for one in _counting(then) for key in alarm_keys(one)}
+    before, after = (
+        {key for one in outcome.alarms if not _is_tied_copy(one) for key in alarm_keys(one, new)}
+        for outcome, new in ((now, renames), (then, UNCHANGED))
+    )
     return after < before
-
-
-def _counting(outcome: Report | Unaudited) -> list[Finding]:
-    return [one for one in _alarms(outcome) if not _is_tied_copy(one)]
 
 
 def _is_tied_copy(finding: Finding) -> bool:
@@ -248,28 +238,19 @@ def _is_tied_copy(finding: Finding) -> bool:
     return isinstance(finding, Duplicate) and not set(finding.names) & set(finding.of)
 
 
-def _alarms(outcome: Report | Unaudited) -> list[Finding]:
-    return [one for one in outcome.findings if one.severity is not Severity.INFO]
-
-
 # --- whether steps may be taken ------------------------------------------------------------------
 
 
-def _mended(snapshot: Snapshot, reached: _Reached, audits: _Audits) -> Iterator[Mended]:
-    """Yield each cause with the options it needs; raise Unwritten if a value must not change."""
+def _with_needs(snapshot: Snapshot, reached: _Reached, audits: _Audits) -> Iterator[PlannedCause]:
+    """Yield each step with the options it needs; raise Unwritten if a value must not change."""
     config = json_values(snapshot.config)
     edits = tuple(json_edits(config, json_values(reached.state.config)))
     sizes = sizes_unless_edited(audits.case(reached.state), edits, config)
     needed = partial(needs_of_edits, determined=sizes, config=config)
     list(needed(edits))  # of all steps together, because an edit may be safe only alone
     for step in reached.steps:
-        if step.packing:
-            raise Unwritten("no stored shape determines the settings of packed weights")
-        yield Mended(
-            undoing=step.undoing,
-            keys=frozenset(edit.path[-1] for edit in step.config),
-            needs=(*needs_of_renames(step.renames), *needed(step.config)),
-        )
+        needs = (*needs_of_renames(step.change.renames), *needed(step.change.edits))
+        yield replace(step, needs=needs)
 
 
 def _require_tensors(snapshot: Snapshot) -> None:
@@ -287,7 +268,7 @@ def _require_sound(after: Report | Unaudited, keys: Collection[str]) -> None:
     """
     if isinstance(after, Unaudited):
         raise Unwritten("the checkpoint could not be audited afterwards")
-    alarms = [one for one in _alarms(after) if not _may_stay(one, keys)]
+    alarms = [one for one in after.alarms if not _may_stay(one, keys)]
     if alarms:
         kinds = listed(list(dict.fromkeys(one.kind for one in alarms)))
         raise Unwritten(f"it would not be the whole model afterwards: {kinds} would be left")
@@ -322,16 +303,16 @@ def _changes(before: Snapshot, after: Snapshot, renames: Mapping[str, str]) -> I
             )
     texts = (
         (before.config, after.config),
-        (before.packing, after.packing),
         (before.index, after.index),
         (generation_file(before), generation_file(after)),
     )
     for old, new in texts:
         if new is not None and old != new:
-            yield _of_text(old, new)
+            yield text_change(old, new)
 
 
-def _of_text(old: TextFile | None, new: TextFile) -> FileChange:
+def text_change(old: TextFile | None, new: TextFile) -> FileChange:
+    """Return the change of a JSON file; `old` is None for a new file."""
     return FileChange(
         file=new.name,
         before=None if old is None else old.content,

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from auditor.diagnosis.json_edits import ABSENT, Edit
 from auditor.diagnosis.permissions import Need
-from auditor.fixing.plan import FileChange, Left, Plan
+from auditor.fixing.plan import FileChange, Plan, PlannedCause
 from auditor.formats.text import counted, plain_line
 from auditor.messages import described, named, quoted
-from auditor.report import Unaudited
+from auditor.report import ABSENT, Edit, Unaudited
 
 _EXAMPLES = 3  # names shown of one file
 _SHOWN = 8  # values shown of one file, and remaining findings
@@ -50,8 +49,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield f"{model} · {plan.before.target}" if plan.before.target else model
     yield ""
     for cause in plan.causes:
-        yield f"{cause.undoing.cause}: {cause.undoing.summary}"
-        yield f"  to do: {cause.undoing.fix}"
+        yield f"{cause.diagnosis.cause}: {cause.diagnosis.summary}"
+        yield f"  to do: {cause.diagnosis.fix}"
         yield from _needs(cause.needs, "allowed by")
     yield from _files(plan.changes)
     for left in plan.left:
@@ -61,15 +60,15 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from _verdict(plan)
 
 
-def _left(left: Left) -> Iterator[str]:
+def _left(left: PlannedCause) -> Iterator[str]:
     kind = "needs your word" if left.needs else "cannot be fixed here"
-    yield f"{kind}: {left.cause}: {left.summary}"
+    yield f"{kind}: {left.diagnosis.cause}: {left.diagnosis.summary}"
     if left.needs:
         yield from _needs(left.needs, "allow it with")
         return
-    if left.why not in left.instead:
+    if left.why not in left.diagnosis.fix:
         yield f"  why: {left.why}"
-    yield f"  to do: {left.instead}"
+    yield f"  to do: {left.diagnosis.fix}"
 
 
 def _needs(needs: tuple[Need, ...], option: str) -> Iterator[str]:
@@ -162,19 +161,19 @@ def plan_as_json(plan: Plan, written: Path | None) -> dict[str, Any]:
         "written": None if written is None else str(written),
         "causes": [
             {
-                "cause": cause.undoing.cause,
-                "summary": cause.undoing.summary,
-                "fix": cause.undoing.fix,
+                "cause": cause.diagnosis.cause,
+                "summary": cause.diagnosis.summary,
+                "fix": cause.diagnosis.fix,
                 **_needs_as_json(cause.needs),
             }
             for cause in plan.causes
         ],
         "left": [
             {
-                "cause": cause.cause,
-                "summary": cause.summary,
+                "cause": cause.diagnosis.cause,
+                "summary": cause.diagnosis.summary,
                 "why": cause.why,
-                "fix": cause.instead,
+                "fix": cause.diagnosis.fix,
                 **_needs_as_json(cause.needs),
             }
             for cause in plan.left

@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.changes import with_names, with_values
 from support.checkpoints import expect, stored_by
 from support.examples import examples, one_in
 from support.fault_bench import FAMILIES, faults, written
@@ -16,10 +17,10 @@ from support.fault_pairs import PLANTS, pairs
 from auditor.audit.model import examine_model, examine_undiagnosed
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.changes import with_names, with_values
+from auditor.checkpoint.change import UNCHANGED, composed
 from auditor.checkpoint.snapshot import Snapshot, Source, TextFile, WeightHeader
 from auditor.containers.weight_formats import Table
-from auditor.diagnosis.case import UNCHANGED, alarm_keys, composed
+from auditor.diagnosis.case import alarm_keys
 from auditor.findings import Severity
 
 
@@ -150,16 +151,14 @@ def test_what_is_claimed_goes_away_and_nothing_else_appears(planted):
     spoilt = tiny()
     for fault in planted:
         spoilt = PLANTS[fault][0](spoilt) or spoilt
-    undone = []
-    options = Options(requested="tiny")
-    report = examine_model(spoilt, options, keep=undone.append)
-    if not undone:
+    report = examine_model(spoilt, Options(requested="tiny"))
+    changes = [one.change for one in report.diagnosis if one.change is not None]
+    if not changes:
         return
-    renames = UNCHANGED
-    for one in undone:
-        renames = composed(renames, one.renames)
-    target = undone[-1].target
-    after = examine_undiagnosed(undone[-1].snapshot, Options(requested="tiny", target=target))
+    renames, mended = UNCHANGED, spoilt
+    for change in changes:
+        renames, mended = composed(renames, change.new_names), change.applied_to(mended)
+    after = examine_undiagnosed(mended, Options(requested="tiny"))
     before, left = alarms_of(report, renames), set().union(*alarms_of(after).values())
     claimed = {at for one in report.diagnosis for at in one.findings}
     assert all(keys - left for at, keys in before.items() if at in claimed)

@@ -25,12 +25,12 @@ from auditor.analytic.diffusion import expect_diffusers
 from auditor.audit.options import Options
 from auditor.audit.pipeline import audit, diff
 from auditor.cli.remedy import fix_command
+from auditor.diagnosis.engine import UNCERTAIN
 from auditor.diagnosis.permissions import Allow
 from auditor.errors import FixError
 from auditor.findings import AllZero
 from auditor.fixing.of_folder import fix_folder, plan_for_folder
 from auditor.fixing.plan import plan_fix
-from auditor.fixing.steps import UNCERTAIN
 from auditor.formats import View, as_badge, fix_plan, verdict
 from auditor.formats.as_json import as_object
 from auditor.formats.registry import FORMATS

@@ -13,14 +13,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from support.builders import safetensors_bytes
 from support.case_tags import Loader, put
-from support.sharding import INDEX, alarms, bytes_of, kinds, on_disk, pointer, shard_names
+from support.sharding import INDEX, alarms, bytes_of, kinds, on_disk, pointer, shard_names, write
 from support.torch_files import torch_bytes
 
 from auditor import Report, Unaudited, audit, fix
-from auditor.analytic import Role, catalogue, read_config
+from auditor.analytic import Role, read_config
+from auditor.analytic.conversions import class_memory
+from auditor.audit.expected import expectation_of
+from auditor.audit.model import examine_undiagnosed
+from auditor.audit.options import Options
 from auditor.cli.console import FailOn, exit_code
+from auditor.downloader.fetching import fetch
 from auditor.findings import FINDING_KINDS, Severity
 
 PLACE = Path(__file__).parent.parent / "cases"
@@ -30,7 +34,7 @@ WEIGHTS = "model.safetensors"
 _KEYS = {"name", "model", "config", "tensors", "weights", "beside", "files", "audit", "expect"}
 _KEYS |= {"also", "numbers", "bytes_as", "second", "diff", "claims", "claim"}
 _KEYS |= {"folder", "index", "path", "options"}  # of bad_input
-_TENSOR_KEYS = {"of", "config", "drop", "keep", "rename", "shape", "dtype", "add"}
+_TENSOR_KEYS = {"of", "config", "form", "drop", "keep", "rename", "shape", "dtype", "add"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
 _ALARMS = frozenset(kind.kind for kind in FINDING_KINDS if kind.severity is not Severity.INFO)
 _OF_REPORT = {
@@ -41,16 +45,21 @@ _OF_REPORT = {
     "causes",
     "closes",
     "fields",
+    "undetermined",
     "alternatives",
+    "fits",
     "mentions",
+    "omits",
     "contains",
     "lacks",
+    "left",
     "alarms",
     "hidden",
     "stored",
 }
-_WORDS = {"mentions", "contains", "lacks"}
-_OF_FIX = {"renames", "values", "allow", "after", "nothing"}
+_WORDS = {"fits", "mentions", "omits", "contains", "lacks", "left"}
+_WEIGHT_KEYS = {"count", "names", "stem", "index", "totals", "twice", "lost", "pointers"}
+_OF_FIX = {"renames", "values", "generation", "allow", "after", "nothing"}
 
 Table = dict[str, tuple[str, tuple[int, ...]]]  # name: (dtype, shape)
 
@@ -110,13 +119,13 @@ def tensors_of(case: Case) -> Table:
     """Return the tensors that the files store."""
     keys = checked(case.keys.get("tensors", {}), _TENSOR_KEYS, case.name)
     config = _changed(case, keys.get("config", {}))
-    target = keys.get("of", config["architectures"][0])
-    expected = catalogue.expect(read_config(CONFIG, json.dumps(config).encode()), target)
-    table: Table = {
-        tensor.name: ("F32", tensor.shape)
-        for tensor in expected.tensors
-        if tensor.role in {Role.PARAMETER, Role.BUFFER} and _is_kept(tensor.name, keys)
-    }
+    target = keys.get("of") or config.get("_class_name") or config["architectures"][0]
+    expected = expectation_of(read_config(CONFIG, json.dumps(config).encode()), target).expectation
+    roles = {Role.PARAMETER, Role.BUFFER}
+    shapes = {one.name: one.shape for one in expected.tensors if one.role in roles}
+    if keys.get("form") == "memory":
+        shapes = class_memory(expected).shapes
+    table: Table = {name: ("F32", one) for name, one in shapes.items() if _is_kept(name, keys)}
     for pattern, shape in keys.get("shape", {}).items():
         names = [name for name in table if re.search(pattern, name)]
         table |= {name: (table[name][0], tuple(shape)) for name in names}
@@ -157,7 +166,7 @@ def _write_weights(case: Case, folder: Path) -> None:
     weights = case.keys.get("weights", WEIGHTS)
     if weights is not None:
         table = tensors_of(case)
-        shards = {weights: table} if isinstance(weights, str) else _sharded(table, weights, folder)
+        shards = {weights: table} if isinstance(weights, str) else _sharded(case, table, folder)
         for name, part in shards.items():
             _write(folder / name, part)
         if "numbers" in case.keys:
@@ -175,39 +184,46 @@ def _write_weights(case: Case, folder: Path) -> None:
         (folder / INDEX).write_text(json.dumps(index))
 
 
-def _write(path: Path, table: Table) -> None:
-    write = torch_bytes if path.suffix in {".bin", ".pt"} else safetensors_bytes
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(write(table))
-
-
 def _share(table: Table, share: str) -> Table:
     """Return every third tensor from the second on for `2/3`; all tensors for `1/1`."""
     number, count = map(int, share.split("/"))
     return {name: table[name] for name in sorted(table)[number - 1 :: count]}
 
 
-def _sharded(table: Table, shards: Mapping[str, Any], folder: Path) -> dict[str, Table]:
-    """Split a table into `count` shards and write their index; leave out the `lost` ones."""
-    stem = shards.get("stem", "model")
-    names = shard_names(shards["count"], stem)
+def _write(path: Path, table: Table) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix in {".bin", ".pt"}:
+        path.write_bytes(torch_bytes(table))
+    else:
+        write(path, table)
+
+
+def _sharded(case: Case, table: Table, folder: Path) -> dict[str, Table]:
+    """Split a table into files and write their index; leave out the lost ones."""
+    keys = checked(case.keys["weights"], _WEIGHT_KEYS, case.name)
+    stem = keys.get("stem", "model")
+    names = keys.get("names") or shard_names(keys["count"], stem)
     ordered = sorted(table)
     length = -(-len(ordered) // len(names))
     parts = {
         name: {one: table[one] for one in ordered[at * length : (at + 1) * length]}
         for at, name in enumerate(names)
     }
-    if shards.get("index", True):
+    if keys.get("index", True):
         weight_map = {one: name for name, part in parts.items() for one in part}
         true = {
             "total_size": bytes_of(table),
             "total_parameters": sum(prod(shape) for _, shape in table.values()),
         }
-        stated = {"total_size": "+0", **shards.get("totals", {})}
+        stated = {"total_size": "+0", **keys.get("totals", {})}
         metadata = {key: _total(value, true[key]) for key, value in stated.items()}
         index = {"metadata": metadata, "weight_map": weight_map}
-        (folder / INDEX.replace("model", stem, 1)).write_text(json.dumps(index))
-    lost = {names[number - 1] for number in shards.get("lost", ())}
+        is_torch = names[0].endswith(".bin")
+        file = "pytorch_model.bin.index.json" if is_torch else INDEX.replace("model", stem, 1)
+        (folder / file).write_text(json.dumps(index))
+    first, *others = parts.values()
+    first.update((one, table[one]) for other in others for one in [*other][: keys.get("twice", 0)])
+    lost = {names[number - 1] for number in keys.get("lost", ())}
     return {name: part for name, part in parts.items() if name not in lost}
 
 
@@ -235,9 +251,15 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
     for finding in outcome.findings:
         if finding.kind in counts or (names_alarms and finding.kind in _ALARMS):
             counts[finding.kind] = counts.get(finding.kind, 0) + max(len(finding.names), 1)
-    if "mentions" in expected:
-        said = " ".join(f"{one.summary} {one.fix}" for one in outcome.diagnosis)
-        found["mentions"] = [word for word in expected["mentions"] if word in said]
+    said = " ".join(f"{one.summary} {one.fix}" for one in outcome.diagnosis)
+    for key, is_said in (("mentions", True), ("omits", False)):
+        if key in expected:
+            found[key] = [word for word in expected[key] if (word in said) is is_said]
+    if "fits" in expected:
+        known = _answer("alternatives", outcome)
+        found["fits"] = [values for values in expected["fits"] if values in known]
+    if "left" in expected:
+        found["left"] = _left(folder, outcome)
     for key in {"contains", "lacks"} & expected.keys():
         texts = (*(one.reason for one in outcome.findings), *outcome.notes, *outcome.unchecked)
         holds = [
@@ -252,31 +274,32 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
 
 
 def _answer(key: str, outcome: Report | Unaudited) -> Any:
-    """Return the outcome's value for a key of an expectation."""
-    match key:
-        case "exit":
-            value: Any = exit_code(outcome, FailOn.WARNING)
-        case "causes":
-            value = [one.cause for one in outcome.diagnosis]
-        case "closes":
-            explained = {at for one in outcome.diagnosis for at in one.findings}
-            value = sum(len(outcome.findings[at].names) for at in explained)
-        case "fields":
-            value = {key: after for one in outcome.diagnosis for key, _, after in one.fields}
-        case "alternatives":
-            value = [dict(one) for cause in outcome.diagnosis for one in cause.alternatives]
-        case "alarms":
-            value = kinds(outcome)
-        case "hidden":
-            hidden = (one for alarm in alarms(outcome) for one in getattr(alarm, "hidden", ()))
-            value = len({one.name for one in hidden})
-        case "stored":
-            value = outcome.observed.tensors if outcome.observed else 0
-        case "reason":
-            value = outcome.reason.value if isinstance(outcome, Unaudited) else None
-        case _:
-            value = getattr(outcome, key)
-    return value
+    causes = outcome.diagnosis
+    explained = {at for one in causes for at in one.findings}
+    hidden = {one.name for each in alarms(outcome) for one in getattr(each, "hidden", ())}
+    of_causes: dict[str, Any] = {
+        "causes": [one.cause for one in causes],
+        "closes": sum(len(outcome.findings[at].names) for at in explained),
+        "fields": {key: after for one in causes for key, _, after in one.fields},
+        "undetermined": sorted(key for one in causes for key, _ in one.undetermined),
+        "alternatives": [dict(values) for one in causes for values in one.alternatives],
+        "exit": exit_code(outcome, FailOn.WARNING),
+        "alarms": kinds(outcome),
+        "hidden": len(hidden),
+        "stored": outcome.observed.tensors if outcome.observed else 0,
+    }
+    if key in of_causes:
+        return of_causes[key]
+    value = getattr(outcome, key)
+    return value.value if key == "reason" and value else value
+
+
+def _left(folder: Path, outcome: Report | Unaudited) -> int:
+    """Return the number of errors and warnings after the changes of all causes, in memory."""
+    snapshot = fetch(str(folder))
+    for cause in outcome.diagnosis:
+        snapshot = cause.change.applied_to(snapshot) if cause.change else snapshot
+    return len(examine_undiagnosed(snapshot, Options(requested="changed")).alarms)
 
 
 def _fixed(expected: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -284,11 +307,12 @@ def _fixed(expected: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     fixed = folder.with_name(f"{folder.name}.fixed")
     fix(folder, apply=True, allow=expected.get("allow", ()))
     if not fixed.exists():
-        return {"nothing": True}
+        return {"nothing": True, **({"allow": expected["allow"]} if "allow" in expected else {})}
     before, after = _values(folder / CONFIG), _values(fixed / CONFIG)
     found = {
         "renames": len(on_disk(fixed).keys() - on_disk(folder).keys()),
         "values": {key: after[key] for key in after if after[key] != before.get(key)},
+        "generation": _values(fixed / "generation_config.json"),
         "allow": expected.get("allow"),
         "after": exit_code(audit(str(fixed)), FailOn.WARNING),
     }

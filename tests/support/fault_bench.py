@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec.structs import replace
 from support.builders import safetensors_bytes
+from support.changes import with_names, with_values
 from support.faults.families import MORE
 from support.faults.fault import Fault
 
 from auditor.analytic.config_keys import value_at
-from auditor.checkpoint.changes import with_names, with_values
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.downloader import local_folder
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from support.changes import with_names, with_values
 from support.fault_bench import without_tensors, written
 from support.faults.fault import of_shape, rewritten, tensors_of
 from support.faults.names import LAYER
 
-from auditor.checkpoint.changes import with_names, with_values
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.report import Diagnosis
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+from support.changes import with_values
 from support.fault_bench import GROUPED, SMALL, Fault, without_tensors
 from support.packed_models import METHODS, packed
 
 from auditor.analytic import Role, catalogue, read_config
 from auditor.analytic.config_keys import Key, every_key, value_at
-from auditor.checkpoint.changes import with_values
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import CheckpointError, SourceError
 

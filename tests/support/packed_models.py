@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 from msgspec.structs import replace
+from support.changes import with_values
 from support.layouts.tables import (
     below,
     block_scaled,
@@ -16,7 +17,6 @@ from support.layouts.tables import (
     pack_quantized,
 )
 
-from auditor.checkpoint.changes import with_values
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.tensors import DTYPE_BITS, Span, StoredTensor
 

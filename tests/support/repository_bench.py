@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
+from support.changes import with_values
 from support.fault_bench import FAMILIES
 
-from auditor.checkpoint.changes import with_values
 from auditor.checkpoint.selecting import with_companions
 from auditor.checkpoint.snapshot import RepoFile, Snapshot
 from auditor.companions.companion_files import CompanionFile, is_vocabulary, summary

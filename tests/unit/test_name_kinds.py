@@ -5,10 +5,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.changes import with_names
 from support.small_snapshots import snapshot_of
 
 from auditor import name_kinds
-from auditor.checkpoint.changes import with_names
 from auditor.checkpoint.snapshot import TextFile
 from auditor.name_kinds import answers_by_kind, kinds_of, members, numbers
 from auditor.tensor_roles import role_of, roles_of

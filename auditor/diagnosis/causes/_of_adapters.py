@@ -21,10 +21,6 @@ _LAYER = re.compile(r"\.(\d+)\.")
 _MAGNITUDE = ".lora_magnitude_vector"
 
 
-def is_adapter(case: Case) -> bool:
-    return "peft_type" in case.config
-
-
 def changes_of_adapter(case: Case) -> Iterator[Changes]:
     """Yield changes of adapter_config.json that change the expected tensors, likeliest first."""
     for changes in _changes(case):
@@ -38,7 +34,7 @@ def _changes(case: Case) -> Iterator[Changes]:
     yield from _ranks(case, change)
     own = [name for name in case.shapes if is_own(name)]
     modules = [module_of(name) for name in own]
-    if any(name.endswith(_MAGNITUDE) for name in (*case.missing, *case.unexpected)):
+    if any(name.endswith(_MAGNITUDE) for name in (*case.missing.names, *case.unexpected.names)):
         yield (change("use_dora", any(name.endswith(_MAGNITUDE) for name in own)),)
     targets = change("target_modules", sorted({module.rpartition(".")[2] for module in modules}))
     yield (targets,)

@@ -13,24 +13,25 @@ or name the base on which it was trained in adapter_config.json.
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from msgspec.structs import replace
 
 from auditor.analytic.adapters.own_names import is_own, module_of
 from auditor.analytic.adapters.saved_modules import IN_BASE
 from auditor.analytic.adapters.settings import TRAINED_BY_TASK
-from auditor.analytic.config_keys import value_at
+from auditor.analytic.config_keys import changed, value_at
 from auditor.analytic.name_forms import NameForms
-from auditor.checkpoint.changes import renamed, with_names, with_tensors, with_values
-from auditor.checkpoint.snapshot import BaseModel, Snapshot
-from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes._of_adapters import is_adapter
-from auditor.diagnosis.causes.fused_names import Replacements, renames_of
+from auditor.checkpoint.change import Change, renamed
+from auditor.checkpoint.json_edits import json_edits
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.diagnosis.case import Case, Proposal, differing_axes
 from auditor.diagnosis.causes.head_not_saved import CAUSE as HEAD_NOT_SAVED
 from auditor.diagnosis.causes.other_class import CAUSE as OTHER_CLASS
 from auditor.findings import MatchedPair
 from auditor.messages import quoted
 from auditor.name_kinds import members
+from auditor.tensors import StoredTensor
 
 # Start of names in a multimodal model -> start in its language model.
 _FORMS = (
@@ -39,18 +40,18 @@ _FORMS = (
     ("language_model.", ""),
 )
 _RANKS = {"lora_A.weight": 0, "lora_B.weight": 1, "lora_embedding_A": 0, "lora_embedding_B": 1}
-_uncertain = partial(Undoing, certain=False)  # another base may explain the findings as well
+_uncertain = partial(Proposal, certain=False)  # another base may explain the findings as well
 _MOST = 12  # the most classes that are tried
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield undoings with another base on which the adapter may have been trained."""
+def proposals(case: Case) -> Iterator[Proposal]:
+    """Yield proposals with another base on which the adapter may have been trained."""
     base = case.snapshot.base
-    if not is_adapter(case) or base is None or base.config is None:
+    if not case.is_adapter or base is None or base.config is None:
         return
     of_base = replace(case.snapshot, config=base.config, base=None)
     values = base.config.object
-    yield from _resized(case, base, of_base, values)
+    yield from _resized(case, values)
     yield from _of_other_lengths(case)
     yield from _of_other_modules(case, of_base)
     has_no_target = {one.kind for one in case.alarms} == {"bad-config"}
@@ -67,20 +68,17 @@ def undoings(case: Case) -> Iterator[Undoing]:
     yield from _without_head(case)
 
 
-def _resized(
-    case: Case, base: BaseModel, of_base: Snapshot, values: Mapping[str, object]
-) -> Iterator[Undoing]:
+def _resized(case: Case, values: Mapping[str, Any]) -> Iterator[Proposal]:
     """Yield the base with the adapter's vocabulary size, if this size explains every mismatch."""
-    rows = {lengths for pair in case.mismatched for lengths in _different(pair).values()}
+    rows = {lengths for pair in case.mismatched for lengths in differing_axes(pair).values()}
     if len(rows) != 1 or 0 in next(iter(rows)):
         return
     ((stored, declared),) = rows
     is_nested = isinstance(values.get("text_config"), dict)
     key = "text_config.vocab_size" if is_nested else "vocab_size"
-    longer = with_values(of_base, {key: stored}).config
     yield _uncertain(
         cause="resized-base",
-        snapshot=replace(case.snapshot, base=replace(base, config=longer)),
+        change=Change(base=tuple(json_edits(values, changed(values, {key: stored})))),
         summary=f"the base has {declared:,} rows, the adapter {stored:,}: the base was resized "
         "before the training, and PEFT refuses other shapes",
         fix=f"resize the base to {stored:,} first, with model.resize_token_embeddings({stored}), "
@@ -89,7 +87,7 @@ def _resized(
     )
 
 
-def _of_other_lengths(case: Case) -> Iterator[Undoing]:
+def _of_other_lengths(case: Case) -> Iterator[Proposal]:
     """Yield the findings that another base explains, if its modules have other lengths.
 
     The length of A or B that is not the rank is that of the module on which it was trained. Layers
@@ -104,7 +102,11 @@ def _of_other_lengths(case: Case) -> Iterator[Undoing]:
     observed, expected = lengths_by_name[name]
     stored, missing, unexpected = (
         {layer.number for name in names for layer in islice(members(name), 1)}
-        for names in (case.shapes.keys() - set(case.unexpected), case.missing, case.unexpected)
+        for names in (
+            case.shapes.keys() - set(case.unexpected.names),
+            case.missing.names,
+            case.unexpected.names,
+        )
     )
     kinds = {"mismatched"}
     kinds |= {"missing"} if stored.isdisjoint(missing) else set()
@@ -120,7 +122,7 @@ def _of_other_lengths(case: Case) -> Iterator[Undoing]:
 
 def _lengths(pair: MatchedPair) -> tuple[int, ...]:
     """Return the stored and the expected length, if they are the only difference, not the rank."""
-    different = _different(pair)
+    different = differing_axes(pair)
     has_same_axes = len(pair.stored.shape or ()) == len(pair.expected.shape)
     if not has_same_axes or len(different) != 1 or _rank_axis(pair.stored.name) in different:
         return ()
@@ -128,19 +130,13 @@ def _lengths(pair: MatchedPair) -> tuple[int, ...]:
     return (stored, expected) if stored else ()
 
 
-def _different(pair: MatchedPair) -> Mapping[int, tuple[int, int]]:
-    """Return {axis: (stored length, expected length)} for the axes whose lengths differ."""
-    lengths = enumerate(zip(pair.stored.shape or (), pair.expected.shape, strict=False))
-    return {axis: (one, other) for axis, (one, other) in lengths if one != other}
-
-
 def _rank_axis(name: str) -> int | None:
     return next((axis for end, axis in _RANKS.items() if name.endswith(end)), None)
 
 
-def _of_other_modules(case: Case, of_base: Snapshot) -> Iterator[Undoing]:
+def _of_other_modules(case: Case, of_base: Snapshot) -> Iterator[Proposal]:
     """Yield the unexpected tensors as proven, if the base has none of the modules they change."""
-    names = () if case.missing or case.mismatched else case.unexpected
+    names = () if case.missing or case.mismatched else case.unexpected.names
     if not names or not all(map(is_own, names)):
         return
     of_modules = case.implied(of_base)
@@ -148,26 +144,25 @@ def _of_other_modules(case: Case, of_base: Snapshot) -> Iterator[Undoing]:
         return
     module, count = _in_base(names[0]), f"{len(names):,} tensors are for"
     what = f"{count} modules that this one does not have, such as {quoted(module)}"
-    undoing = _on_other_base(case, {"unexpected"}, what, "every other tensor fits this base")
+    proposal = _on_other_base(case, {"unexpected"}, what, "every other tensor fits this base")
     ends = {name.rpartition(".lora_")[2]: case.shapes[name] or (0,) for name in names}
     lengths = (ends.get("B.weight", (0,))[0], ends.get("A.weight", (0,))[-1])
     alike = [path.removesuffix(".weight") for path in of_modules if of_modules[path] == lengths]
     if alike and {module} == set(map(_in_base, names)):
-        undoing = replace(
-            undoing,
+        proposal = replace(
+            proposal,
             cause="moved-names",
             summary=f"{count} {quoted(module)}, which the base does not have; its lengths are "
             f"those of {' or '.join(alike[:2])}",
-            fix=f"write the base's name for {module}, also in target_modules; or {undoing.fix}",
+            fix=f"write the base's name for {module}, also in target_modules; or {proposal.fix}",
         )
-    yield undoing
+    yield proposal
 
 
-def _on_other_base(case: Case, kinds: set[str], difference: str, evidence: str) -> Undoing:
+def _on_other_base(case: Case, kinds: set[str], difference: str, evidence: str) -> Proposal:
     """Return the alarms of these kinds as proven by another base."""
     return _uncertain(
         cause="other-base",
-        snapshot=case.snapshot,
         proven=tuple(one for one in case.alarms if one.kind in kinds),
         summary=f"the adapter was trained on another base: {difference}",
         fix="name the model on which it was trained in base_model_name_or_path of "
@@ -176,7 +171,7 @@ def _on_other_base(case: Case, kinds: set[str], difference: str, evidence: str) 
     )
 
 
-def _with_older_names(case: Case, forms: NameForms) -> Iterator[Undoing]:
+def _with_older_names(case: Case, forms: NameForms) -> Iterator[Proposal]:
     """Yield the adapter with its modules renamed to their current names, if it has older names."""
     path_by_name = {name: _in_base(name) for name in case.shapes}
     current = {
@@ -198,8 +193,7 @@ def _with_older_names(case: Case, forms: NameForms) -> Iterator[Undoing]:
     settings = ", ".join(f"{new} for {old}" for old, new in other.items())
     yield _uncertain(
         cause="older-names",
-        snapshot=with_values(with_names(case.snapshot, renames), values if other else {}),
-        renames=renames,
+        change=Change(renames=renames, edits=case.edits(values) if other else ()),
         summary="the adapter was trained with an older version of transformers, whose names PEFT "
         f"does not translate: {_in_base(first)} is {_in_base(new_first)} now",
         fix="load it with the version of transformers that it was trained with, or rename "
@@ -213,15 +207,14 @@ def _in_base(name: str) -> str:
     return module_of(name).removeprefix(IN_BASE)
 
 
-def _of_other_class(case: Case, values: Mapping[str, object], declared: str) -> Iterator[Undoing]:
-    """Yield undoings with another class of the base's type, or of its language model's type."""
+def _of_other_class(case: Case, values: Mapping[str, object], declared: str) -> Iterator[Proposal]:
+    """Yield proposals with another class of the base's type, or of its language model's type."""
     types = (value_at(values, "text_config.model_type"), value_at(values, "model_type"))
     names = [name for one in types if isinstance(one, str) for name in case.classes(one)]
     names.sort(key=lambda name: not name.endswith("ForCausalLM"))  # the class of most adapters
     for name in [one for one in dict.fromkeys(names) if one != declared][:_MOST]:
         yield _uncertain(
             cause=OTHER_CLASS,
-            snapshot=case.snapshot,
             target=name,
             summary=f"the adapter was trained on a {name}, and its base is a {declared}: the names "
             "are those of other modules, and loading applies no tensor",
@@ -232,19 +225,19 @@ def _of_other_class(case: Case, values: Mapping[str, object], declared: str) -> 
         )
 
 
-def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
+def _of_model_around(case: Case, declared: str) -> Iterator[Proposal]:
     """Yield the adapter with only language model tensors, if it is for a multimodal model."""
-    instead: Replacements = {}
-    for tensor in case.strange:
+    instead: dict[str, tuple[StoredTensor, ...]] = {}
+    for tensor in case.unmatched:
         names = (tensor.name.replace(old, new, 1) for old, new in _FORMS)
-        expected = [one for one in names if one in case.lacking_named]
+        expected = [one for one in names if one in case.missing.by_name]
         instead[tensor.name] = tuple(renamed(tensor, one) for one in expected[:1])
-    renames = renames_of(instead)
-    if renames and case.lacking_named.keys() <= set(renames.values()):
+    change = case.replacing(instead)
+    renames = change.new_names
+    if renames and case.missing.by_name.keys() <= set(renames.values()):
         yield _uncertain(
             cause=OTHER_CLASS,
-            snapshot=with_tensors(case.snapshot, instead),
-            renames=renames,
+            change=change,
             summary="the adapter was trained on a model with parts beside its language model, and "
             f"its base is a {declared}, the language model alone",
             fix=f"name the complete model as the base, or train the adapter on the {declared}",
@@ -252,15 +245,15 @@ def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
         )
 
 
-def _without_head(case: Case) -> Iterator[Undoing]:
+def _without_head(case: Case) -> Iterator[Proposal]:
     """Yield the adapter without its task type, if only the head of that task is missing."""
-    task, heads = case.config.get("task_type"), {_in_base(name) for name in case.missing}
+    task, heads = case.config.get("task_type"), {_in_base(name) for name in case.missing.names}
     of_task = TRAINED_BY_TASK.get(task, ()) if isinstance(task, str) else ()
     if not (heads and of_task) or not all(head.endswith(of_task) for head in heads):
         return
     yield _uncertain(
         cause=HEAD_NOT_SAVED,
-        snapshot=with_values(case.snapshot, {"task_type": None, "modules_to_save": None}),
+        change=case.setting({"task_type": None, "modules_to_save": None}),
         summary=f"{' and '.join(sorted(heads)[:2])} is not stored, which PEFT trains for {task} "
         "and needs to load",
         fix="save the adapter again with its head, or set task_type to the task of the class on "

@@ -24,36 +24,33 @@ from auditor.analytic.config_keys import (
     every_key,
     name_of,
     stated_keys,
-    written,
 )
-from auditor.analytic.generated.probing import Formula, probed_formulas, tree_of_shapes
 from auditor.analytic.outline import ClassTree
-from auditor.analytic.size_keys import HEAD_SIZES, WIDTHS, is_width
-from auditor.checkpoint.changes import with_values
-from auditor.diagnosis.case import Case, Undoing, once
+from auditor.checkpoint.change import with_config
+from auditor.diagnosis.case import Case, Proposal, once
 from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.causes.other_class import holds_another_head
+from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.joint import (
-    MOST_TREES,
     NOTHING,
     JointSolution,
-    Trees,
     solve,
 )
 from auditor.diagnosis.solving.open_keys import ids_beyond, open_keys
+from auditor.diagnosis.solving.probing import Formula, probed_formulas, tree_of_shapes
+from auditor.diagnosis.solving.size_keys import HEAD_SIZES, WIDTHS, is_width
+from auditor.diagnosis.solving.trials import Trees, Trials
 from auditor.errors import CheckpointError
+from auditor.findings import Unexpected
 from auditor.messages import shown
 from auditor.name_kinds import kinds_of, name_pattern
-from auditor.reconciler.by_kind.trials import Trials
 
 CAUSE = "config-field"
 _MOST_AUDITED = 3  # solutions that leave no difference
 _FEWEST = 3  # differing keys of a config of another size; fewer are a slip in the config
 _RANKS = (2, 4, 8, 16)  # numbers of ranks in tensor parallelism
-_MOST_ORACLE = 24  # configs that the oracle builds for one search, 50 ms or more each
 _SURE = 10  # an oracle's solution explains all but one in so many differing tensors
-_MOST_TENSORS = 100_000  # tensors of all these configs
 _TIE, VOCABULARY = "tie_word_embeddings", "vocab_size"
 _SYMPTOMS = frozenset(
     {"missing", "unexpected", "mismatched", "bad-config", "bad-quantization", "duplicate"}
@@ -69,15 +66,15 @@ class SolvedConfig(NamedTuple):
     differ: int  # number of tensors that still differ
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the undoings that set keys so that most of the differing tensors are expected."""
-    if no_symptom(case) or case.is_strange:
+def proposals(case: Case) -> Iterator[Proposal]:
+    """Yield the proposals that set keys so that most of the differing tensors are expected."""
+    if no_symptom(case) or case.is_of_other_names:
         return
     yield from _untied(case)
     yield from of_few_keys(case)
 
 
-def of_few_keys(case: Case) -> Iterator[Undoing]:
+def of_few_keys(case: Case) -> Iterator[Proposal]:
     """Yield the solved config and its alternatives, unless the config is another model's."""
     solutions = _solutions(case)[:_MOST_AUDITED]
     solved = solved_config(case)
@@ -85,24 +82,24 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
         return
     if len(solutions) > 1:
         for changes in (_changes_of(case, solution) for solution in solutions):
-            yield undoing_of(case, changes)
+            yield proposal_of(case, changes)
             if all(map(_is_spelt, changes)):
                 return
         return
     has_list = any(isinstance(change.value, list) for change in solved.changes)
     if len(solved.changes) == 2 and not (solved.open_keys or has_list):  # noqa: PLR2004 - a pair
         for change in solved.changes:  # the other key may only concern unused tensors
-            yield undoing_of(case, (change,))
-    undoing = undoing_of(case, solved.changes)
+            yield proposal_of(case, (change,))
+    proposal = proposal_of(case, solved.changes)
     # Heads follow from a width that is stated, and that no shape confirms.
     given = [one for one in solved.open_keys if name_of(one[0]) in HEAD_SIZES]
     names = ", ".join(path for path, _ in solved.open_keys if path not in dict(given))
     condition = "".join(f" if {path} is {shown(width)} as stated" for path, width in given[:1])
     yield replace(
-        undoing,
-        snapshot=with_values(case.snapshot, written(case.config, solved.values)),
+        proposal,
+        change=case.setting(solved.values),
         values=solved.values,
-        summary=undoing.summary
+        summary=proposal.summary
         + condition
         + (f"; {names} do not follow from the shapes" if names else ""),
         undetermined=solved.open_keys,
@@ -164,11 +161,11 @@ def _solutions(case: Case) -> tuple[JointSolution, ...]:
 
 def _searched(case: Case) -> Iterator[JointSolution]:
     """Yield the search's solutions, except solutions that tie a head which is stored."""
-    if _of_adapters.is_adapter(case) or case.is_strange or no_symptom(case):
+    if case.is_adapter or case.is_of_other_names or no_symptom(case):
         return
     trials, trees = trials_of(case), trees_of(case)
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
-    most = most_trees(case, MOST_TREES)
+    most = most_trees(case, limits.TREES)
     solutions = solve(case.config, trees, trials, faults=faults, most_trees=most)
     for solution in solutions:
         if by_oracle(case) and _SURE * solution.remains.differ > _of(case, {}).remains.differ:
@@ -186,7 +183,9 @@ def _searched(case: Case) -> Iterator[JointSolution]:
 
 def most_trees(case: Case, most: int) -> int:
     """Return the limit of trees for a search; an oracle's take longer."""
-    return max(1, min(_MOST_ORACLE, _MOST_TENSORS // case.size)) if by_oracle(case) else most
+    if not by_oracle(case):
+        return most
+    return max(1, min(limits.ORACLE_TREES, limits.ORACLE_TENSORS // case.size))
 
 
 def _of(case: Case, values: Mapping[str, Any]) -> JointSolution:
@@ -211,12 +210,12 @@ def tree_with(case: Case, values: Mapping[str, Any]) -> ClassTree | None:
     Raise CheckpointError if they imply no tensors.
     """
     try:
-        changed_snapshot = with_values(case.snapshot, written(case.config, values))
+        config = changed(case.config, values)
+        snapshot = with_config(case.snapshot, config)
         if by_oracle(case):
-            shapes = case.implied(changed_snapshot)
-            config = changed(case.config, values)
+            shapes = case.implied(snapshot)
             return tree_of_shapes(shapes, config, _formulas(case)) if shapes else None
-        return case.tree(changed_snapshot)
+        return case.tree(snapshot)
     except ValueError:
         return None
 
@@ -227,7 +226,7 @@ def _formulas(case: Case) -> Mapping[tuple[str, int | None], Formula]:
 
     def implied(values: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]] | None:
         with suppress(CheckpointError, ValueError):
-            return case.implied(with_values(case.snapshot, written(case.config, values)))
+            return case.implied(with_config(case.snapshot, changed(case.config, values)))
         return None
 
     return probed_formulas(case.config, implied)
@@ -237,7 +236,7 @@ def _formulas(case: Case) -> Mapping[tuple[str, int | None], Formula]:
 def trials_of(case: Case) -> Trials:
     """Return the object that compares the stored tensors with trees of changed configs."""
     alarming = None if case.report.expected is None else _alarming(case)
-    trials = Trials(case.holdings, alarming)
+    trials = Trials(case.unpacked_on_disk, alarming)
     with suppress(CheckpointError):
         if as_it_is := tree_with(case, {}):
             trials.excuse(as_it_is)
@@ -249,11 +248,11 @@ def no_symptom(case: Case) -> bool:
     return _SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms)
 
 
-def of_adapter(case: Case) -> Iterator[Undoing]:
-    """Yield undoings that set keys of adapter_config.json so that they fit the adapter's file."""
-    if _of_adapters.is_adapter(case):
+def of_adapter(case: Case) -> Iterator[Proposal]:
+    """Yield proposals that set keys of adapter_config.json so that they fit the adapter's file."""
+    if case.is_adapter:
         for changes in _of_adapters.changes_of_adapter(case):
-            yield undoing_of(case, changes)
+            yield proposal_of(case, changes)
 
 
 def _is_untied(case: Case) -> bool:
@@ -270,13 +269,13 @@ def _untying(case: Case) -> dict[str, bool]:
     return dict.fromkeys((_TIE, *ties), False)
 
 
-def _untied(case: Case) -> Iterator[Undoing]:
+def _untied(case: Case) -> Iterator[Proposal]:
     """Yield the untied config, if a tied head is stored beside the embeddings."""
     if _is_untied(case):
         tied = Key(_TIE, case.config.get(_TIE, True), default=_TIE not in case.config)
         declared, _, _ = sentence(KeyChange(tied, value=False)).partition(",")
         yield replace(
-            undoing_of(case, (KeyChange(tied, value=False),)),
+            proposal_of(case, (KeyChange(tied, value=False),)),
             summary=f"{declared}, and the head is stored beside the embeddings all the same",
             fix=f"set {_TIE} = false in config.json if the head has values of its own (audit "
             "--values tells); if it has the same ones, save_pretrained stores them once",
@@ -289,25 +288,27 @@ def _alarming(case: Case) -> set[str]:
     A tensor that only another class of the family has (the pooler, for a language model) may be
     unused once the rest fits. Such tensors count only if nothing else differs.
     """
-    named = {kind.pattern for kind in (*case.missing_kinds, *kinds_of(case.unknown))}
+    found = (one for one in case.report.findings if isinstance(one, Unexpected))
+    unknown = [name for one in found if not (one.known_to or one.silent) for name in one.names]
+    named = {kind.pattern for kind in (*case.missing.kinds, *kinds_of(unknown))}
     named.update(name_pattern(pair.expected.name) for pair in case.mismatched)
-    named = named or {kind.pattern for kind in case.unexpected_kinds}
+    named = named or {kind.pattern for kind in case.unexpected.kinds}
     return {one for name in named for one in case.patterns_on_disk(name)}
 
 
-def undoing_of(case: Case, changes: tuple[KeyChange, ...]) -> Undoing:
-    """Return the undoing that sets these values."""
+def proposal_of(case: Case, changes: tuple[KeyChange, ...]) -> Proposal:
+    """Return the proposal that sets these values."""
     values = {change.key.path: change.value for change in changes}
     names = " and ".join(f"{change.key.path} = {shown(change.value)}" for change in changes)
     declared = " and ".join(
         f"{change.key.path.rpartition('.')[2]} {shown(change.key.value)}" for change in changes
     )
-    adapter = _of_adapters.is_adapter(case)
+    adapter = case.is_adapter
     whose, file = ("an adapter", FILE) if adapter else ("a model", "config.json")
     upload = f", or upload weights of {whose} with {declared}"
-    return Undoing(
+    return Proposal(
         cause=CAUSE,
-        snapshot=with_values(case.snapshot, written(case.config, values)),
+        change=case.setting(values),
         values=values,
         fields=fields_of(changes),
         summary="; ".join(map(sentence, changes)),
@@ -333,7 +334,7 @@ def is_choice(case: Case, declared: Any, held: Any) -> bool:
     """Whether a value chooses modules, such as a flag, a word or null, and does not count them."""
     if _is_misspelt(KeyChange(Key("", declared, default=False), held)):
         return False
-    items = held if isinstance(held, list) and not _of_adapters.is_adapter(case) else [held]
+    items = held if isinstance(held, list) and not case.is_adapter else [held]
     return not any(type(item) in {int, float} and item for item in items)
 
 

@@ -5,15 +5,14 @@ To do: Save the weights in the declared dtype, or declare in the config the dtyp
 
 from collections.abc import Iterator
 
-from auditor.checkpoint.changes import with_values
-from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.case import Case, Proposal
 from auditor.findings import WrongDtype
 
 CAUSE = "dtype-doubled"
 _HALVES = {"F16": "float16", "BF16": "bfloat16"}
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     for finding in case.report.findings:
         if not isinstance(finding, WrongDtype) or finding.declared not in _HALVES:
             continue
@@ -21,9 +20,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
             continue
         declared = _HALVES[finding.declared]
         key = next((one for one in ("dtype", "torch_dtype") if one in case.config), "dtype")
-        yield Undoing(
+        yield Proposal(
             cause=CAUSE,
-            snapshot=with_values(case.snapshot, {key: "float32"}),
+            change=case.setting({key: "float32"}),
             fields=((key, declared, "float32"),),
             summary=f"the config declares {declared}, the files hold float32 in twice the space",
             fix=f"save the weights in {declared}, or set {key} to float32 in config.json",

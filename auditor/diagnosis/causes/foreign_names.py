@@ -10,9 +10,9 @@ from itertools import chain
 from typing import TypeVar
 
 from auditor.analytic import ExpectedTensor
-from auditor.checkpoint.changes import renamed, shaped, with_tensors
-from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.fused_names import Replacements, adds_up, exchanged, renames_of
+from auditor.checkpoint.change import renamed, shaped
+from auditor.diagnosis.case import Case, Proposal
+from auditor.diagnosis.causes.fused_names import adds_up, exchanged
 from auditor.name_kinds import NameKind, Numbers, name_pattern, numbers_in
 from auditor.tensor_roles import TensorRole, expert_of, library_of, parts_of, roles_of
 from auditor.tensors import StoredTensor
@@ -27,17 +27,18 @@ _LEAST = 0.5  # least share of the missing names that must be found
 
 
 _Tensor = TypeVar("_Tensor", StoredTensor, ExpectedTensor)
+_Replacements = dict[str, tuple[StoredTensor, ...]]  # replaced name -> the tensors instead
 _ByRole = dict[TensorRole, dict[Numbers, _Tensor]]
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     """Yield the checkpoint with tensors renamed to the class's tensors with the same roles."""
     if not (case.unexpected and case.missing):
         return
-    unexpected = {kind.pattern for kind in case.unexpected_kinds}
-    expected = {kind.pattern for kind in case.missing_kinds}
+    unexpected = {kind.pattern for kind in case.unexpected.kinds}
+    expected = {kind.pattern for kind in case.missing.kinds}
     if not case.unnamed:
-        expected |= {kind.pattern for kind in case.stored_kinds} - unexpected
+        expected |= {kind.pattern for kind in case.stored.kinds} - unexpected
     source = library_of(unexpected, expected)
     if source is None:
         return
@@ -48,10 +49,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     _take_related(case, replacements)
     count = len(replacements)
     example = next((pair for pair in replacements.items() if pair[1]), ("", ()))
-    yield Undoing(
+    yield Proposal(
         cause=CAUSE,
-        snapshot=with_tensors(case.snapshot, replacements),
-        renames=renames_of(replacements),
+        change=case.replacing(replacements),
         summary=f"{count:,} of {len(case.shapes):,} names are those of {source}, not of "
         f"transformers: {example[0]} should be {' and '.join(one.name for one in example[1])}",
         fix=f"convert the weights to transformers' names (its convert_*_to_hf script for {source}),"
@@ -60,7 +60,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     )
 
 
-def _by_role(case: Case) -> Replacements:
+def _by_role(case: Case) -> _Replacements:
     """Return, by unexpected name, the missing tensors that have the same role.
 
     A stored tensor that contains several missing ones is split; several that make up a missing one
@@ -68,8 +68,8 @@ def _by_role(case: Case) -> Replacements:
     (`auditor/tensor_roles.py`).
     """
     stored, missing = _roles(case)
-    strange = (kind for kind in case.strange_kinds if _BUFFERS.search(kind.pattern))
-    replacements: Replacements = {name: () for kind in strange for name in kind.names}
+    strange = (kind for kind in case.unmatched.kinds if _BUFFERS.search(kind.pattern))
+    replacements: _Replacements = {name: () for kind in strange for name in kind.names}
     for role, tensors in stored.items():
         own = missing.get(role, {})
         alias = missing.get(role._replace(part=_ALIASES.get(role.part, "")), {})
@@ -92,15 +92,15 @@ def _by_role(case: Case) -> Replacements:
 
 def _roles(case: Case) -> tuple[_ByRole[StoredTensor], _ByRole[ExpectedTensor]]:
     """Return the unexpected and the missing tensors, each as {role: {numbers: tensor}}."""
-    after_mlp = any(_AFTER_MLP in kind.pattern for kind in case.missing_kinds)
+    after_mlp = any(_AFTER_MLP in kind.pattern for kind in case.missing.kinds)
     spelt = _first_of_two_norms if after_mlp else str
-    missing = [roles_of(kind, spelt) for kind in case.missing_kinds]
+    missing = [roles_of(kind, spelt) for kind in case.missing.kinds]
     stacks = {role.stack for one in missing for role, names in one.items() if names[0][0]}
     both = {"encoder", "decoder"} <= stacks  # if one side has only one stack, the stack is ignored
-    strange = (kind for kind in case.strange_kinds if not _BUFFERS.search(kind.pattern))
+    strange = (kind for kind in case.unmatched.kinds if not _BUFFERS.search(kind.pattern))
     return (
-        _tensors(map(roles_of, strange), case.strange_named, both=both),
-        _tensors(missing, case.lacking_named, both=both),
+        _tensors(map(roles_of, strange), case.unmatched.by_name, both=both),
+        _tensors(missing, case.missing.by_name, both=both),
     )
 
 
@@ -138,13 +138,13 @@ def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Te
     return {numbers: [one[numbers] for one in parts] for numbers in complete}
 
 
-def _take_related(case: Case, replacements: Replacements) -> None:
+def _take_related(case: Case, replacements: _Replacements) -> None:
     """Add renames of unexpected names without a role, by analogy with renamed names.
 
     Such a name differs from a renamed name only in numbers (layers that predict further tokens,
     which no class expects), or is the name of a renamed weight's scale.
     """
-    for kind in case.strange_kinds:
+    for kind in case.unmatched.kinds:
         example = next((name for name in kind.names if len(replacements.get(name, ())) == 1), None)
         new_name = replacements[example][0].name if example else ""
         new_kind = NameKind(name_pattern(new_name))
@@ -161,7 +161,7 @@ def _take_related(case: Case, replacements: Replacements) -> None:
             elif other in case.shapes:
                 continue
             if other:
-                replacements[name] = (renamed(case.strange_named[name], other),)
+                replacements[name] = (renamed(case.unmatched.by_name[name], other),)
 
 
 def _named(tensor: StoredTensor, expected: ExpectedTensor) -> StoredTensor:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from auditor.analytic import ExpectedTensor
-from auditor.checkpoint.changes import shaped, with_tensors
-from auditor.diagnosis.case import Case, Undoing
+from auditor.checkpoint.change import Replacements, shaped
+from auditor.diagnosis.case import Case, Proposal
 from auditor.name_kinds import NameKind, Numbers, outermost
 from auditor.tensors import StoredTensor
 
@@ -23,20 +23,20 @@ _PROJECTION = re.compile(r"(?:to_|w)?([qkv])")  # libraries fuse these in the or
 _JOINED = re.compile(r"_(weight|bias)$")  # ends of names such as in_proj_weight
 _EXAMPLES = 64  # names of a kind that are tried before the others
 
-Replacements = dict[str, tuple[StoredTensor, ...]]  # replaced name -> the tensors that replace it
+_Replacements = dict[str, tuple[StoredTensor, ...]]  # replaced name -> the tensors instead
 _Shape = tuple[int, ...] | None
 _Tensors = Mapping[str, StoredTensor] | Mapping[str, ExpectedTensor]
 _WholeAndParts = tuple[str, tuple[str, ...]]
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     """Yield the model with fused tensors split and separate tensors joined, if the sizes add up."""
     if not (case.unexpected and case.missing):
         return
-    stored, expected = case.strange_named, case.lacking_named
-    have = [_module(kind) for kind in case.strange_kinds]
-    lack = [_module(kind) for kind in case.missing_kinds]
-    replacements: Replacements = {}
+    stored, expected = case.unmatched.by_name, case.missing.by_name
+    have = [_module(kind) for kind in case.unmatched.kinds]
+    lack = [_module(kind) for kind in case.missing.kinds]
+    replacements: _Replacements = {}
     for whole, parts in _fused(have, lack, stored, expected):
         replacements |= exchanged([stored[whole]], [expected[one] for one in parts])
     wholes = len(replacements)
@@ -47,22 +47,16 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return
     leaves = dict.fromkeys(_leaf(one.name) for new in replacements.values() for one in new)
     summary, fix = _words(replacements, wholes, len(joins), ", ".join(leaves))
-    yield Undoing(
+    yield Proposal(
         cause=CAUSE,
-        snapshot=with_tensors(case.snapshot, replacements),
-        renames=renames_of(replacements),
+        change=case.replacing(replacements),
         summary=summary,
         fix=fix,
         evidence=("the rows add up",),
     )
 
 
-def renames_of(replacements: Replacements) -> dict[str, str]:
-    """Return {stored name: new name} of the tensors that only one tensor replaces."""
-    return {name: new[0].name for name, new in replacements.items() if len(new) == 1}
-
-
-def exchanged(stored: Sequence[StoredTensor], expected: Sequence[ExpectedTensor]) -> Replacements:
+def exchanged(stored: Sequence[StoredTensor], expected: Sequence[ExpectedTensor]) -> _Replacements:
     """Return replacements: the expected tensors for the first stored one, nothing for the others.
 
     One of both sides has only one tensor, which is split into the others or joined from them.

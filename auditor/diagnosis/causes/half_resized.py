@@ -11,15 +11,14 @@ from collections.abc import Iterator, Mapping
 from auditor.analytic.config_keys import key_at
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.outline import follow
-from auditor.checkpoint.changes import with_shapes
-from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.case import Case, Proposal
 from auditor.name_kinds import outermost
 
 CAUSE = "half-resized"
 _VOCABULARY = "vocab_size"
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     """Yield the model with the declared rows in embedding and head, if their rows differ."""
     disk_names = {pair.stored.name: pair.expected.name for pair in case.mismatched}
     rows_by_key = _rows_by_key(case, disk_names) if disk_names else {}
@@ -35,9 +34,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     agreeing = [f"{name} has {declared:,} as declared" for name in rows if name not in others]
     beside = agreeing[:1] or [f"{name} has {rows[name]:,}" for name in list(rows)[1:3]]
     full = {name: (declared, *(case.shapes[name] or ())[1:]) for name in others}
-    yield Undoing(
+    yield Proposal(
         cause=CAUSE,
-        snapshot=with_shapes(case.snapshot, full),
+        change=case.reshaping(full),
         fields=((key_at(case.config, path, declared).path, declared, count),),
         summary=f"{first} has {count:,} rows, and {' and '.join(beside)}: one of the two was "
         "resized",
@@ -60,6 +59,8 @@ def _rows_by_key(case: Case, names: Mapping[str, str]) -> dict[tuple[str, int], 
                 if symbol.key.endswith(_VOCABULARY) and sizes[0] == dim(symbol):
                     rows_by_key.setdefault((symbol.key, symbol.value), {})[name] = shape[0]
     for pair in case.mismatched:  # a tied head has no formula of its own
+        if expected is None or follow(expected.tree, pair.expected.name).shape is not None:
+            continue
         for (_, rows), found in rows_by_key.items():
             if pair.expected.shape[:1] == (rows,) and not outermost(pair.stored.name):
                 found.setdefault(pair.stored.name, (pair.stored.shape or (0,))[0])

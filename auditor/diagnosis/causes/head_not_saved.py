@@ -10,11 +10,11 @@ embeddings; else save it again, with its output layer.
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from auditor.analytic.config_keys import value_at
-from auditor.checkpoint.changes import with_tensors, with_values
-from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.causes.other_class import holds_another_head
-from auditor.diagnosis.weight_files import with_missing
 
 CAUSE = "head-not-saved"
 _KEY = "tie_word_embeddings"
@@ -26,21 +26,22 @@ _HEAD = re.compile(
 _INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     """Yield the config with tied embeddings, if only heads are missing and none is stored."""
-    patterns = [kind.pattern for kind in case.missing_kinds]
+    patterns = [kind.pattern for kind in case.missing.kinds]
     are_heads = all(_HEAD.search(one) and not _INPUTS.search(one) for one in patterns)
     declared = value_at(case.config, _KEY)
     if not patterns or not are_heads or declared is True or holds_another_head(case):
         return
-    tied = with_values(case.snapshot, {_KEY: True})
-    modules = {name.rpartition(".")[0] for name in case.missing}
+    tied = case.setting({_KEY: True})
+    modules = {name.rpartition(".")[0] for name in case.missing.names}
     beside = [name for name in case.shapes if name.rpartition(".")[0] in modules]
     # A stored bias of the head is its own tensor, or an alias of a bias that is tied as well.
-    for snapshot in (tied, with_tensors(tied, dict.fromkeys(beside, ()))) if beside else (tied,):
-        yield Undoing(
+    without_bias = replace(tied, tensors=dict.fromkeys(beside, ()))
+    for change in (tied, without_bias) if beside else (tied,):
+        yield Proposal(
             cause=CAUSE,
-            snapshot=snapshot,
+            change=change,
             fields=((_KEY, declared, True),),
             summary=f"{_absent(case)}, and the config does not tie it to the input embeddings",
             fix=f"set {_KEY} to true in config.json if the two share their values, or save the "
@@ -49,22 +50,21 @@ def undoings(case: Case) -> Iterator[Undoing]:
         )
 
 
-def of_classifier(case: Case) -> Iterator[Undoing]:
+def of_classifier(case: Case) -> Iterator[Proposal]:
     """Yield the checkpoint with the missing head, if the base model is stored completely."""
     if {finding.kind for finding in case.alarms} != {"missing"} or case.target is not None:
         return
     if holds_another_head(case):
         return
-    if any(part.isdecimal() for kind in case.missing_kinds for part in kind.parts):
+    if any(part.isdecimal() for kind in case.missing.kinds for part in kind.parts):
         return
-    base = {
-        name.partition(".")[0] for name in case.implied_shapes.keys() - case.lacking_named.keys()
-    }
-    heads = {name.partition(".")[0] for name in case.missing}
+    implied = case.implied(case.snapshot) or {}
+    base = {name.partition(".")[0] for name in implied.keys() - case.missing.by_name.keys()}
+    heads = {name.partition(".")[0] for name in case.missing.names}
     if len(base) == 1 and base.isdisjoint(heads):
-        yield Undoing(
+        yield Proposal(
             cause=CAUSE,
-            snapshot=with_missing(case),
+            change=case.adding_missing(),
             summary=f"{_absent(case)}: loading would make it up at random",
             fix="save the model again with its output layer, or declare in architectures the "
             "class of the base model alone",
@@ -73,4 +73,4 @@ def of_classifier(case: Case) -> Iterator[Undoing]:
 
 
 def _absent(case: Case) -> str:
-    return f"the output layer ({', '.join(case.missing[:2])}) is not stored"
+    return f"the output layer ({', '.join(case.missing.names[:2])}) is not stored"

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.analytic.config_keys import keys_with
-from auditor.analytic.layer_lists import without_layers
-from auditor.checkpoint.changes import with_names, with_values
-from auditor.diagnosis.case import Case, Undoing
+from auditor.checkpoint.change import Change
+from auditor.checkpoint.json_edits import Edit
+from auditor.diagnosis.case import Case, Proposal
+from auditor.diagnosis.solving.layer_lists import without_layers
 from auditor.name_kinds import list_before, numbers, place_in_list, runs
 
 CAUSE = "layers-renumbered"
@@ -34,19 +35,19 @@ class _Layers(NamedTuple):
         return f"the {count} layers of {self.before.removesuffix('.')} are numbered {how}"
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the snapshot with all misnumbered lists numbered from 0, then with only one of them."""
+def proposals(case: Case) -> Iterator[Proposal]:
+    """Yield the model with all misnumbered lists numbered from 0, then with only one of them."""
     for depth in range(len(_COUNTED)) if case.missing else ():
         if lists := tuple(_lists(case, depth)):
             for chosen in dict.fromkeys((lists, *((one,) for one in lists[:_MOST_ALONE]))):
-                yield from _undoings(case, chosen, depth)
+                yield from _proposals(case, chosen, depth)
             return
 
 
 def _lists(case: Case, depth: int) -> Iterator[_Layers]:
     stored_by_list, missing, unexpected = (
         numbers(kinds, depth)
-        for kinds in (case.stored_kinds, case.missing_kinds, case.unexpected_kinds)
+        for kinds in (case.stored.kinds, case.missing.kinds, case.unexpected.kinds)
     )
     for before, stored in stored_by_list.items():
         lacking = missing.get(before, set())
@@ -56,25 +57,25 @@ def _lists(case: Case, depth: int) -> Iterator[_Layers]:
             yield _Layers(before, tuple(sorted(stored)), expected, before in unexpected)
 
 
-def _undoings(case: Case, lists: tuple[_Layers, ...], depth: int) -> Iterator[Undoing]:
-    """Yield undoings that renumber the lists, if each has unexpected numbers; then with a count.
+def _proposals(case: Case, lists: tuple[_Layers, ...], depth: int) -> Iterator[Proposal]:
+    """Yield proposals that renumber the lists, if each has unexpected numbers; then with a count.
 
     A count is corrected if all lists with a wrong count agree on the expected and stored counts.
     """
     renames = _renames(case, lists, depth)
     if all(one.beyond for one in lists):
-        yield _undoing(case, lists, renames)
+        yield _proposal(case, lists, renames)
     counts = {(one.expected, len(one.stored)) for one in lists if one.expected != len(one.stored)}
     if len(counts) == 1:
         ((expected, count),) = counts
         for key in keys_with(case.config, expected, _COUNTED[depth])[:_MOST_KEYS]:
-            yield _undoing(case, lists, renames, (key, expected, count))
+            yield _proposal(case, lists, renames, (key, expected, count))
 
 
 def _renames(case: Case, lists: tuple[_Layers, ...], depth: int) -> Mapping[str, str]:
     places = {one.before: {number: at for at, number in enumerate(one.stored)} for one in lists}
     renames = {}
-    for kind in case.stored_kinds:
+    for kind in case.stored.kinds:
         at = place_in_list(kind, depth)
         if at is None:
             continue
@@ -86,32 +87,29 @@ def _renames(case: Case, lists: tuple[_Layers, ...], depth: int) -> Mapping[str,
     return renames
 
 
-def _undoing(
+def _proposal(
     case: Case,
     lists: tuple[_Layers, ...],
     renames: Mapping[str, str],
     *fields: tuple[str, int, int],
-) -> Undoing:
-    """Return the undoing that renumbers lists; a field is (config key, its value, true count)."""
-    snapshot = with_names(case.snapshot, renames)
+) -> Proposal:
+    """Return the proposal that renumbers lists; a field is (config key, its value, true count)."""
+    edits: tuple[Edit, ...] = ()
     summary = " and ".join(one.description for one in lists[:_SHOWN])
     summary += f" and {len(lists) - _SHOWN} more lists too" if len(lists) > _SHOWN else ""
     fix = "number them from 0, one after the other"
     first = lists[0]
     for key, expected, count in fields:
-        snapshot = with_values(
-            snapshot, {key: count, **without_layers(case.config, key, first.stored)}
-        )
+        edits = case.edits({key: count, **without_layers(case.config, key, first.stored)})
         summary += f", and {key} is still {expected}"
         fix += f", and set {key} to {count}"
         if lost := set(range(first.expected)).difference(first.stored):
             were = "layer {} was" if len(lost) == 1 else "layers {} were"
             summary += f": {were.format(runs(lost))} removed or lost"
             fix += "; or save the complete model again, if they were lost"
-    return Undoing(
+    return Proposal(
         cause=CAUSE,
-        snapshot=snapshot,
-        renames=renames,
+        change=Change(renames=renames, edits=edits),
         fields=fields,
         summary=summary,
         fix=fix,

@@ -1,20 +1,19 @@
 """wrapper-prefix: names have the prefix of the wrapper in which the model was saved.
 
-A wrapper may also be a key of a training checkpoint that contains the state dict: loaders read the
-file as a whole.
-
 moved-names: a run of name segments is added, missing or another one, in all names or in one part of
 the model, such as `model.language_model.visual` for `model.visual`.
+
+A wrapper may also be a key of a training checkpoint that contains the state dict: loaders read the
+file as a whole.
 
 To do: Rename the tensors as the class does, or save the model that is inside the wrapper.
 """
 
 from collections.abc import Iterator, Mapping
 
-from auditor.checkpoint.changes import with_names, with_tensors
+from auditor.checkpoint.change import Change
 from auditor.diagnosis.alignment import Choice, Kinds, NameEdit, Rule, choices, renames_by_rule
-from auditor.diagnosis.case import Case, Undoing, once
-from auditor.diagnosis.causes import _of_adapters
+from auditor.diagnosis.case import Case, Proposal, once
 from auditor.findings import QuantizationData, StoredBuffer, Unexpected, Unused
 from auditor.messages import quoted
 from auditor.name_kinds import NameKind, chosen_of, kinds_of
@@ -32,22 +31,22 @@ _SAVED_FROM = {
 _WRAPPED = "the model was saved from within a wrapper"
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield undoings that add segments to names, or remove segments from names."""
+def proposals(case: Case) -> Iterator[Proposal]:
+    """Yield proposals that add segments to names, or remove segments from names."""
     if case.missing:
         yield from _renamed(case, by_replacement=False)
     else:
-        yield from _stored_again(case, Kinds(case.unexpected_kinds, case.shapes))
+        yield from _stored_again(case, Kinds(case.unexpected.kinds, case.shapes))
 
 
-def of_other_modules(case: Case) -> Iterator[Undoing]:
-    """Yield undoings that replace segments of names, a larger change than one config key."""
+def of_other_modules(case: Case) -> Iterator[Proposal]:
+    """Yield proposals that replace segments of names, a larger change than one config key."""
     if case.missing:
         yield from _renamed(case, by_replacement=True)
 
 
-def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
-    """Yield undoings that apply several rules to different names, then undoings with one rule."""
+def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Proposal]:
+    """Yield proposals that apply several rules to different names, then proposals with one rule."""
     loose = _loose(case)
     for chosen in _choices(case):
         if any(edit.is_replacement for one in chosen for edit in one.rule) is not by_replacement:
@@ -56,22 +55,22 @@ def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
         renames = {name: new for names in by_rule.values() for name, new in names.items()}
         all_names = case.shapes.keys() | renames.keys()
         if renames and len({renames.get(name, name) for name in all_names}) == len(all_names):
-            yield _undoing(case, by_rule, renames)
+            yield _proposal(case, by_rule, renames)
 
 
 @once
 def _choices(case: Case) -> tuple[tuple[Choice, ...], ...]:
-    shapes = {name: one.shape for name, one in case.lacking_named.items()}
-    kinds = Kinds(case.unexpected_kinds, case.shapes), Kinds(case.missing_kinds, shapes)
+    shapes = {name: one.shape for name, one in case.missing.by_name.items()}
+    kinds = Kinds(case.unexpected.kinds, case.shapes), Kinds(case.missing.kinds, shapes)
     return tuple(choices(*kinds, case.base_prefix, _used(case)))
 
 
 def _used(case: Case) -> tuple[NameKind, ...]:
     """Return the stored names that the class uses, grouped by kind."""
-    return chosen_of(case.stored_kinds, case.shapes.keys() - set(case.unexpected))
+    return chosen_of(case.stored.kinds, case.shapes.keys() - set(case.unexpected.names))
 
 
-def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
+def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Proposal]:
     """Yield the model without unexpected names, if each is a used name with one more segment."""
     others = _used(case)
     for chosen in filter(None, choices(unexpected, Kinds(others, case.shapes), prefix="")):
@@ -80,12 +79,12 @@ def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
         is_equal = all(
             case.shapes.get(one) == case.shapes.get(two) for one, two in originals.items()
         )
-        if more or any(added) or originals.keys() != set(case.unexpected) or not is_equal:
+        if more or any(added) or originals.keys() != set(case.unexpected.names) or not is_equal:
             continue
         (name, original), again = next(iter(originals.items())), f"{len(originals):,} names"
-        yield Undoing(
+        yield Proposal(
             cause=MOVED,
-            snapshot=with_tensors(case.snapshot, dict.fromkeys(originals, ())),
+            change=case.replacing(dict.fromkeys(originals, ())),
             summary=f"{again} repeat names of the class with {' and '.join(removed)} in them "
             f"({name} for {original}): a part was saved twice, or a second model with it",
             fix=f"save the model without the {again}, once it is clear which of both was trained",
@@ -98,26 +97,25 @@ def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
 def _loose(case: Case) -> tuple[NameKind, ...]:
     """Return the names that the class does not use as they are stored, grouped by kind."""
     if case.unnamed:
-        return case.stored_kinds
+        return case.stored.kinds
     kinds = Unexpected | Unused | StoredBuffer | QuantizationData
     names = {
         one for found in case.report.findings if isinstance(found, kinds) for one in found.names
     }
-    return chosen_of(case.stored_kinds, names) if names <= case.shapes.keys() else kinds_of(names)
+    return chosen_of(case.stored.kinds, names) if names <= case.shapes.keys() else kinds_of(names)
 
 
 # --- explanations --------------------------------------------------------------------------------
 
 
-def _undoing(
+def _proposal(
     case: Case, by_rule: Mapping[Rule, Mapping[str, str]], renames: Mapping[str, str]
-) -> Undoing:
+) -> Proposal:
     words = [_words(case, rule, names) for rule, names in by_rule.items() if names]
     edits = [(edit, names) for rule, names in by_rule.items() for edit in rule]
-    return Undoing(
+    return Proposal(
         cause=WRAPPER if all(_is_wrapper(case, *one) for one in edits) else MOVED,
-        snapshot=with_names(case.snapshot, renames),
-        renames=renames,
+        change=Change(renames=renames),
         summary="; ".join(summary for summary, _ in words),
         fix="; ".join(fix for _, fix in words),
         evidence=(f"{len(renames):,} of {len(case.shapes):,} names",),
@@ -194,7 +192,7 @@ def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple
         " and ".join(dict.fromkeys(map(_saved_from, rule))),
         "save the model that is inside",
     )
-    if inside and _of_adapters.is_adapter(case):
+    if inside and case.is_adapter:
         why = "as a PeftModel has them in memory: PEFT takes the file for an adapter called "
         why += f"{quoted(prefix.removesuffix('.'))} at most, and transformers for none"
         remedy = "save by PeftModel.save_pretrained"

@@ -18,15 +18,15 @@ from auditor.analytic.config_keys import Key, changed, typed_parts, value_at
 from auditor.analytic.diffusion.original_models import published_configs
 from auditor.analytic.likeness import Likeness, likenesses, names_of_class
 from auditor.analytic.outline import ClassTree
-from auditor.checkpoint.changes import with_config
+from auditor.checkpoint.change import with_config
 from auditor.diagnosis.alignment import shared_start
-from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.causes import config_field, other_class, other_size
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.joint import solve
+from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
-from auditor.reconciler.by_kind.trials import Trials
 
 CAUSE = "other-architecture"
 _STRANGE = 0.05  # least share of kinds of names that differ; below it, the type is right
@@ -43,7 +43,7 @@ _SHOWN = 8  # values in a message
 _KEPT = ("dtype", "torch_dtype", "quantization_config", "transformers_version")
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     """Yield the model types of the catalogue that fit exactly, unless the user chose a class."""
     if case.target is not None or other_size.fits(case):
         return
@@ -53,7 +53,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     yield from _of_parts(case)
     for fit in islice(_fitting(case), _MOST_AUDITED):
         is_same = fit.likeness.model_type == case.config.get("model_type")
-        yield _of_same_type(case, fit) if is_same else _undoing(case, fit)
+        yield _of_same_type(case, fit) if is_same else _proposal(case, fit)
         if fit.likeness.target == case.config.get("architectures"):
             return  # the config states this class, as a string
 
@@ -68,22 +68,22 @@ def _may_be_another(case: Case) -> bool:
         return {finding.kind for finding in case.alarms} == {"bad-config"} and bool(case.stored)
     if not (case.unexpected or case.mismatched):
         return False  # lost tensors: a class without them loads, and computes something else
-    lacking = (kind for kind in case.missing_kinds if kind.places)
-    strange = {kind.pattern for kind in (*case.unexpected_kinds, *lacking)}
-    unexpected = frozenset(case.unexpected)
-    stored = (kind for kind in case.holdings.name_kinds if kind.pattern in strange)
+    lacking = (kind for kind in case.missing.kinds if kind.places)
+    strange = {kind.pattern for kind in (*case.unexpected.kinds, *lacking)}
+    unexpected = frozenset(case.unexpected.names)
+    stored = (kind for kind in case.unpacked_on_disk.name_kinds if kind.pattern in strange)
     strange -= {kind.pattern for kind in stored if not unexpected.issuperset(kind.names)}
-    return len(strange) > _STRANGE * len(case.holdings.kinds)
+    return len(strange) > _STRANGE * len(case.unpacked_on_disk.kinds)
 
 
-def _undoing(case: Case, fit: "_Fit") -> Undoing:
+def _proposal(case: Case, fit: "_Fit") -> Proposal:
     model_type, target = fit.likeness.model_type, fit.likeness.target
     declared = case.config.get("model_type")
     is_of = quoted(str(declared or case.report.target))
     solved = ", ".join(f"{path} {value}" for path, value in sorted(fit.values.items())[:_SHOWN])
-    return Undoing(
+    return Proposal(
         cause=CAUSE,
-        snapshot=with_config(case.snapshot, changed(fit.base, fit.values)),
+        change=case.with_config(changed(fit.base, fit.values)),
         fields=(
             ("model_type", declared, model_type),
             ("architectures", case.config.get("architectures"), [target]),
@@ -106,8 +106,8 @@ def _undoing(case: Case, fit: "_Fit") -> Undoing:
     )
 
 
-def _of_same_type(case: Case, fit: "_Fit") -> Undoing:
-    """Return the undoing that corrects the class or the keys, if the declared type is right."""
+def _of_same_type(case: Case, fit: "_Fit") -> Proposal:
+    """Return the proposal that corrects the class or the keys, if the declared type is right."""
     if case.report.declared and not fit.values:
         return other_class.of_class(case, fit.likeness.target)
     values = {**fit.values, "architectures": [fit.likeness.target]}
@@ -116,19 +116,19 @@ def _of_same_type(case: Case, fit: "_Fit") -> Undoing:
         for path, value in values.items()
         if value_at(case.config, path) != value
     )
-    return config_field.undoing_of(case, changes)
+    return config_field.proposal_of(case, changes)
 
 
-def _published(case: Case) -> Iterator[Undoing]:
+def _published(case: Case) -> Iterator[Proposal]:
     """Yield the configs of published models of diffusers whose component fits, in its own sizes."""
-    component, trials = str(case.config.get("_class_name", "")), Trials(case.holdings, None)
+    component, trials = str(case.config.get("_class_name", "")), Trials(case.unpacked_on_disk, None)
     for name, config in published_configs(component) if component else ():
         base = {"_class_name": component, **config}
         values = _fitting_values(case, base, trials)
         if values is not None:
-            yield Undoing(
+            yield Proposal(
                 cause=other_size.CAUSE,
-                snapshot=with_config(case.snapshot, changed(base, values)),
+                change=case.with_config(changed(base, values)),
                 summary=f"the files hold a {component} like that of {name}, and the config is that "
                 "of another model",
                 fix="take the config.json of the model whose weights these are",
@@ -137,18 +137,18 @@ def _published(case: Case) -> Iterator[Undoing]:
             )
 
 
-def _of_parts(case: Case) -> Iterator[Undoing]:
+def _of_parts(case: Case) -> Iterator[Proposal]:
     """Yield the config with another model type in a nested config, if the class then fits.
 
     The part's names are those below a module that contains all missing and unexpected names.
     """
-    names = [kind.parts for kind in (*case.missing_kinds, *case.unexpected_kinds)]
+    names = [kind.parts for kind in (*case.missing.kinds, *case.unexpected.kinds)]
     shared = shared_start(min(names, default=[]), max(names, default=[]))
-    trials, found = Trials(case.holdings, None), set[str]()
+    trials, found = Trials(case.unpacked_on_disk, None), set[str]()
     for path, declared, _ in typed_parts(case.config):
         for length in range(min(len(shared), _DEEPEST), 0, -1):
             start = ".".join([*shared[:length], ""])
-            patterns = (kind.pattern for kind in case.holdings.name_kinds)
+            patterns = (kind.pattern for kind in case.unpacked_on_disk.name_kinds)
             inside = frozenset(one.removeprefix(start) for one in patterns if one.startswith(start))
             for likeness in likenesses(inside, "", frozenset({declared}))[:_MOST_CLASSES]:
                 model_type = likeness.model_type
@@ -158,9 +158,9 @@ def _of_parts(case: Case) -> Iterator[Undoing]:
                     found.add(model_type)
                     fix = f"take the {path} of the model whose weights these are"
                     other = f"the files hold another type under {start.removesuffix('.')}"
-                    yield Undoing(
+                    yield Proposal(
                         cause=CAUSE,
-                        snapshot=with_config(case.snapshot, changed(base, values)),
+                        change=case.with_config(changed(base, values)),
                         fields=((f"{path}.model_type", declared, model_type),),
                         summary=f"{path} is that of {quoted(declared)}, and the files hold "
                         f"{quoted(model_type)} under {start.removesuffix('.')}",

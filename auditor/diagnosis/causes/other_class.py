@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from auditor.analytic.config_keys import typed_parts, value_at
 from auditor.analytic.outline import follow
-from auditor.checkpoint.changes import with_config, with_values
-from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes._of_adapters import is_adapter
+from auditor.checkpoint.change import with_config
+from auditor.diagnosis.case import Case, Proposal
+from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 from auditor.findings import UnusedHead
 from auditor.messages import listed
-from auditor.reconciler.by_kind.trials import Trials
 
 CAUSE = "other-class"
 _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
@@ -24,28 +23,28 @@ _MOST = 12  # the most classes that are tried
 _MASKED, _CAUSAL = "ForMaskedLM", ("LMHeadModel", "ForCausalLM")
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     """Yield every other class of the model type that fits, unless the user chose a class."""
     report = case.report
     yield from _language_model_alone(case)
     yield from _part_alone(case)
-    if is_adapter(case) or case.target is not None or None in {report.model_type, report.target}:
+    if case.is_adapter or case.target is not None or None in {report.model_type, report.target}:
         return
     unused = (finding for finding in case.alarms if isinstance(finding, UnusedHead))
     head_users = [name for finding in unused for name in finding.used_by]
-    if case.is_strange or not (case.missing or case.unexpected or head_users):
+    if case.is_of_other_names or not (case.missing or case.unexpected or head_users):
         return
     others = sorted(other_classes(case), key=lambda name: name not in head_users)
     for name in others[:_MOST]:
-        undoing = of_class(case, name)
+        proposal = of_class(case, name)
         if head_users:
             reader = "vLLM and llama.cpp's converter choose the class by it"
-            undoing = replace(undoing, fix=f"{undoing.fix}; {reader}")
-        yield undoing
+            proposal = replace(proposal, fix=f"{proposal.fix}; {reader}")
+        yield proposal
 
 
-def of_class(case: Case, name: str) -> Undoing:
-    """Return the undoing that declares the class that fits."""
+def of_class(case: Case, name: str) -> Proposal:
+    """Return the proposal that declares the class that fits."""
     report = case.report
     declared = report.target or report.declared[0]
     config = f"declares {declared}"
@@ -54,10 +53,10 @@ def of_class(case: Case, name: str) -> Undoing:
     remedies = [f'set architectures to ["{name}"] in config.json', f"save the {declared}"]
     has_another_head = any(one.kind == "unused" for one in report.findings)
     if case.missing and not (case.unexpected or has_another_head):  # the head was lost
-        remedies = [f"save the {declared} with {listed(case.missing[:2])}", remedies[0]]
-    return Undoing(
+        remedies = [f"save the {declared} with {listed(case.missing.names[:2])}", remedies[0]]
+    return Proposal(
         cause=CAUSE,
-        snapshot=with_values(case.snapshot, {"architectures": [name]}),
+        change=case.setting({"architectures": [name]}),
         fields=(("architectures", list(report.declared), [name]),),
         summary=f"the files hold a {name}, and the config {config}",
         fix=f"{remedies[0]}, or {remedies[1]}",
@@ -92,14 +91,14 @@ def _fitting(case: Case, names: Collection[str]) -> list[str]:
     A kind is the tensors whose names differ only in numbers. Classes whose names match the stored
     ones also in having or lacking the prefix come first.
     """
-    trials = Trials(case.holdings, None)
+    trials = Trials(case.unpacked_on_disk, None)
     ranked: list[tuple[int, int, str]] = []
     for place, name in enumerate(names):
         expected = None
         with suppress(CheckpointError):
             expected = case.tree(case.snapshot, target=name)
         if expected is not None and not trials.compare(expected).differ:
-            steps = (follow(expected.tree, kind.first) for kind in case.holdings.kinds)
+            steps = (follow(expected.tree, kind.first) for kind in case.unpacked_on_disk.kinds)
             as_spelt = sum(step.shape is not None for step in steps)
             ranked.append((-as_spelt, place, name))
     names = [name for *_, name in sorted(ranked)]
@@ -109,7 +108,7 @@ def _fitting(case: Case, names: Collection[str]) -> list[str]:
     return [name for name in names if name not in others] if chosen else names
 
 
-def _language_model_alone(case: Case) -> Iterator[Undoing]:
+def _language_model_alone(case: Case) -> Iterator[Proposal]:
     """Yield the language model's class, if the files store no other part of the declared class."""
     report = case.report
     declared, target = next(iter(report.declared), None), report.target
@@ -124,9 +123,9 @@ def _language_model_alone(case: Case) -> Iterator[Undoing]:
     ]
     fields = (("architectures", list(report.declared), [target]), *drafting)
     more = f", nor the {drafting[0][1]} layers for drafting tokens" if drafting else ""
-    yield Undoing(
+    yield Proposal(
         cause=CAUSE,
-        snapshot=with_values(case.snapshot, {key: value for key, _, value in fields}),
+        change=case.setting({key: value for key, _, value in fields}),
         fields=fields,
         summary=f"{declared} has parts beside its language model, and neither they{more} nor a "
         f"config of them are here: the files hold a {target}",
@@ -135,7 +134,7 @@ def _language_model_alone(case: Case) -> Iterator[Undoing]:
     )
 
 
-def _part_alone(case: Case) -> Iterator[Undoing]:
+def _part_alone(case: Case) -> Iterator[Proposal]:
     """Yield a nested config, such as text_config, as the config, if the files hold that part."""
     if case.target is not None or not (case.missing and case.unexpected):
         return
@@ -144,14 +143,14 @@ def _part_alone(case: Case) -> Iterator[Undoing]:
         if is_found:
             return
         for name in case.classes(model_type)[:_MOST]:
-            snapshot = with_config(case.snapshot, {**part, "architectures": [name]})
+            config = {**part, "architectures": [name]}
             with suppress(CheckpointError):
-                tree = case.tree(snapshot)
+                tree = case.tree(with_config(case.snapshot, config))
                 if tree and not trials.compare(tree).differ:
                     declared, is_found = case.report.target, True
-                    yield Undoing(
+                    yield Proposal(
                         cause=CAUSE,
-                        snapshot=snapshot,
+                        change=case.with_config(config),
                         fields=(("architectures", list(case.report.declared), [name]),),
                         summary=f"the files hold a {name}, the part of {path} alone, and the "
                         f"config is that of a whole {declared}",

@@ -10,21 +10,19 @@ else.
 
 from collections.abc import Iterator
 
-from auditor.analytic.config_keys import written
-from auditor.analytic.size_keys import DEPTH, WIDTHS, is_heads
-from auditor.checkpoint.changes import with_values
-from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.causes import config_field
 from auditor.diagnosis.causes.config_field import SolvedConfig
 from auditor.diagnosis.solving.candidates import KeyChange
+from auditor.diagnosis.solving.size_keys import DEPTH, WIDTHS, is_heads
 from auditor.messages import shown
 
 CAUSE = "other-size"
 _MOST_SHOWN = 12  # keys that a summary names
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the undoing that sets all keys to values with which no tensor differs."""
+def proposals(case: Case) -> Iterator[Proposal]:
+    """Yield the proposal that sets all keys to values with which no tensor differs."""
     solved = config_field.solved_config(case)
     if solved is None or solved.differ:
         return
@@ -37,9 +35,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if len(solved.changes) > _MOST_SHOWN:
         keys.append("...")
     count = f" ({len(solved.changes)} keys)" if len(solved.changes) > 1 else ""
-    yield Undoing(
+    yield Proposal(
         cause=CAUSE,
-        snapshot=with_values(case.snapshot, written(case.config, solved.values)),
+        change=case.setting(solved.values),
         fields=config_field.fields_of(solved.changes),
         undetermined=solved.open_keys,
         summary=f"this is the config of {_kind_of_model(solved)}: {', '.join(keys)}{count}"

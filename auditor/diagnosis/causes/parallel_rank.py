@@ -8,11 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
-from auditor.checkpoint.changes import with_shapes
-from auditor.diagnosis.case import Case, Shapes, Undoing
+from auditor.diagnosis.case import Case, Proposal, Shapes, differing_axes
 from auditor.diagnosis.causes import other_size
 from auditor.diagnosis.causes.lost_part import named_layers, partial_lists
-from auditor.diagnosis.weight_files import with_missing
 from auditor.findings import MatchedPair
 from auditor.findings.evidence import OfStored
 from auditor.name_kinds import members, name_pattern, numbered, numbers, outermost
@@ -32,10 +30,10 @@ _FIX = (
 )
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     """Yield the model with divided axes at full length, or with the tensors of other ranks."""
     yield from _divided(case)
-    if case.lacking and not case.unexpected and case.stored:
+    if case.missing and not case.unexpected and case.stored:
         yield from _other_stages(case)
         yield from _other_experts(case)
 
@@ -43,7 +41,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 # --- tensors are divided -----------------------------------------------------------------------
 
 
-def _divided(case: Case) -> Iterator[Undoing]:
+def _divided(case: Case) -> Iterator[Proposal]:
     ratios = Counter(filter(None, map(_ratio, case.mismatched)))
     for ranks, count in ratios.most_common(1):
         whole = {
@@ -54,9 +52,9 @@ def _divided(case: Case) -> Iterator[Undoing]:
         # Other values of the config may explain it as well, and ranks divide the vocabulary too.
         if _has_norm(whole) or not _is_everywhere(case, whole) or other_size.fits(case):
             return
-        yield Undoing(
+        yield Proposal(
             cause=CAUSE,
-            snapshot=with_shapes(case.snapshot, whole | _scales(case, whole, ranks)),
+            change=case.reshaping(whole | _scales(case, whole, ranks)),
             summary=f"{count:,} tensors are divided by {ranks}: one rank of {ranks} saved its part "
             "of a model in tensor parallelism",
             fix=_FIX,
@@ -66,10 +64,9 @@ def _divided(case: Case) -> Iterator[Undoing]:
 
 def _ratio(pair: MatchedPair) -> int | None:
     """Return the factor by which exactly one axis is too short; None if there is no such factor."""
-    stored, expected = pair.stored.shape or (), pair.expected.shape
-    if len(stored) != len(expected):
+    if len(pair.stored.shape or ()) != len(pair.expected.shape):
         return None
-    match [(part, full) for part, full in zip(stored, expected, strict=True) if part != full]:
+    match list(differing_axes(pair).values()):
         case [(part, full)] if part and not full % part and 1 < full // part <= _MOST_RANKS:
             return full // part
     return None
@@ -118,11 +115,17 @@ def _is_everywhere(case: Case, divided: Shapes) -> bool:
     for name, shape in case.shapes.items():
         if name in aside or name.endswith(_ROUTERS) or _list_of(name) not in lists:
             continue
-        if shape is not None and (len(shape) == _MATRIX or case.is_stack(name)):
+        if shape is not None and (len(shape) == _MATRIX or _is_stack(case, name)):
             module = name_pattern(name).rsplit(".", 2)[0]
             is_divided[module] = is_divided.get(module, False) or name in divided
     leaves = {name.rpartition(".")[0].rpartition(".")[2] for name in divided}
     return bool(is_divided) and all(is_divided.values()) and len(leaves) > _KINDS
+
+
+def _is_stack(case: Case, name: str) -> bool:
+    """Whether save_pretrained writes several tensors for this tensor in memory."""
+    pattern = name_pattern(name)
+    return case.patterns_on_disk(pattern) != (case.on_disk(pattern),)
 
 
 def _list_of(name: str) -> str:
@@ -133,16 +136,16 @@ def _list_of(name: str) -> str:
 # --- other ranks have the other layers or experts -----------------------------------------------
 
 
-def _other_stages(case: Case) -> Iterator[Undoing]:
-    """Yield an undoing that adds the other stages, if the stored layers are one unbroken run."""
+def _other_stages(case: Case) -> Iterator[Proposal]:
+    """Yield a proposal that adds the other stages, if the stored layers are one unbroken run."""
     lists = partial_lists(case)
     if not lists or case.mismatched or not all(_is_run(here) for here, _ in lists.values()):
         return
-    outside = [name for name in case.missing if not outermost(name)]
+    outside = [name for name in case.missing.names if not outermost(name)]
     # A first stage lacks the final norm too; if only the head is missing, it may be tied.
     if all(map(_OUTPUT.search, outside)) and any(0 in here for here, _ in lists.values()):
         return
-    kinds_stored = {kind.pattern for kind in case.stored_kinds}
+    kinds_stored = {kind.pattern for kind in case.stored.kinds}
     if any(name_pattern(name) in kinds_stored for name in outside):
         return  # modules outside of the layers are numbered as the layers are
     if not outside and any(max(away) < min(here) for here, away in lists.values()):
@@ -152,14 +155,14 @@ def _other_stages(case: Case) -> Iterator[Undoing]:
     yield _with_others(case, f"{layers}{without}: one stage of pipeline", layers)
 
 
-def _other_experts(case: Case) -> Iterator[Undoing]:
-    """Yield an undoing that adds other ranks' experts, if all layers store the same run of them."""
-    stored, missing = numbers(case.stored_kinds, 1), numbers(case.missing_kinds, 1)
+def _other_experts(case: Case) -> Iterator[Proposal]:
+    """Yield a proposal that adds other ranks' experts, if all layers store the same run of them."""
+    stored, missing = numbers(case.stored.kinds, 1), numbers(case.missing.kinds, 1)
     shares = {(frozenset(stored.get(one, ())), frozenset(missing[one])) for one in missing}
     if len(shares) != 1 or not all("expert" in one for one in missing):
         return
     ((here, away),) = shares
-    inside = all(len(list(members(name))) > 1 for name in case.missing)
+    inside = all(len(list(members(name))) > 1 for name in case.missing.names)
     if not here or here & away or not inside or not _is_run(here):
         return
     if len(here | away) % len(here) or min(here) % len(here):
@@ -172,10 +175,10 @@ def _is_run(numbers: AbstractSet[int]) -> bool:
     return max(numbers) - min(numbers) + 1 == len(numbers)
 
 
-def _with_others(case: Case, share: str, evidence: str) -> Undoing:
-    return Undoing(
+def _with_others(case: Case, share: str, evidence: str) -> Proposal:
+    return Proposal(
         cause=CAUSE,
-        snapshot=with_missing(case),
+        change=case.adding_missing(),
         summary=f"the files hold {share} parallelism was saved",
         fix=_FIX,
         evidence=(evidence, f"the other {len(case.missing):,} tensors are all that is missing"),

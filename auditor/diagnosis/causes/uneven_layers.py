@@ -9,9 +9,7 @@ layers alike.
 
 from collections.abc import Iterator
 
-from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.transposed import reshaped
-from auditor.findings import MatchedPair
+from auditor.diagnosis.case import Case, Proposal, differing_axes
 from auditor.name_kinds import NameKind, runs
 
 CAUSE = "uneven-layers"
@@ -19,12 +17,12 @@ _FEWEST = 4  # mismatched tensors of such names; fewer are rather broken than pr
 _MOST_SHOWN = 3  # shapes of one name
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     """Yield the model with the expected shapes, if the class has one shape for all layers."""
     expected = {pair.stored.name: pair.expected.shape for pair in case.mismatched}
     uneven = [
         kind
-        for kind in case.stored_kinds
+        for kind in case.stored.kinds
         if kind.places and len({case.shapes[name] for name in kind.names}) > 1
         if len({expected.get(name, case.shapes[name]) for name in kind.names}) == 1
     ]
@@ -32,25 +30,19 @@ def undoings(case: Case) -> Iterator[Undoing]:
     found = [pair for pair in case.mismatched if pair.stored.name in names]
     if len(found) < _FEWEST:
         return
-    lengths = {one for pair in found for one in _lengths(pair)}
-    alike = [pair for pair in case.mismatched if lengths.issuperset(_lengths(pair))]
+    lengths = {one for pair in found for one in differing_axes(pair).values()}
+    alike = [pair for pair in case.mismatched if lengths.issuperset(differing_axes(pair).values())]
     largest = max(uneven, key=lambda kind: len(expected.keys() & set(kind.names)))
     name = largest.pattern.replace(".0.", ".N.", 1)
-    yield Undoing(
+    yield Proposal(
         cause=CAUSE,
-        snapshot=reshaped(case, alike),
+        change=case.as_expected(alike),
         summary=f"{len(found):,} tensors have other shapes from layer to layer, which no value of "
         f"the config describes: {name} is {_by_shape(case, largest)}",
         fix="merge models of one width, if models were merged; load a pruned model with the "
         "library that pruned it, or prune all layers alike",
         evidence=tuple(pair.stored.name for pair in found[:_MOST_SHOWN]),
     )
-
-
-def _lengths(pair: MatchedPair) -> set[tuple[int, int]]:
-    """Return (stored length, expected length) of each axis that differs."""
-    both = zip(pair.stored.shape or (), pair.expected.shape, strict=False)
-    return {(one, other) for one, other in both if one != other}
 
 
 def _by_shape(case: Case, kind: NameKind) -> str:

@@ -7,25 +7,23 @@ its `adapter_config.json`.
 from collections.abc import Iterator
 
 from auditor.analytic.adapters.own_names import BASE, ORIGINAL, SAVED, is_own, name_in_model
-from auditor.checkpoint.changes import renamed, with_tensors
-from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes._of_adapters import is_adapter
-from auditor.diagnosis.causes.fused_names import Replacements, renames_of
+from auditor.checkpoint.change import renamed
+from auditor.diagnosis.case import Case, Proposal
 
 CAUSE = "unmerged-adapter"
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     """Yield the model without the adapter, with layers named as in the base model."""
-    if is_adapter(case):
+    if case.is_adapter:
         return
-    own = [one.name for one in case.strange if is_own(one.name)]
-    wrapped = [one.name for one in case.strange if BASE in one.name or ORIGINAL in one.name]
+    own = [one.name for one in case.unmatched if is_own(one.name)]
+    wrapped = [one.name for one in case.unmatched if BASE in one.name or ORIGINAL in one.name]
     if not (own or wrapped):
         return
     without = {SAVED.sub(ORIGINAL, one.name) for one in case.stored if SAVED.search(one.name)}
     without.update(own)
-    replacements: Replacements = {
+    replacements = {
         one.name: () if one.name in without else (renamed(one, name_in_model(one.name)),)
         for one in case.stored
         if one.name in without or name_in_model(one.name) != one.name
@@ -34,10 +32,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if len(set(new_names)) < len(new_names):
         return
     layers = f", {len(wrapped):,} to the layers that it changes" if wrapped else ""
-    yield Undoing(
+    yield Proposal(
         cause=CAUSE,
-        snapshot=with_tensors(case.snapshot, replacements),
-        renames=renames_of(replacements),
+        change=case.replacing(replacements),
         summary="an adapter was saved with its model and not merged into it: "
         f"{len(own):,} tensors belong to the adapter{layers}",
         fix="load the model with PEFT and save what merge_and_unload() returns; or save the "

@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterator
 from math import prod
 
-from auditor.checkpoint.changes import shaped, with_tensors
-from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.transposed import reshaped
+from auditor.checkpoint.change import shaped
+from auditor.diagnosis.case import Case, Proposal
 from auditor.findings import MatchedPair
 
 CAUSE = "unsharded-save"
@@ -25,7 +24,7 @@ _FIX = (
 )
 
 
-def undoings(case: Case) -> Iterator[Undoing]:
+def proposals(case: Case) -> Iterator[Proposal]:
     """Yield the model with full shapes for tensors that are empty or one rank's share."""
     if parts := [pair for pair in case.mismatched if _is_part(pair)]:
         yield _of_parts(case, parts)
@@ -40,7 +39,7 @@ def _is_part(pair: MatchedPair) -> bool:
     return len(shape) == 1 < len(expected) and shape[0] <= prod(expected)
 
 
-def _of_parts(case: Case, parts: list[MatchedPair]) -> Undoing:
+def _of_parts(case: Case, parts: list[MatchedPair]) -> Proposal:
     empty = sum(pair.stored.elements == 0 for pair in parts)
     shorter = [
         one
@@ -53,9 +52,9 @@ def _of_parts(case: Case, parts: list[MatchedPair]) -> Undoing:
         f"{len(parts) - empty:,} are flattened, whole or in part": len(parts) - empty,
         f"{len(shorter):,} shorter than expected": len(shorter),
     }
-    return Undoing(
+    return Proposal(
         cause=CAUSE,
-        snapshot=reshaped(case, (*parts, *shorter)),
+        change=case.as_expected((*parts, *shorter)),
         summary=f"{' and '.join(text for text, count in counts.items() if count)}: one rank saved "
         "its own part of a sharded model",
         fix=_FIX,
@@ -63,23 +62,21 @@ def _of_parts(case: Case, parts: list[MatchedPair]) -> Undoing:
     )
 
 
-def _of_flat_parameters(case: Case) -> Iterator[Undoing]:
+def _of_flat_parameters(case: Case) -> Iterator[Proposal]:
     """Yield the checkpoint with the missing tensors, if flat parameters contain a rank's share."""
     flat = [one for one in case.stored if one.elements and _FLAT.fullmatch(one.name)]
     if not flat:
         return
     held = sum(one.elements or 0 for one in flat)
-    expected = sum(one.elements for one in case.lacking)
+    expected = sum(one.elements for one in case.missing)
     ranks = -(-expected // held)
     padding = held * ranks - expected
     if not 0 < ranks <= _MOST_RANKS or padding >= ranks * (len(flat) + 1):
         return
-    whole = tuple(shaped(flat[0], one.shape, one.name) for one in case.lacking)
-    yield Undoing(
+    whole = tuple(shaped(flat[0], one.shape, one.name) for one in case.missing)
+    yield Proposal(
         cause=CAUSE,
-        snapshot=with_tensors(
-            case.snapshot, {**{one.name: () for one in flat}, flat[0].name: whole}
-        ),
+        change=case.replacing({**{one.name: () for one in flat}, flat[0].name: whole}),
         summary=f"the weights are in {len(flat):,} flat parameters of FSDP, of {held:,} elements: "
         f"{'all' if ranks == 1 else f'one rank of {ranks}'} of {expected:,}",
         fix=_FIX,

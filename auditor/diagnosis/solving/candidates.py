@@ -7,15 +7,27 @@ from itertools import islice
 from math import log
 from typing import Any, NamedTuple
 
-from auditor.analytic.config_keys import Key, indexed, key_at, stated_keys, value_at, with_item
-from auditor.analytic.dim_solutions import solutions
+from auditor.analytic.config_keys import (
+    Key,
+    indexed,
+    key_at,
+    stated_keys,
+    value_at,
+    with_item,
+)
 from auditor.analytic.dims import dim
 from auditor.analytic.expectation import Symbol
-from auditor.analytic.layer_lists import layer_lists
-from auditor.analytic.size_keys import GROUPS, USUAL_HEADS, WIDEST, is_heads, width_of_heads
-from auditor.reconciler.by_kind.trials import TreeComparison
+from auditor.diagnosis.solving import limits
+from auditor.diagnosis.solving.layer_lists import layer_lists
+from auditor.diagnosis.solving.size_equations import solutions
+from auditor.diagnosis.solving.size_keys import (
+    GROUPS,
+    USUAL_HEADS,
+    is_heads,
+    width_of_heads,
+)
+from auditor.diagnosis.solving.trials import TreeComparison
 
-_MOST_SOLUTIONS = 24  # solutions of one equation for one key; a number of heads may be any divisor
 _STEPS = (1, -1, 2, -2, 3, -3)
 _SIZE = re.compile(r"(heads|groups|experts|layers|dim|size|rank|width|channels)$")
 
@@ -33,7 +45,7 @@ def solved(values: Mapping[str, Any], comparison: TreeComparison) -> Iterator[Ke
     for equation, _ in by_votes:
         for symbol in sorted(equation.size.symbols):
             key_values = solutions(equation.size, symbol, equation.wanted)
-            for value in filter(None, islice(key_values, _MOST_SOLUTIONS)):  # 0 would fit anything
+            for value in filter(None, islice(key_values, limits.SOLUTIONS)):  # 0 would fit anything
                 yield from of_key(values, symbol, value)
 
 
@@ -141,7 +153,7 @@ def _strangeness(values: Mapping[str, Any], change: KeyChange) -> tuple[float, .
     return (
         is_integer and value == 0,
         type(value) is float,
-        heads and is_integer and not 0 < share <= WIDEST,
+        heads and is_integer and not 0 < share <= limits.WIDEST_HEAD,
         key.default,
         bool(share) and place > 1,
         heads and key.name not in GROUPS,

@@ -9,7 +9,7 @@ each layer.
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -28,16 +28,8 @@ from auditor.analytic.config_keys import (
     stated_keys,
     value_at,
 )
-from auditor.analytic.dim_systems import determined_sizes
-from auditor.analytic.layer_lists import empty_lists, layer_lists, resized
 from auditor.analytic.outline import ClassTree
-from auditor.analytic.size_keys import (
-    HEAD_DIM,
-    USUAL_HEADS,
-    WIDTHS,
-    heads_of_the_same_width,
-    is_heads,
-)
+from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.candidates import (
     KeyChange,
     flags,
@@ -48,27 +40,18 @@ from auditor.diagnosis.solving.candidates import (
     plausibility,
     solved,
 )
-from auditor.diagnosis.solving.layer_items import fitted
+from auditor.diagnosis.solving.layer_lists import empty_lists, fitted, layer_lists, resized
+from auditor.diagnosis.solving.size_equations import determined_sizes
+from auditor.diagnosis.solving.size_keys import (
+    HEAD_DIM,
+    USUAL_HEADS,
+    WIDTHS,
+    heads_of_the_same_width,
+    is_heads,
+)
+from auditor.diagnosis.solving.trials import TreeComparison, Trees, Trials
 from auditor.errors import CheckpointError
-from auditor.reconciler.by_kind.trials import TreeComparison, Trials
 
-Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # config values -> tree of blocks
-
-# Limits of one search: processor time, and trees; a BERT's tree takes a millisecond.
-MOST_SECONDS = 0.8
-MOST_TREES = 600
-_STRANGE = 0.5  # share of unexpected tensors above which the files hardly store this class
-_FEWER_SECONDS = 0.25  # processor time for a class above that share
-_ALL_STRANGE = 0.95  # share of unexpected tensors above which no values are tried
-
-_MOST_ROUNDS = 16  # steps of plain lengths and of single changes, counted together
-_MOST_CANDIDATES = 120  # single changes of one kind that a round tries
-_FEW = 2  # if a solution has at most this many keys, a single key is searched as well
-_MOST_STARTS = 4  # repairs of an invalid config from which the search continues
-_MOST_CHOSEN = 16  # the most flags and words that are tried, each followed by plain lengths
-_MOST_SOLVED = 12  # the most single keys that are solved after one flag or word
-_MOST_PLAIN = 3  # the most times that plain lengths are applied after one flag or word
-_MOST_NAMES = 20_000  # stored names up to which layers are compared one by one
 _PROBES = (1, 2, 8, 64)
 _WORD = "?"  # a word that no key has as its value
 _WORDS = re.compile(r"[A-Za-z_][\w.]*\w")  # words of a sentence that may be paths of keys
@@ -89,8 +72,8 @@ def solve(  # noqa: PLR0913 - what is compared, and two limits
     trials: Trials,
     *,
     faults: str = "",
-    most_trees: int = MOST_TREES,
-    seconds: float = MOST_SECONDS,
+    most_trees: int = limits.TREES,
+    seconds: float = limits.SECONDS,
 ) -> tuple[JointSolution, ...]:
     """Return the values that leave the fewest differences, and alternatives that leave as few.
 
@@ -143,14 +126,14 @@ class _Search:
         if not start.remains.differ:
             return self._repaired(faults) or (start,)
         strange = start.remains.strange / max(1, len(self._trials.holdings.shapes))
-        is_strange = strange > _STRANGE
+        is_strange = strange > limits.OTHER_CLASS
         if is_strange:
-            self._until = min(self._until, time.thread_time() + _FEWER_SECONDS)
-        best = start if strange > _ALL_STRANGE else self._reduced(self._descended(start))
+            self._until = min(self._until, time.thread_time() + limits.OTHER_CLASS_SECONDS)
+        best = start if strange > limits.NO_CLASS else self._reduced(self._descended(start))
         if is_strange and best.remains.differ:
             return ()
         has_list = any(isinstance(value, list) for value in best.values.values())
-        few = 1 if has_list else _FEW
+        few = 1 if has_list else limits.FEW
         by_length = plain_values(self._config, start.remains).keys() & best.values.keys()
         is_few = len(best.values) <= few or not by_length or self._drops_layers(best)
         if is_few and not best.remains.differ:
@@ -192,7 +175,7 @@ class _Search:
     def _descended(self, now: JointSolution) -> JointSolution:
         """Apply plain lengths and single changes in turn while they reduce the differences."""
         best, tried, votes = now, {repr(now.values)}, dict[str, int]()
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(limits.ROUNDS):
             if not best.remains.differ:
                 break
             after = self._plain(now, votes)
@@ -253,11 +236,11 @@ class _Search:
             return one.remains.differ, lost, self._plausibility(one)
 
         found: list[JointSolution] = []
-        for candidates in (self._by_formula, self._by_choice, self._stated, self._by_trial):
+        for candidates in (self._by_formula, self._stated, self._by_trial):
             better = [one for one in candidates(now) if one.remains.differ < now.remains.differ]
             is_whole = any(not one.remains.differ for one in better)
             found = better if is_whole else found or better
-            if is_whole or (found and len(now.remains.names) > _FEW):
+            if is_whole or (found and len(now.remains.names) > limits.FEW):
                 break
         return min(found, key=order, default=None)
 
@@ -288,7 +271,7 @@ class _Search:
     # --- single changes ---------------------------------------------------------------------------
 
     def _products(
-        self, now: JointSolution, most: int = _MOST_CANDIDATES
+        self, now: JointSolution, most: int = limits.CANDIDATES
     ) -> Iterator[JointSolution]:
         """Yield solutions in which one key of a size formula is set to fit the stored length."""
         changes = solved(changed(self._config, now.values), now.remains)
@@ -335,7 +318,7 @@ class _Search:
 
     def _lists_fitted(self, now: JointSolution) -> Iterator[JointSolution | None]:
         """Yield solutions with a list whose items fit the tensors that each layer stores."""
-        if len(self._trials.holdings.shapes) > _MOST_NAMES:
+        if len(self._trials.holdings.shapes) > limits.NAMES:
             return
         config = changed(self._config, now.values)
         for one in (*layer_lists(config), *empty_lists(config)):
@@ -350,17 +333,6 @@ class _Search:
             )
             if fit is not None and fit != items:
                 yield self._with({**now.values, one.path: fit})
-
-    def _by_choice(self, now: JointSolution) -> Iterator[JointSolution]:
-        """Yield solutions with a flag or word changed, then also with a key or plain lengths."""
-        for change in islice(self._choices(now), _MOST_CHOSEN):
-            after, votes = self._changed(now, change), dict[str, int]()
-            if after:
-                yield from self._products(after, _MOST_SOLVED)
-            for _ in range(_MOST_PLAIN):
-                if after is not None:
-                    yield after
-                    after = self._plain(after, votes)
 
     def _stated(self, now: JointSolution) -> Iterator[JointSolution]:
         """Yield solutions that set a key which the config omits or sets to null.
@@ -378,7 +350,7 @@ class _Search:
             if stated and key.path in self._shown(stated):
                 yield from self._products(stated)
                 if plain := self._plain(stated, {}):
-                    for one in (plain, *self._products(plain, _MOST_SOLVED)):
+                    for one in (plain, *self._products(plain, limits.SOLVED)):
                         yield one if one.remains.differ else self._reduced(one)
 
     def _shown(self, now: JointSolution) -> frozenset[str]:
@@ -400,7 +372,7 @@ class _Search:
             (KeyChange(key, 0) for key in numbers),
         )
         others = (change for change in candidates if change.value != change.key.value)
-        some = islice(others, 3 * _MOST_CANDIDATES)
+        some = islice(others, 3 * limits.CANDIDATES)
         once = {(change.key.path, str(change.value)): change for change in some}
         for change in once.values():
             after = self._changed(now, change)
@@ -457,7 +429,7 @@ class _Search:
         found = list(filter(None, (self._changed(nothing, change) for change in changes)))
         found.sort(key=self._order)
         if found and found[0].remains.differ:
-            found = [self._reduced(self._descended(one)) for one in found[:_MOST_STARTS]]
+            found = [self._reduced(self._descended(one)) for one in found[: limits.STARTS]]
         least = min((one.remains.differ for one in found), default=0)
         return self._by_plausibility(one for one in found if one.remains.differ == least)
 

@@ -26,34 +26,26 @@ from auditor.analytic.config_keys import (
     parent_of,
     value_at,
 )
-from auditor.analytic.dim_solutions import size_with
-from auditor.analytic.dim_systems import determined_sizes
 from auditor.analytic.dims import dim
-from auditor.analytic.layer_lists import LayerList, layer_lists
 from auditor.analytic.outline import ClassTree, sizes_of
-from auditor.analytic.size_keys import (
+from auditor.bounded.json_text import is_identical
+from auditor.diagnosis.solving import candidates, limits
+from auditor.diagnosis.solving.candidates import KeyChange, flags
+from auditor.diagnosis.solving.joint import other_words
+from auditor.diagnosis.solving.layer_lists import LayerList, layer_lists
+from auditor.diagnosis.solving.size_equations import determined_sizes, size_with
+from auditor.diagnosis.solving.size_keys import (
     DEPTH,
     HEAD_DIM,
     HEAD_SIZES,
-    WIDEST,
     is_heads,
     is_width,
     width_of_heads,
 )
-from auditor.bounded.json_text import is_identical
-from auditor.diagnosis.solving import candidates
-from auditor.diagnosis.solving.candidates import KeyChange, flags
-from auditor.diagnosis.solving.joint import Trees, other_words
+from auditor.diagnosis.solving.trials import TreeComparison, Trees, Trials
 from auditor.errors import CheckpointError
-from auditor.reconciler.by_kind.trials import TreeComparison, Trials
 
 _SIZES = ("size", "dim", "rank", "inner")  # ends of keys that are widths
-_MOST_CHANGES = 48  # further changes that are tried after a flag is changed
-_SECONDS = 0.8  # processor time for further flags; a T5's take 0.1
-_FEW = 2  # keys that one slip in a config may change
-_MOST_FURTHER = 2  # the most further keys that change with a flag if heads are implausibly wide
-_MOST_OTHERS = 12  # other solutions that are sought
-MOST_TREES = 100  # trees that are built to find them
 _FACTORS = (*range(1, 11), 12, 16, 32, 64)  # other numbers are the solved one times n/m of these
 
 
@@ -94,7 +86,7 @@ def open_keys(
     if len(values) == 1:
         found -= values.keys()  # a single changed key counts as solved
     else:
-        found.update(_with_another_flag(solved, _MOST_FURTHER if too_wide else 1))
+        found.update(_with_another_flag(solved, limits.FLAG_KEYS if too_wide else 1))
         if "model_type" in config:  # else the keys that the code reads are not known
             found.update(_unseen_widths(every_key(config), {*values, *shown}))
     return {path: declared.get(path, value_at(config, path)) for path in sorted(found)}
@@ -105,7 +97,7 @@ def other_solutions(
     values: Mapping[str, Any],
     trees: Trees,
     trials: Trials,
-    most_trees: int = MOST_TREES,
+    most_trees: int = limits.OTHER_TREES,
 ) -> tuple[dict[str, Any], ...]:
     """Return solutions with other values of the solved keys that are as good; at most twelve.
 
@@ -122,14 +114,14 @@ def other_solutions(
         remains = solved.remains(one)
         if remains is not None and remains.differ <= best.differ:
             found.setdefault(repr(sorted(one.items())), {**values, **one})
-        if len(found) == _MOST_OTHERS:
+        if len(found) == limits.OTHERS:
             break
     return tuple(found.values())
 
 
 def _others(solved: "_Solved", tree: ClassTree) -> Iterator[Mapping[str, Any]]:
     """Yield changes of solved keys with which every formula of a stored length still holds."""
-    until = time.thread_time() + _SECONDS
+    until = time.thread_time() + limits.FLAG_SECONDS
     now = changed(solved.config, solved.values)
     lengths = {one for one in solved.trials.holdings.equations(tree) if one[0].value == one[1]}
     symbols_by_path = {
@@ -282,12 +274,12 @@ def _other_items(config: Mapping[str, Any], one: LayerList) -> list[list[Any]]:
 
 def _are_too_wide(config: Mapping[str, Any], path: str, value: Any) -> bool:
     """Whether the number of heads makes them wider than those of any published model."""
-    return type(value) is int and width_of_heads(config, path, value) > WIDEST
+    return type(value) is int and width_of_heads(config, path, value) > limits.WIDEST_HEAD
 
 
 def _with_another_flag(solved: _Solved, most: int) -> Iterator[str]:
     """Yield a flag and at most `most` keys that, changed together with it, fit as well."""
-    until = time.thread_time() + _SECONDS
+    until = time.thread_time() + limits.FLAG_SECONDS
     trees = solved.trees
     timed = solved._replace(
         trees=lambda values: trees(values) if time.thread_time() < until else None
@@ -315,7 +307,7 @@ def _completed(
     else:
         further += candidates.solved(now, remains)
         further += [KeyChange(key, 1) for key in keys if key.default and type(key.value) is int]
-    for key, value in further[:_MOST_CHANGES]:
+    for key, value in further[: limits.FLAG_CHANGES]:
         both = {**changes, key.path: value}
         after = None if key.path == flag else solved.remains(both)
         if after is not None and not after.differ:
@@ -336,7 +328,7 @@ def _heads_beside(
     keys.
     """
     changes = sum(parent_of(other) == parent_of(path) for other in values)
-    is_of_another = changes > _FEW or (changes == _FEW and DEPTH.search(path))
+    is_of_another = changes > limits.FEW or (changes == limits.FEW and DEPTH.search(path))
     if is_heads(path) or is_width(path) or is_of_another:
         for key in beside(keys, parent_of(path)):
             is_open = is_heads(key.path) or (key.name == HEAD_DIM and not key.default)

@@ -49,7 +49,7 @@ _OF_CAUSE = ("severity", "count", "reason", "component", "fix")
 _COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
 
 
-class Change(StrEnum):
+class ChangeKind(StrEnum):
     """The kind of change in a row of changes.csv: of a finding or cause, or of the model."""
 
     NEW = "new"
@@ -68,7 +68,7 @@ class Change(StrEnum):
 class Matched(NamedTuple):
     """A finding of tonight, the matching finding of an earlier night, and the change."""
 
-    change: Change
+    change: ChangeKind
     tonight: Finding | None
     before: Finding | None
     accepted: str | None = None  # reason why tonight's finding is accepted; None: not accepted
@@ -125,18 +125,20 @@ def matched(
     for finding in before:
         earlier_by_identity[identity(finding)].append(finding)
     unmatched = [earlier_by_identity[identity(finding)] for finding in tonight]
-    matches = [Matched(Change.NEW, finding, None) for finding in tonight]
-    for change in (Change.STILL_OPEN, Change.CHANGED):
+    matches = [Matched(ChangeKind.NEW, finding, None) for finding in tonight]
+    for change in (ChangeKind.STILL_OPEN, ChangeKind.CHANGED):
         for at, finding in enumerate(tonight):
             if matches[at].before is None:
-                is_equal = change is Change.STILL_OPEN
+                is_equal = change is ChangeKind.STILL_OPEN
                 earlier = _take(unmatched[at], finding, is_equal=is_equal)
                 matches[at] = Matched(change, finding, earlier) if earlier else matches[at]
     unmatched_ids = {id(finding) for rest in earlier_by_identity.values() for finding in rest}
     for finding in before:
         if id(finding) in unmatched_ids:
             is_unseen = None in unseen or finding.get("component") in unseen
-            matches.append(Matched(Change.UNSEEN if is_unseen else Change.FIXED, None, finding))
+            matches.append(
+                Matched(ChangeKind.UNSEEN if is_unseen else ChangeKind.FIXED, None, finding)
+            )
     return tuple(matches)
 
 
@@ -173,7 +175,7 @@ def of_cause(match: Matched) -> Row:
 def _row(match: Matched, columns: Sequence[str], text_of: Callable[[Finding], str]) -> Row:
     row = {**_EMPTY, **{name: match.finding.get(name) for name in columns}}
     row["change"] = match.change.value
-    if match.change is Change.CHANGED and match.before is not None:
+    if match.change is ChangeKind.CHANGED and match.before is not None:
         row |= {"before": text_of(match.before), "after": text_of(match.finding)}
     return row
 
@@ -186,7 +188,7 @@ def of_model(tonight: Outcome, before: Outcome, *, first: bool) -> Iterator[Row]
     """Yield rows for changes of the model itself; `first` is whether this is the first night."""
     if not tonight or not before:
         if not first:
-            change = Change.DESELECTED if before else Change.SELECTED
+            change = ChangeKind.DESELECTED if before else ChangeKind.SELECTED
             yield {**_EMPTY, "change": change.value}
         return
     facts_before = _facts(before)
@@ -198,12 +200,12 @@ def of_model(tonight: Outcome, before: Outcome, *, first: bool) -> Iterator[Row]
             yield {**_EMPTY, **cells}
 
 
-def _facts(outcome: Outcome) -> Mapping[tuple[Change, str | None], Any]:
+def _facts(outcome: Outcome) -> Mapping[tuple[ChangeKind, str | None], Any]:
     """Return a model's commit, verdict and counts, keyed by (change, kind); None if unknown."""
     observed = object_at(outcome, "observed")
     return {
-        (Change.COMMIT, None): outcome.get("commit"),
-        (Change.VERDICT, None): outcome.get("reason") or outcome.get("verdict"),
-        **{(Change.COUNT, name): observed.get(name) for name in _COUNTS},
-        (Change.COUNT, "expected"): object_at(outcome, "expected").get("parameters"),
+        (ChangeKind.COMMIT, None): outcome.get("commit"),
+        (ChangeKind.VERDICT, None): outcome.get("reason") or outcome.get("verdict"),
+        **{(ChangeKind.COUNT, name): observed.get(name) for name in _COUNTS},
+        (ChangeKind.COUNT, "expected"): object_at(outcome, "expected").get("parameters"),
     }

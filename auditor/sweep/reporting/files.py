@@ -15,7 +15,7 @@ from auditor.formats.escapes import Cell, csv_row, csv_text, safe
 from auditor.formats.json_values import json_text
 from auditor.messages import printable
 from auditor.sweep.reporting.changes import COLUMNS as CHANGES
-from auditor.sweep.reporting.changes import Change
+from auditor.sweep.reporting.changes import ChangeKind
 from auditor.sweep.reporting.model_entry import ModelEntry
 from auditor.sweep.store.reading import Night
 
@@ -40,7 +40,7 @@ def rows_by_table(entry: ModelEntry, depth: int | None) -> Rows:
             rows[name].extend(table_rows)
     rows["models"][:] = [{**row, **entry.push} for row in rows["models"]]
     for row in entry.changes():
-        is_known = row["change"] == Change.STILL_OPEN.value or row["severity"] == "info"
+        is_known = row["change"] == ChangeKind.STILL_OPEN.value or row["severity"] == "info"
         rows["open" if is_known else "changes"].append(row)
     return rows
 
@@ -145,9 +145,9 @@ def ascii_json(value: Any) -> str:
 # --- SARIF 2.1.0, for pages of code-scanning results ----------------------------------------------
 
 _STATES = {
-    Change.NEW: "new",
-    Change.CHANGED: "updated",
-    Change.STILL_OPEN: "unchanged",
+    ChangeKind.NEW: "new",
+    ChangeKind.CHANGED: "updated",
+    ChangeKind.STILL_OPEN: "unchanged",
 }
 
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from auditor.formats.as_csv import Outcome, Row, with_components
 from auditor.sweep.reporting import changes
 from auditor.sweep.reporting.baseline import Baseline
-from auditor.sweep.reporting.changes import Change, Finding, Matched, matched
+from auditor.sweep.reporting.changes import ChangeKind, Finding, Matched, matched
 from auditor.sweep.store.reading import Compared, Result
 
 _AUDITED = ("clean", "findings")  # verdicts
@@ -51,7 +51,9 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def news(self) -> tuple[Matched, ...]:
         """Tonight's errors and warnings that are new or changed, and not accepted."""
-        return tuple(match for match in self.alarms if match.change in {Change.NEW, Change.CHANGED})
+        return tuple(
+            match for match in self.alarms if match.change in {ChangeKind.NEW, ChangeKind.CHANGED}
+        )
 
     def causes_of(self, finding: Finding) -> tuple[Finding, ...]:
         """Return tonight's causes that explain a finding, in the finding's component."""

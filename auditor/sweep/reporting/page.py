@@ -21,7 +21,7 @@ from auditor.formats.module_kinds import KINDS, OTHER, kinds_of
 from auditor.formats.module_tree import Module, Node, module_tree, modules_of
 from auditor.messages import printable
 from auditor.names import first
-from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
+from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, ChangeKind, Finding, Matched
 from auditor.sweep.reporting.files import JsonArray, ascii_json
 from auditor.sweep.reporting.heading import HUB, heading
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
@@ -35,7 +35,13 @@ _LONGEST_NAME = 200
 _LONGEST_TEXT = 400
 
 STATES = tuple(ModelState)
-CHANGES = (Change.NEW, Change.CHANGED, Change.STILL_OPEN, Change.FIXED, Change.UNSEEN)
+CHANGES = (
+    ChangeKind.NEW,
+    ChangeKind.CHANGED,
+    ChangeKind.STILL_OPEN,
+    ChangeKind.FIXED,
+    ChangeKind.UNSEEN,
+)
 
 
 class NightPage:
@@ -81,8 +87,8 @@ class NightPage:
             object_at(outcome, "observed").get("parameters"),
             object_at(outcome, "expected").get("parameters"),
             *(severities.count(severity) for severity in SEVERITIES),
-            sum(match.change is Change.NEW for match in alarming),
-            sum(match.change is Change.FIXED for match in alarming),
+            sum(match.change is ChangeKind.NEW for match in alarming),
+            sum(match.change is ChangeKind.FIXED for match in alarming),
             [
                 [_short(move[name]) for name in ("change", "kind", "before", "after")]
                 for move in entry.moves

@@ -9,7 +9,7 @@ from auditor.formats.as_csv import object_at, with_components
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.text import counted
 from auditor.sweep.reporting.baseline import Baseline
-from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
+from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, ChangeKind, Finding, Matched
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 from auditor.sweep.store.reading import Alarms, Night
 
@@ -95,12 +95,12 @@ class NightSummary:
         """Add the model's findings to the counts by kind, and its causes to those by cause."""
         for name, matches in _by_kind(entry.matches):
             self.severities.setdefault(name, matches[0].finding["severity"])
-            new = sum(match.change is Change.NEW for match in matches)
+            new = sum(match.change is ChangeKind.NEW for match in matches)
             accepted = sum(match.accepted is not None for match in matches)
             self.kinds[name].update(models=1, findings=len(matches), new=new, accepted=accepted)
         for name, matches in _by_kind(entry.causes):
             explained = sum(match.finding["count"] for match in matches)
-            new = int(any(match.change is Change.NEW for match in matches))
+            new = int(any(match.change is ChangeKind.NEW for match in matches))
             self.causes[name].update(models=1, findings=explained, new=new)
 
     @property
@@ -181,7 +181,7 @@ def _items(entry: ModelEntry) -> Iterator[Item]:
         groups[finding.get("component"), cause is finding, cause["kind"]].append(match)
     for (component, _, kind), matches in groups.items():
         findings = [match.finding for match in matches]
-        is_new = any(match.change is Change.NEW for match in matches)
+        is_new = any(match.change is ChangeKind.NEW for match in matches)
         without_cause = {
             **findings[0],
             "reason": _description(findings),
@@ -194,7 +194,7 @@ def _items(entry: ModelEntry) -> Iterator[Item]:
             **entry.push,
             "component": component,
             "severity": cause["severity"],
-            "change": (Change.NEW if is_new else Change.CHANGED).value,
+            "change": (ChangeKind.NEW if is_new else ChangeKind.CHANGED).value,
             "what": kind,
             "said": cause["reason"],
             "fix": cause["fix"],
@@ -205,7 +205,7 @@ def _mended(entry: ModelEntry) -> Iterator[Item]:
     """Yield an item for each kind of error or warning that the model had, and has no longer."""
     groups: dict[tuple[str | None, str], list[Finding]] = defaultdict(list)
     for match in entry.matches:
-        if match.change is Change.FIXED and match.finding["severity"] in ALARMING:
+        if match.change is ChangeKind.FIXED and match.finding["severity"] in ALARMING:
             groups[match.finding.get("component"), match.finding["kind"]].append(match.finding)
     for (component, kind), findings in groups.items():
         yield {
@@ -214,7 +214,7 @@ def _mended(entry: ModelEntry) -> Iterator[Item]:
             **entry.push,
             "component": component,
             "severity": findings[0]["severity"],
-            "change": Change.FIXED.value,
+            "change": ChangeKind.FIXED.value,
             "what": kind,
             "said": _description(findings),
         }

@@ -1,81 +1,9 @@
-"""Checkpoints whose names are those in memory: a state dict that was saved as it was."""
+"""The two forms of a name: on disk, and in memory, where experts may be stacked."""
 
-import pytest
-from support.checkpoints import expect, stored
-from support.small_snapshots import snapshot_of
+from support.checkpoints import LLAMA, expect
 
-from auditor.analytic import Role
-from auditor.analytic.name_forms import NameForms
-from auditor.audit.options import Options
-from auditor.audit.pipeline import examine
-from auditor.checkpoint.changes import with_names
+from auditor.analytic.name_forms import NameForms, StackedParts, forms_of
 from auditor.name_kinds import kinds_of
-
-CLASS = "ViTForImageClassification"
-VIT = {
-    "model_type": "vit",
-    "hidden_size": 8,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 2,
-    "intermediate_size": 20,
-    "image_size": 16,
-    "patch_size": 8,
-    "num_labels": 3,
-}
-IN_MEMORY = [
-    stored(name, one.shape)
-    for expectation in [expect(CLASS, **VIT)]
-    for one in expectation.tensors
-    if one.role is Role.PARAMETER
-    for names in expectation.loading.reported((one.name,))
-    for name in names
-]
-
-
-def diagnosed(rename=str, **values):
-    snapshot = snapshot_of(IN_MEMORY, **{**VIT, "architectures": [CLASS], **values})
-    renames = {one.name: rename(one.name) for one in IN_MEMORY}
-    report = examine(with_names(snapshot, renames), Options(requested="saved"))
-    return report.verdict, [(one.cause, one.fields) for one in report.diagnosis]
-
-
-def test_a_state_dict_is_clean_as_it_is():
-    assert diagnosed() == ("clean", [])
-
-
-@pytest.mark.parametrize(
-    ("key", "declared"),
-    [
-        ("num_hidden_layers", 11),
-        ("num_hidden_layers", 13),
-        ("num_hidden_layers", 24),
-        ("intermediate_size", 40),
-        ("hidden_size", 16),
-    ],
-)
-def test_a_key_is_solved_for(key, declared):
-    found = [("config-field", ((key, declared, VIT[key]),))]
-    assert diagnosed(**{key: declared}) == ("findings", found)
-
-
-@pytest.mark.parametrize("prefix", ["_orig_mod.", "module.", "student.", "net.module."])
-def test_a_prefix_is_found(prefix):
-    assert diagnosed(lambda name: prefix + name) == ("findings", [("wrapper-prefix", ())])
-
-
-def test_a_wrapper_inside_is_found():
-    _, found = diagnosed(lambda name: name.replace(".1.", ".1._fsdp_wrapped_module."))
-    assert found == [("wrapper-prefix", ())]
-
-
-def test_layers_are_counted_from_another_start():
-    def later(name):
-        before, _, behind = name.partition("vit.layers.")
-        number, dot, rest = behind.partition(".")
-        return f"vit.layers.{int(number) + 1}{dot}{rest}" if behind and not before else name
-
-    assert diagnosed(later) == ("findings", [("layers-renumbered", ())])
-
 
 FORMS = NameForms(
     [
@@ -87,21 +15,35 @@ FORMS = NameForms(
 )
 
 
-@pytest.mark.parametrize(
-    ("on_disk", "in_memory"),
-    [
+def test_a_name_has_two_forms():
+    for on_disk, in_memory in (
         ("a.layer.17.dense.weight", "a.layers.17.fc.weight"),
         ("a.norm.weight", "a.norm.weight"),
         ("swapped.one", "swapped.one"),  # it is a name in both forms
         ("unknown.3", "unknown.3"),
-    ],
-)
-def test_a_name_has_two_forms(on_disk, in_memory):
-    assert FORMS.in_memory(on_disk) == in_memory
-    assert FORMS.on_disk(in_memory) == on_disk
+    ):
+        assert FORMS.in_memory(on_disk) == in_memory
+        assert FORMS.on_disk(in_memory) == on_disk
 
 
 def test_the_form_is_seen_behind_a_prefix():
     assert FORMS.are_in_memory(kinds_of(["module.a.layers.3.fc.weight", "module.a.norm.weight"]))
     assert not FORMS.are_in_memory(kinds_of(["module.a.layer.3.dense.weight", "other"]))
     assert not FORMS.are_in_memory(kinds_of([]))
+
+
+def test_a_stack_is_the_tensors_on_disk():
+    config = {**LLAMA, "model_type": "mixtral", "num_local_experts": 6}
+    forms = forms_of(expect("MixtralForCausalLM", **config))
+    shapes = {"model.layers.2.mlp.experts.gate_up_proj": (5, 2 * 72, 40), "other": (3,)}
+    layer = "model.layers.2.block_sparse_moe.experts"
+    experts = {f"{layer}.{e}.{part}.weight": (72, 40) for e in range(5) for part in ("w1", "w3")}
+    assert forms.separated(shapes, kinds_of(shapes)) == {"other": (3,), **experts}
+
+
+def test_ambiguous_tensors_stay_unchanged():
+    parts = ("experts.0.gate.weight", "experts.0.up.weight")
+    forms = NameForms((), {"experts.all": StackedParts(parts, 0)})
+    for shape in (None, (7,), (2, 5, 8), (2**40, 2, 8), (2**62, 2**62, 2**62), (300_000, 2, 8)):
+        shapes = {"experts.all": shape}
+        assert forms.separated(shapes, kinds_of(shapes)) == shapes

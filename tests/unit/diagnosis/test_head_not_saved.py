@@ -6,7 +6,6 @@ from auditor import audit
 
 SIZES = {
     "XLNetLMHeadModel": {"vocab_size": 48, "d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 24},
-    "XLMWithLMHeadModel": {"vocab_size": 48, "emb_dim": 16, "n_layers": 1, "n_heads": 2},
     "RoFormerForMaskedLM": {  # whose bias is stored by both of its names
         "vocab_size": 48,
         "hidden_size": 16,

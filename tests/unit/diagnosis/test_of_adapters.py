@@ -1,5 +1,7 @@
 """Adapters whose settings, names or files are not what PEFT would have written."""
 
+from itertools import count
+
 import pytest
 from support.small_adapters import (
     BELOW,
@@ -13,15 +15,16 @@ from support.small_adapters import (
 )
 
 import auditor
-from auditor.findings import Severity
 
 
 @pytest.fixture
 def diagnosed(at_hub, tmp_path):
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
+    numbers = count()
 
     def of(tensors=TENSORS, **settings):
-        return auditor.audit(folder_of(tmp_path / "a", files({**LORA, **settings}, tensors)))
+        folder = tmp_path / str(next(numbers))
+        return auditor.audit(folder_of(folder, files({**LORA, **settings}, tensors)))
 
     return of
 
@@ -42,50 +45,43 @@ def beside(shapes):
     return TENSORS | {name: ("F32", shape) for name, shape in shapes.items()}
 
 
-@pytest.mark.parametrize(
-    ("tensors", "declared", "held"),
-    [
+def test_a_key_of_the_settings_is_named_with_the_value_that_the_file_holds(diagnosed, subtests):
+    two_ranks = TENSORS | other_rank(0, "attn.c_proj", 4) | other_rank(1, "attn.c_proj", 4)
+    for tensors, declared, held in [
         (TENSORS, {"r": 4}, {"r": 2}),
         (TENSORS, {"rank_pattern": {"c_attn": 4}}, {"rank_pattern": {}}),
         (TENSORS, {"target_modules": ["c_fc"]}, {"target_modules": ["c_attn"]}),
         (beside(MAGNITUDES), {"use_dora": False}, {"use_dora": True}),
         (
-            TENSORS | other_rank(0, "attn.c_proj", 4) | other_rank(1, "attn.c_proj", 4),
+            two_ranks,
             {"r": 16, "target_modules": ["c_attn", "attn.c_proj"]},
             {"r": 2, "rank_pattern": {"c_proj": 4}},
         ),
-    ],
-)
-def test_a_key_of_the_settings_is_named_with_the_value_that_the_file_holds(
-    tensors, declared, held, diagnosed
-):
-    report = diagnosed(tensors, **declared)
-    [found] = report.diagnosis
-    assert found.cause == "config-field"
-    assert {key: value for key, _, value in found.fields} == held
-    alarms = [one for one in report.findings if one.severity is not Severity.INFO]
-    assert len(found.findings) == len(alarms)
-    assert " in adapter_config.json" in found.fix
+    ]:
+        with subtests.test(declared=declared):
+            report = diagnosed(tensors, **declared)
+            [found] = report.diagnosis
+            assert found.cause == "config-field"
+            assert {key: value for key, _, value in found.fields} == held
+            assert len(found.findings) == len(report.alarms)
+            assert " in adapter_config.json" in found.fix
 
 
-@pytest.mark.parametrize(
-    ("tensors", "declared", "held"),
-    [
-        (TENSORS, {"use_dora": True}, False),
-        (TENSORS, {"bias": "lora_only"}, "none"),
-        (TENSORS, {"modules_to_save": ["lm_head"]}, None),
-        (TENSORS, {"target_modules": ["c_attn", "c_fc"]}, ["c_attn"]),
-        (beside(HEAD), {"modules_to_save": ["wte"]}, ["lm_head"]),
-    ],
-)
-def test_tensors_that_a_setting_adds_may_be_lost(tensors, declared, held, diagnosed):
+def test_tensors_that_a_setting_adds_may_be_lost(diagnosed, subtests):
     """PEFT would load such an adapter in silence if the setting were changed."""
-    [found] = diagnosed(tensors, **declared).diagnosis
-    [(key, value)] = declared.items()
-    assert (found.fields, found.undetermined) == ((), ((key, value),))
-    assert found.alternatives == ({key: held},)
-    assert "either they were lost or" in found.summary
-    assert found.fix.startswith("save the adapter again with all of its tensors; ")
+    for tensors, key, value, held in [
+        (TENSORS, "use_dora", True, False),
+        (TENSORS, "bias", "lora_only", "none"),
+        (TENSORS, "modules_to_save", ["lm_head"], None),
+        (TENSORS, "target_modules", ["c_attn", "c_fc"], ["c_attn"]),
+        (beside(HEAD), "modules_to_save", ["wte"], ["lm_head"]),
+    ]:
+        with subtests.test(key=key, held=held):
+            [found] = diagnosed(tensors, **{key: value}).diagnosis
+            assert (found.fields, found.undetermined) == ((), ((key, value),))
+            assert found.alternatives == ({key: held},)
+            assert "either they were lost or" in found.summary
+            assert found.fix.startswith("save the adapter again with all of its tensors; ")
 
 
 def test_two_lists_that_stand_for_all_layers_are_both_listed(diagnosed):
@@ -111,26 +107,16 @@ def of_lengths(queries, width, layers):
     }
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("queries", "width", "says"),
-    [
-        (36, 12, "takes 12 numbers there, and 8 in this one"),
-        (18, 8, "gives 18 numbers there, and 24 in this one"),
-    ],
-)
-def test_lengths_of_other_modules_are_those_of_another_base(
-    queries, width, says, layers, diagnosed
-):
-    [found] = diagnosed(of_lengths(queries, width, layers)).diagnosis
-    assert found.cause == "other-base"
-    assert says in found.summary
-    assert found.explains.startswith("all ")
-
-
-def test_another_rank_is_no_sign_of_another_base(diagnosed):
-    [found] = diagnosed(TENSORS, r=4).diagnosis
-    assert found.cause == "config-field"
+def test_lengths_of_other_modules_are_those_of_another_base(diagnosed):
+    for queries, width, layers, says in [
+        (36, 12, 1, "takes 12 numbers there, and 8 in this one"),
+        (36, 12, 3, "takes 12 numbers there, and 8 in this one"),
+        (18, 8, 2, "gives 18 numbers there, and 24 in this one"),
+    ]:
+        [found] = diagnosed(of_lengths(queries, width, layers)).diagnosis
+        assert found.cause == "other-base"
+        assert says in found.summary
+        assert found.explains.startswith("all ")
 
 
 def test_modules_that_the_base_lacks_are_those_of_another_base(diagnosed):

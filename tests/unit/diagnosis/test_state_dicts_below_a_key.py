@@ -20,9 +20,7 @@ SMALL = {
 @pytest.mark.parametrize(
     ("within", "prefix", "said"),
     [
-        (("state_dict",), "", "'state_dict' alone"),
         (("state_dict",), "net.", "'state_dict' alone, without net. before its names"),
-        (("net_g",), "", "'net_g' alone"),
         (("model", "state_dict"), "", "'model.state_dict' alone"),
     ],
 )

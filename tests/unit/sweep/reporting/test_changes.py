@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.nightly_stores import finding, outcome_of, plain, unaudited
 from support.outcomes.examples import EXAMPLES
 
-from auditor.sweep.reporting.changes import COLUMNS, Change, identity, matched, of_model
+from auditor.sweep.reporting.changes import COLUMNS, ChangeKind, identity, matched, of_model
 
 NAMES = st.lists(st.sampled_from(["a.weight", "b.{0-3}", "c"]), min_size=1, max_size=2, unique=True)
 FINDINGS = st.lists(
@@ -34,14 +34,14 @@ def with_change(matches, *changes):
 @given(tonight=FINDINGS, before=FINDINGS)
 def test_new_changed_and_still_open_ones_are_tonights(tonight, before):
     matches = matched(tonight, before)
-    here = with_change(matches, Change.NEW, Change.CHANGED, Change.STILL_OPEN)
+    here = with_change(matches, ChangeKind.NEW, ChangeKind.CHANGED, ChangeKind.STILL_OPEN)
     assert keyed(match.tonight for match in here) == keyed(tonight)
 
 
 @given(tonight=FINDINGS, before=FINDINGS)
 def test_fixed_changed_and_still_open_ones_are_those_of_before(tonight, before):
     matches = matched(tonight, before)
-    there = with_change(matches, Change.FIXED, Change.CHANGED, Change.STILL_OPEN)
+    there = with_change(matches, ChangeKind.FIXED, ChangeKind.CHANGED, ChangeKind.STILL_OPEN)
     assert keyed(match.before for match in there) == keyed(before)
 
 
@@ -50,35 +50,35 @@ def test_what_answers_each_other_has_one_identity_and_still_open_says_the_same(t
     for match in matched(tonight, before):
         if match.tonight is not None and match.before is not None:
             assert identity(match.tonight) == identity(match.before)
-            assert (match.tonight == match.before) == (match.change is Change.STILL_OPEN)
+            assert (match.tonight == match.before) == (match.change is ChangeKind.STILL_OPEN)
 
 
 def test_a_report_compared_with_itself_has_no_changes():
     for example in EXAMPLES.values():
         outcome = outcome_of(example())
         matches = matched(outcome["findings"], outcome["findings"])
-        assert all(match.change is Change.STILL_OPEN for match in matches)
+        assert all(match.change is ChangeKind.STILL_OPEN for match in matches)
         assert not list(of_model(outcome, outcome, first=False))
 
 
 @given(before=FINDINGS)
 def test_what_tonight_could_not_see_is_not_fixed(before):
     matches = matched((), before, unseen=[None])
-    assert [match.change for match in matches] == [Change.UNSEEN] * len(before)
+    assert [match.change for match in matches] == [ChangeKind.UNSEEN] * len(before)
 
 
 def test_of_a_component_that_tonight_could_not_see_nothing_is_fixed():
     unet, vae = (finding("missing", "a", component=name) for name in ("unet", "vae"))
     matches = matched((), [unet, vae], unseen=["unet"])
-    assert [match.change for match in matches] == [Change.UNSEEN, Change.FIXED]
+    assert [match.change for match in matches] == [ChangeKind.UNSEEN, ChangeKind.FIXED]
 
 
 A = finding("missing", "a.weight")
 PAIRS = {
-    "the same": (A, A, Change.STILL_OPEN),
-    "another count of parameters": (A, {**A, "parameters": 7}, Change.CHANGED),
-    "another reason": (A, {**A, "reason": "x"}, Change.CHANGED),
-    "a key that an older version did not write": (A, {**A, "of": ["b"]}, Change.STILL_OPEN),
+    "the same": (A, A, ChangeKind.STILL_OPEN),
+    "another count of parameters": (A, {**A, "parameters": 7}, ChangeKind.CHANGED),
+    "another reason": (A, {**A, "reason": "x"}, ChangeKind.CHANGED),
+    "a key that an older version did not write": (A, {**A, "of": ["b"]}, ChangeKind.STILL_OPEN),
 }
 
 
@@ -97,7 +97,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("before", OTHERS.values(), ids=OTHERS)
 def test_two_findings_of_two_identities(before):
-    assert [match.change for match in matched([A], [before])] == [Change.NEW, Change.FIXED]
+    assert [match.change for match in matched([A], [before])] == [ChangeKind.NEW, ChangeKind.FIXED]
 
 
 def rows(tonight, before, *, first=False):

@@ -1,1 +1,0 @@
-"""The comparison by kinds of names, in a millisecond: one tensor represents all of its kind."""
