@@ -1,7 +1,7 @@
 """The reader of any file: whether loading it may run code, by its first bytes and not by its name.
 
-Bare pickles and torch's archives are followed wherever they lie. Other archives, compressed files,
-HDF5 and NumPy's arrays of objects may contain code and are not looked into: UnfollowedError.
+Bare pickles, NumPy's arrays of objects and torch's archives are followed wherever they lie. Other
+archives, compressed files and HDF5 may contain code and are not looked into: UnfollowedError.
 """
 
 import re
@@ -16,6 +16,8 @@ from auditor.containers.weight_formats import (
     PartialFile,
     Table,
     UnfollowedError,
+    UnsafeFileError,
+    not_followed,
 )
 from auditor.errors import CheckpointError
 from auditor.messages import named
@@ -37,6 +39,8 @@ def parse(file: str, sparse: PartialFile) -> Table:
     if predicate := _unfollowed(file, sparse):
         raise UnfollowedError(f"{named(file)} {predicate}")
     start = sparse.read(Span(0, min(sparse.size, START)))
+    if start.startswith(_NUMPY):
+        _follow_objects(file, sparse, start)
     may_be_pickle = file.lower().endswith(PICKLED) or start.startswith(_ZIP) or _may_import(sparse)
     if may_be_pickle and not start.startswith((_HDF5, _NUMPY)):
         return torch_file.parse(file, sparse)
@@ -55,8 +59,6 @@ def _unfollowed(file: str, sparse: PartialFile) -> str | None:
         fault = "has parts that are unpickled when they are loaded"
     elif start.startswith(_HDF5) and not _WEIGHTS_ALONE.fullmatch(file_name(file)):
         fault = "is an HDF5 file, in which a Keras model may have code"
-    elif start.startswith(_NUMPY) and _may_have_objects(start):
-        fault = "is a NumPy array of objects, which are pickled"
     elif _is_compressed(start):
         fault = "is compressed, and was not unpacked"
     elif is_archive and not file.lower().endswith(PICKLED):
@@ -64,14 +66,22 @@ def _unfollowed(file: str, sparse: PartialFile) -> str | None:
     return fault
 
 
-def _may_have_objects(start: bytes) -> bool:
-    """Return whether the header of a NumPy array is that of an array of objects.
+def _follow_objects(file: str, sparse: PartialFile, start: bytes) -> None:
+    """Raise UnsafeFileError if a NumPy array has a pickle of objects that may run code.
 
-    Only such a header has one of the signs: its keys, and the names of numbers' types, do not.
+    Only the header of such an array has one of the signs: keys and types of numbers do not.
     """
     width = 2 if start[6:7] == b"\x01" else 4
     stop = 8 + width + int.from_bytes(start[8 : 8 + width], "little")
-    return stop > START or any(sign in start[8 + width : stop] for sign in (b"O", b"obj", b"\\"))
+    signs = (b"O", b"obj", b"\\")
+    if stop <= len(start) and not any(sign in start[8 + width : stop] for sign in signs):
+        return
+    data = sparse.read(Span(0, min(sparse.size, stop + MAX_PICKLE)))
+    pickle = follow_pickle(data, min(stop, len(data)))
+    if pickle.outside:
+        raise UnsafeFileError(f"{named(file)} is a NumPy array of objects", pickle.outside)
+    if pickle.fault and (pickle.fault.may_go_on or len(data) < sparse.size):
+        raise not_followed(file, f"is a NumPy array of objects that {pickle.fault.reason}")
 
 
 def _is_compressed(start: bytes) -> bool:
