@@ -16,7 +16,6 @@ from auditor.downloader import (
     http,
     hub,
     model_list,
-    model_list_page,
     retry,
 )
 from auditor.oracle import server
@@ -48,7 +47,7 @@ BOUNDS = (
     ("tensors that a config implies", f"{blocks.MAX_TENSORS:,}"),
     ("a manifest of several models", mib(manifest.MAX_MANIFEST)),
     ("models in one repository", f"{manifest.MAX_COMPONENTS:,}"),
-    ("bytes that are read of a torch file or GGUF", mib(headers.MOST_BYTES)),
+    ("bytes that are read of a torch file or GGUF", mib(headers.MAX_PARTS)),
     ("reads of such a file", f"{headers.MOST_READS:,}"),
     ("a pickle", mib(pickle_machine.MAX_PICKLE)),
     (
@@ -66,7 +65,7 @@ BOUNDS = (
     ("the Hub's listing of one model", mib(hub.MAX_LISTING)),
     ("a page of its list of models", mib(model_list.MAX_PAGE)),
     ("pages of that list", f"{model_list.MAX_PAGES:,}"),
-    ("files of one model in it", f"{model_list_page.MAX_FILES:,}"),
+    ("files of one model in it", f"{model_list.MAX_FILES:,}"),
     ("seconds in which one request goes unanswered", f"{retry.MOST_SILENCE:.0f}"),
     ("seconds that a server can have us wait for", f"{retry.WINDOW:,}"),
     ("redirects", f"{http._MOST_REDIRECTS:,}"),

@@ -15,7 +15,7 @@ from auditor.analytic.config_classes import CompletedConfig
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.family import Family
-from auditor.bounded.json_text import FLOAT, parse_object, with_floats
+from auditor.bounded.json_text import FLOAT, JsonFile, with_floats
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described
 
@@ -417,14 +417,19 @@ class _Entry(NamedTuple):
 
 
 def read_config(file: str, content: bytes) -> Config:
-    """Parse a config.json; raise CheckpointError if it is not a JSON object.
+    """Parse a config.json; raise CheckpointError if it is not a JSON object."""
+    return config_in(JsonFile(file, content))
+
+
+def config_in(file: JsonFile) -> Config:
+    """Return the config in a file; raise CheckpointError if it is not a JSON object.
 
     Objects such as {"__float__": "Infinity"}, which transformers writes, become floats.
     """
-    values = parse_object(content, file)
-    if FLOAT in content:
+    values = file.object
+    if FLOAT in (file.content or b""):
         values = {key: with_floats(value) for key, value in values.items()}
-    return Config(values=MappingProxyType(values))
+    return Config(values=MappingProxyType(dict(values)))
 
 
 def _items(entry: _Entry, length: int | None = None) -> Sequence[object]:

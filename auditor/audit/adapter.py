@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from auditor.analytic import Config, Expectation, Role, catalogue, read_config
+from auditor.analytic import Config, Expectation, Role, catalogue
 from auditor.analytic.adapters import (
     FILE,
     AdaptedModel,
@@ -70,7 +70,7 @@ def adapted(
     """
     if snapshot.config is None:
         raise ValueError("an adapter without its config")
-    settings = read_settings(snapshot.config.content, snapshot.config.name)
+    settings = read_settings(snapshot.config)
     base = snapshot.base
     try:
         require_known(settings)
@@ -106,7 +106,7 @@ def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
         detail = f"the base of this adapter, {quoted(base.model)}, is not to be had: {base.detail}"
         raise SourceError(base.reason or Reason.NO_CONFIG, detail)
     try:
-        config = read_config(base.config.name, base.config.content)
+        config = base.config.as_config
         _ = config.architectures, config.model_type, config.num_labels  # raises for an invalid one
     except CheckpointError as error:
         detail = f"the base of this adapter, {quoted(base.model)}, is broken: {error}"

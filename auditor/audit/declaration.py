@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from auditor.analytic import Config, catalogue, read_config
+from auditor.analytic import Config, catalogue
 from auditor.analytic.repository_loader import Loader, of_pipeline, of_sentence_transformers
 from auditor.analytic.target import custom_class
 from auditor.audit.native_twins import NativeTwin, as_native_twin
 from auditor.audit.own_names import OwnNames
-from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import MODULE_KEYS, SENTENCE, TRANSFORMERS, ManifestEntry
 from auditor.errors import CheckpointError
@@ -62,7 +61,7 @@ def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Decla
     """
     if snapshot.config is None:
         return None
-    config = read_config(snapshot.config.name, snapshot.config.content)
+    config = snapshot.config.as_config
     if module_of(entry) is not None:
         return Declaration(config)
     if overwritten := _overwritten(snapshot, snapshot.config.name, config.values, entry):
@@ -130,7 +129,7 @@ def _under(config: Config, entry: ManifestEntry | None, settings: TextFile | Non
             return Declaration(config, loader=of_pipeline(kind))
         case ManifestEntry(library="sentence_transformers", kind=kind):
             try:
-                values = parse_object(settings.content, settings.name) if settings else {}
+                values = settings.object if settings else {}
             except CheckpointError as error:
                 bad = BadConfig(file=settings.name if settings else "", reason=str(error))
                 return _under(config, entry, None)._replace(findings=(bad,))

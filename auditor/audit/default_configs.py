@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from auditor.analytic import catalogue, generated, read_config
+from auditor.analytic import catalogue, generated
 from auditor.analytic.config_classes import of_model_type
 from auditor.analytic.config_classes.declarations import of_family, of_name
 from auditor.analytic.target import Classes
@@ -52,7 +52,7 @@ def with_settings(snapshot: Snapshot, settings: Mapping[str, Any]) -> Snapshot:
     if snapshot.config is None:
         raise UsageError(f"--set: {snapshot.model} has no config.json")
     try:
-        values = dict(read_config(snapshot.config.name, snapshot.config.content).values)
+        values = dict(snapshot.config.as_config.values)
     except CheckpointError as error:
         raise UsageError(f"--set: {error}") from None
     family = _aliases(values)
@@ -91,7 +91,7 @@ def is_key_of_config(snapshot: Snapshot, key: str) -> bool:
     if snapshot.config is None:
         return False
     try:
-        values = read_config(snapshot.config.name, snapshot.config.content).values
+        values = snapshot.config.as_config.values
     except CheckpointError:
         return False
     model_type = values.get("model_type")

@@ -101,9 +101,7 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
     if declared is None:
         return "config.json declares no model"
     config = declared.config
-    quantized = declared.quantization or declaration(
-        config.values, {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
-    )
+    quantized = declared.quantization or declaration(config.values, snapshot.packing)
     stored = {
         tensor.name: tensor.shape
         for head in snapshot.headers

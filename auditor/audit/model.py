@@ -289,8 +289,7 @@ def _unindexed(snapshot: Snapshot, declared: Declaration) -> tuple[OfFile, ...]:
 
 
 def _quantization(config: Config, snapshot: Snapshot) -> Declared | None:
-    files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
-    return declaration(config.values, files)
+    return declaration(config.values, snapshot.packing)
 
 
 def _stored_names(weights: Contents) -> Collection[str] | None:

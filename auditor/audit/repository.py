@@ -19,7 +19,6 @@ from auditor.audit.guard import outcome_of
 from auditor.audit.model import examine_model
 from auditor.audit.options import Options
 from auditor.audit.outcome import with_code_in_files
-from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.filenames import is_in_folder
 from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import Component, Fetched, Snapshot
@@ -31,7 +30,6 @@ from auditor.containers.manifest import (
     SENTENCE,
     Manifest,
     ManifestEntry,
-    parse_manifest,
 )
 from auditor.diagnosis.repository import lost_components
 from auditor.errors import CheckpointError, Reason, UsageError
@@ -245,7 +243,7 @@ def _between(
             pieces[piece.folder] = pipelines.PipelineComponent(
                 piece.folder,
                 config.name if config else f"{piece.folder}/config.json",
-                with_defaults(parse_or_empty(config.content, config.name) if config else {}),
+                with_defaults(config.values if config else {}),
                 piece.weights,
             )
     tokenizers = _tokenizers(snapshot, components)
@@ -279,7 +277,7 @@ def _manifest(snapshot: Snapshot) -> tuple[Manifest | None, tuple[OfFile, ...]]:
     if snapshot.manifest is None:
         return None, ()
     try:
-        return parse_manifest(snapshot.manifest.name, snapshot.manifest.content), ()
+        return snapshot.manifest.as_manifest, ()
     except CheckpointError as error:
         return None, (BadConfig(file=snapshot.manifest.name, reason=str(error)),)
 

@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from itertools import accumulate
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
@@ -15,6 +15,7 @@ from msgspec.structs import fields
 
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, printable, quoted
+from auditor.observation import Observation
 
 _T = TypeVar("_T")
 
@@ -81,12 +82,31 @@ def parse_object(content: bytes, what: str) -> dict[str, object]:
     return load_object(content, what).value
 
 
-def parse_or_empty(content: bytes | None, what: str) -> dict[str, object]:
-    """Parse a JSON object; return {} for None and for invalid JSON, which another rule reports."""
-    try:
-        return {} if content is None else parse_object(content, what)
-    except CheckpointError:
-        return {}
+class JsonFile(Observation, frozen=True, dict=True):
+    """A file of a repository, byte for byte; its JSON is parsed once, on first use."""
+
+    name: str
+    content: bytes | None  # None: it was not read
+
+    @cached_property
+    def _parsed(self) -> Mapping[str, Any] | str:
+        """The JSON object, or the sentence that says why the file is not one."""
+        try:
+            return parse_object(self.content or b"", self.name)
+        except CheckpointError as error:
+            return str(error)
+
+    @property
+    def object(self) -> Mapping[str, Any]:
+        """The JSON object in the file; raise CheckpointError if it is not one."""
+        if isinstance(self._parsed, str):
+            raise CheckpointError(self._parsed)
+        return self._parsed
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The JSON object in the file; {} for invalid JSON, which another rule reports."""
+        return {} if isinstance(self._parsed, str) else self._parsed
 
 
 def load_object(

@@ -12,7 +12,6 @@ from io import BytesIO
 from typing import Any
 
 from auditor.bounded.pickle_names import (
-    JOBLIB_ARRAY,
     WEIGHTS_ONLY,
     Call,
     FollowedPickle,
@@ -23,7 +22,6 @@ from auditor.bounded.pickle_names import (
     PickleFault,
     is_key,
     is_known,
-    joblib_array,
     kind,
     may_have_state,
     new_object,
@@ -41,8 +39,6 @@ _MAKING = 5
 _PROTOCOLS = 5
 _ARGUMENTS = 4  # characters of a call that a line shows
 _LONG = 2**64
-_MOST_INNER = 8  # levels of pickles inside of each other
-_MOST_PADDING = 16  # bytes before the numbers of an array
 
 
 class _NotFollowedError(Exception):
@@ -89,27 +85,22 @@ def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
 class _Machine:
     """An unpickler's stack and memo, with records in place of objects."""
 
-    def __init__(self, outer: "_Machine | None" = None) -> None:
-        """Begin a pickle, perhaps inside of another one, with its names and bounds."""
-        self.depth: int = outer.depth + 1 if outer else 0
-        self.has_inner = False  # whether a pickle inside was followed
-        self.stream = BytesIO()
+    def __init__(self) -> None:
         self.at = 0  # offset of the opcode
         self.frame = 0  # offset after the frame; 0 outside of frames
-        self.steps: int = outer.steps if outer else MAX_STEPS
+        self.steps = MAX_STEPS
         self.stack: list[object] = []
         self.marked: list[list[object]] = []  # the stacks below the marks
         self.memo: dict[int, object] = {}
         self.used: set[int] = set()  # ids of objects that were read from the memo
         # The offset of the first import of each unknown name, and its first call.
-        self.outside: dict[Global, int] = outer.outside if outer else {}
-        self.calls: dict[Global, Call] = outer.calls if outer else {}
-        self.refused: dict[str, None] = outer.refused if outer else {}
+        self.outside: dict[Global, int] = {}
+        self.calls: dict[Global, Call] = {}
+        self.refused: dict[str, None] = {}
         self.persistent: list[Persistent] = []
 
     def run(self, stream: BytesIO) -> object:
         """Return the value that the pickle builds; raise EOFError if the bytes end too early."""
-        self.stream = stream
         while True:
             self.at = stream.tell()
             code = stream.read(1)
@@ -120,8 +111,6 @@ class _Machine:
                 self.check_frame(self.at + 1)
                 if self.frame > self.at + 1:
                     raise _NotFollowedError("ends before its frame does")
-                if self.has_inner and not self.outside:  # other loaders go on behind its end
-                    raise _NotFollowedError("has a pickle inside, as joblib stores objects,")
                 return self.stack.pop()
             if code not in _OPCODES:
                 raise _ImpossibleError(f"has the byte 0x{code[0]:02x} in place of an opcode")
@@ -290,35 +279,11 @@ class _Machine:
         target = self.filled()
         if isinstance(target, Call) and (may_have_state(target, state) or self.is_outside(target)):
             target.state, target.has_state = state, True
-            if isinstance(target.callee, Global) and target.callee.path == JOBLIB_ARRAY:
-                self.joblib_array(state)
         elif not self.is_outside(target):
             what = target.path if isinstance(target, Global) else kind(target)
             if isinstance(target, Call) and isinstance(target.callee, Global):
                 what = f"an object of {target.callee.path}"
             raise _NotFollowedError(f"gives a state to {what}")
-
-    def joblib_array(self, state: object) -> None:
-        """Pass over the array behind the state of joblib's stand-in for it.
-
-        Its first byte, the length of the padding, is no opcode: other loaders than joblib's fail.
-        """
-        array = joblib_array(state)
-        self.check_frame(self.stream.tell())
-        if array is None or self.frame or self.depth > _MOST_INNER:
-            raise _NotFollowedError("has an array in a form that joblib does not write")
-        if array.has_objects:
-            inner = _Machine(self)
-            inner.run(self.stream)
-            self.has_inner, self.steps = True, inner.steps
-            return
-        padding = self.stream.read(1)
-        if padding and padding[0] > _MOST_PADDING:
-            raise _NotFollowedError("has an array in a form that joblib does not write")
-        stop = self.stream.tell() + sum(padding) + array.length
-        if stop > len(self.stream.getbuffer()):
-            raise EOFError
-        self.stream.seek(stop)
 
     def storage(self) -> None:
         """Push the record of a torch storage that the loader supplies; raise for other objects."""

@@ -125,10 +125,7 @@ _PLAIN_VALUES = frozenset(
         *("numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer"),
     }
 )
-_JOBLIB_ALIGNMENT = 16  # bytes, since joblib 1.2
-# The object that joblib stores in place of a numpy array, whose numbers follow its state.
-JOBLIB_ARRAY = "joblib.numpy_pickle.NumpyArrayWrapper"
-_KNOWN = {JOBLIB_ARRAY} | WEIGHTS_ONLY | _ENUMS | _PLAIN_OBJECTS | _FACTORIES | _PLAIN_VALUES
+_KNOWN = WEIGHTS_ONLY | _ENUMS | _PLAIN_OBJECTS | _FACTORIES | _PLAIN_VALUES
 
 # Names of Python 2 -> names of Python 3.
 _RENAMED = {("__builtin__", "xrange"): Global("builtins", "range")}
@@ -180,8 +177,7 @@ def _octets(args: list[object]) -> bytes:
 
 def new_object(name: Global, args: tuple[object, ...]) -> Call | None:
     """Return the record of `name.__new__(*args)`; None if the class is not a known plain class."""
-    is_plain = name.path in _PLAIN_OBJECTS or name.path == JOBLIB_ARRAY
-    return Call(name, args) if is_plain and not args else None
+    return Call(name, args) if name.path in _PLAIN_OBJECTS and not args else None
 
 
 def may_have_state(call: Call, state: object) -> bool:
@@ -202,8 +198,6 @@ def may_have_state(call: Call, state: object) -> bool:
             (1, tuple(shape), dtype, bool(), bytes() | list() as content),
         ):
             return _fits(content, shape, dtype)
-        case (str(path), PickledDict()) if path == JOBLIB_ARRAY:
-            return joblib_array(state) is not None
         case _:
             return path.startswith(_REBUILD) or path == "torch.nn.parameter.Parameter"
 
@@ -314,23 +308,3 @@ def _fits(content: bytes | list[object], shape: tuple[object, ...], dtype: objec
 
 def _has_objects(dtype: object) -> bool:
     return isinstance(dtype, Call) and isinstance(dtype.args[0], str) and dtype.args[0][0] == "O"
-
-
-class JoblibArray(Struct, frozen=True):
-    """The bytes behind the state of joblib's stand-in for an array."""
-
-    length: int  # bytes of its numbers, behind their padding
-    has_objects: bool  # whether a pickle follows in place of numbers
-
-
-def joblib_array(state: object) -> JoblibArray | None:
-    """Return what follows the state that joblib writes; None for another state."""
-    pairs = state.pairs if isinstance(state, PickledDict) else []
-    values = {key: value for key, value in pairs if isinstance(key, str)}
-    shape, dtype = values.get("shape"), values.get("dtype")
-    size = _item_size(dtype)
-    is_padded = values.get("numpy_array_alignment_bytes") == _JOBLIB_ALIGNMENT
-    if size is None or not isinstance(shape, tuple) or not _is_shape(shape) or not is_padded:
-        return None
-    count = prod(number for number in shape if isinstance(number, int))
-    return JoblibArray(size * count, _has_objects(dtype))

@@ -82,7 +82,7 @@ class Change(Struct, frozen=True, kw_only=True):
         companions = snapshot.companions
         if self.generation:
             companions = tuple(
-                one._replace(content=edited_json(one.content, self.generation))
+                replace(one, content=edited_json(one.content, self.generation))
                 if one.name == GENERATION and one.content
                 else one
                 for one in companions or ()

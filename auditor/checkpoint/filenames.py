@@ -14,12 +14,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import TextFile
 from auditor.containers.index import shard_fault
-from auditor.errors import Reason, SourceError, UsageError
-from auditor.messages import listed, quoted
+from auditor.containers.manifest import LEARNING, PIPELINE, SETTINGS
+from auditor.errors import SourceError, UsageError
+from auditor.messages import quoted
 from auditor.names import file_name
 
 # The usual names in search order: safetensors first, transformers' names first.
@@ -164,7 +165,7 @@ def named_weights(config: TextFile | None, names: Collection[str]) -> FoundWeigh
     """
     if config is None or _NAMED.encode() not in config.content:
         return None
-    name = parse_or_empty(config.content, config.name).get(_NAMED)
+    name = config.values.get(_NAMED)
     if not isinstance(name, str) or not name.endswith(_SAFE) or shard_fault(name):
         return None
     path = f"{config.name[: config.name.rfind('/') + 1]}{name}"
@@ -177,7 +178,7 @@ def based_weights(config: TextFile, names: Collection[str]) -> FoundWeights | No
     """Return the file whose base name an AutoGPTQ config states or implies; None if absent."""
     if not any(key.encode() in config.content for key in (*_BASENAMES, _GROUP)):
         return None
-    for base in _base_names(parse_or_empty(config.content, config.name)):
+    for base in _base_names(config.values):
         for ending in _ENDINGS:
             if f"{base}{ending}{_INDEX}" in names:
                 return FoundWeights(index=f"{base}{ending}{_INDEX}")
@@ -201,60 +202,91 @@ def _base_names(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"gptq_model-{bits}bit-{group}g"
 
 
-# --- GGUF files: grouping into models, and selection of a model by tag ---------------------------
+# --- repositories with models in several folders --------------------------------------------------
 
-GGUF_ENDING = ".gguf"
-
-_GGUF_SHARD = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf", re.ASCII | re.IGNORECASE | re.DOTALL)
-# Files that belong to a model: its vision tower, and the importance matrix of its quantization.
-_NO_MODELS = ("mmproj", "imatrix")
-
-Files = tuple[str, ...]  # one file, or the shards of one model, sorted
+# These patterns are compiled on first use: most repositories have one model.
+_MODULE = rf"[0-9]+_(?:{'|'.join(LEARNING)})"  # a folder of sentence-transformers: 2_Dense
+_SAFETENSORS = r"(?:diffusion_pytorch_)?model\.safetensors(?:\.index\.json)?"
 
 
-def gguf_sets(names: Iterable[str]) -> tuple[Files, ...]:
-    """Return the GGUF models among the names, each as its sorted files."""
-    files_by_set: dict[tuple[str, str], list[str]] = {}
+def components(
+    names: Iterable[str], manifest: str, variant: str | None
+) -> tuple[SelectedComponent, ...]:
+    """Return the models in folders that a manifest may list, judged by file names alone."""
+    parts = _folders(names, variant)
+    if manifest == PIPELINE:
+        return tuple(parts)
+    by_folder = _by_folder(names)
+    return tuple(
+        _with_settings(part, by_folder[part.folder])
+        for part in parts
+        if _has_weights(part) or re.fullmatch(_MODULE, part.folder)
+    )
+
+
+def models(names: Iterable[str], variant: str | None) -> tuple[SelectedComponent, ...]:
+    """Return the models in folders that have a config and weights."""
+    parts = _folders(names, variant)
+    return tuple(part for part in parts if part.selection.config and _has_weights(part))
+
+
+def folder_weights(names: set[str], variant: str | None) -> FoundWeights | None:
+    """Return a folder's weights: the variant's, else those without one, else the only variant's."""
+    weights = standard_weights(names, variant) or standard_weights(names)
+    if weights is None and len(only := variants(names)) == 1:
+        return standard_weights(names, only[0])
+    return weights
+
+
+def torch_copies_in(names: Iterable[str], weights: FoundWeights) -> tuple[str, ...]:
+    """Return the torch files that repeat a folder's weights; () if these are not safetensors."""
+    name = weights.weights or weights.index or ""
+    return torch_model_files(names) if re.fullmatch(_SAFETENSORS, name) else ()
+
+
+def with_part_torch_copies(selection: FileSelection, names: Iterable[str]) -> FileSelection:
+    """Add to each part of a selection the torch files of its folder, for comparison."""
+    by_folder = _by_folder(names)
+    parts = (_with_torch_copies(part, by_folder[part.folder]) for part in selection.parts)
+    return replace(selection, parts=tuple(parts))
+
+
+def _has_weights(part: SelectedComponent) -> bool:
+    return bool(part.selection.weights or part.selection.index)
+
+
+def _folders(names: Iterable[str], variant: str | None) -> Iterator[SelectedComponent]:
+    for folder, local_names in sorted(_by_folder(names).items()):
+        weights = folder_weights(local_names, variant) or FoundWeights()
+        config = CONFIG if CONFIG in local_names else None
+        if folder and (config or weights.weights or weights.index):
+            selection = FileSelection(
+                config=config and f"{folder}/{config}",
+                weights=weights.weights and f"{folder}/{weights.weights}",
+                index=weights.index and f"{folder}/{weights.index}",
+            )
+            yield SelectedComponent(folder=folder, selection=selection)
+
+
+def _with_settings(part: SelectedComponent, local_names: set[str]) -> SelectedComponent:
+    """Add the part's settings file for sentence-transformers, if it exists."""
+    name = next((f"{part.folder}/{name}" for name in SETTINGS if name in local_names), None)
+    return part._replace(selection=replace(part.selection, settings=name))
+
+
+def _with_torch_copies(part: SelectedComponent, local_names: set[str]) -> SelectedComponent:
+    weights, index = (
+        name and name.removeprefix(f"{part.folder}/")
+        for name in (part.selection.weights, part.selection.index)
+    )
+    names = torch_copies_in(local_names, FoundWeights(weights=weights, index=index))
+    torch_copies = tuple(f"{part.folder}/{name}" for name in names)
+    return part._replace(selection=replace(part.selection, torch_copies=torch_copies))
+
+
+def _by_folder(names: Iterable[str]) -> dict[str, set[str]]:
+    folders: dict[str, set[str]] = {}
     for name in names:
-        last = file_name(name).lower()
-        if last.endswith(GGUF_ENDING) and not any(word in last for word in _NO_MODELS):
-            shard = _GGUF_SHARD.fullmatch(name)
-            key = (shard[1], shard[2]) if shard else (name, "")
-            files_by_set.setdefault(key, []).append(name)
-    return tuple(sorted(tuple(sorted(files)) for files in files_by_set.values()))
-
-
-def only_gguf_set(names: Iterable[str], where: str) -> Files:
-    """Return the only GGUF model among the names, else (); raise SourceError for several."""
-    sets = gguf_sets(names)
-    if len(sets) > 1:
-        raise _unclear(f"{where} holds {len(sets)} GGUF models", sets)
-    return sets[0] if sets else ()
-
-
-def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
-    """Return the only GGUF model that a tag matches: a file name, or a word in it (Q4_K_M)."""
-    sets = gguf_sets(names)
-    if not sets:
-        detail = f"{where} has no GGUF model, expected {quoted(tag)}"
-        raise SourceError(Reason.NO_WEIGHTS, detail)
-    part = re.compile(rf"(?<![a-z0-9]){re.escape(tag)}(?![a-z0-9_])", re.IGNORECASE)
-    matches = [files for files in sets if tag in files] or [
-        files for files in sets if part.search(files[0])
-    ]
-    if len(matches) != 1:
-        some = f"{len(matches)} of the {len(sets)} GGUF models of {where} are"
-        count = some if matches else f"no GGUF model of {where} is"
-        raise _unclear(f"{count} {quoted(tag)}", matches or sets)
-    return matches[0]
-
-
-def shards_of(name: str, names: Iterable[str]) -> Files:
-    """Return all shards of the model to which the file `name` belongs."""
-    return next(files for files in gguf_sets({name, *names}) if name in files)
-
-
-def _unclear(subject: str, sets: Iterable[Files]) -> SourceError:
-    files = listed([files[0] for files in sets])
-    detail = f"{subject}, {files}: name one, as in namespace/name:Q4_K_M"
-    return SourceError(Reason.NO_SAFETENSORS, detail)
+        folder, _, last = name.rpartition("/")
+        folders.setdefault(folder, set()).add(last)
+    return folders

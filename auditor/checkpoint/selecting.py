@@ -7,25 +7,26 @@ from msgspec.structs import asdict, replace
 
 from auditor.checkpoint.filenames import (
     CONFIG,
-    GGUF_ENDING,
     Chooser,
     FileSelection,
     FoundWeights,
     SelectedComponent,
-    only_gguf_set,
-    shards_of,
-    standard_weights,
-    tagged_gguf_set,
-    torch_model_files,
-    variant_of,
-    variants,
-)
-from auditor.checkpoint.model_folders import (
     components,
     folder_weights,
     models,
+    standard_weights,
     torch_copies_in,
+    torch_model_files,
+    variant_of,
+    variants,
     with_part_torch_copies,
+)
+from auditor.checkpoint.shard_names import (
+    GGUF_ENDING,
+    only_gguf_set,
+    shards_of,
+    split_of,
+    tagged_gguf_set,
 )
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.companions.companion_files import (
@@ -355,10 +356,6 @@ def _no_weights_error(names: Iterable[str], where: str) -> SourceError:
 # --- a file or a folder that the user names -------------------------------------------------------
 
 
-_SHARD = re.compile(r"-\d+-of-0*(?P<of>\d+)\.\w+$", re.ASCII)
-_INDEX = ".index.json"
-
-
 def select_place(names: Collection[str], where: str, place: str) -> FileSelection:
     """Select a weight file, a folder's model, or the model to which another file belongs.
 
@@ -368,13 +365,13 @@ def select_place(names: Collection[str], where: str, place: str) -> FileSelectio
     if place not in names:
         return _select_folder(names, where, place)
     folder, _, last = place.rpartition("/")
-    shard = _SHARD.search(last)
+    split = split_of(last)
     if last.lower().endswith(GGUF_ENDING):
         config = _config(names, folder, CONFIG)
         return FileSelection(config=config, shards=shards_of(place, names))
-    if last.endswith(_INDEX) and is_weights(place):
+    if last.endswith(".index.json") and is_weights(place):
         return FileSelection(config=_config(names, folder, CONFIG), index=place)
-    if is_readable(place) and not (shard and shard["of"] != "1"):
+    if is_readable(place) and (split is None or split.total == 1):
         return FileSelection(config=_config(names, folder, config_of(last)), weights=place)
     return _select_folder(names, where, folder) if folder else select(names, where)
 

@@ -1,8 +1,15 @@
-"""The numbers in shard names: `model-00002-of-00005.safetensors` is shard 2 of 5. No I/O."""
+"""The numbers in shard names: `model-00002-of-00005.safetensors` is shard 2 of 5. No I/O.
+
+GGUF files are grouped into models, of which a tag selects one.
+"""
 
 import re
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
+
+from auditor.errors import Reason, SourceError
+from auditor.messages import listed, quoted
+from auditor.names import file_name
 
 _SHARD = re.compile(r"(.+?[-_])(\d{1,6})-of-(\d{1,6})((?:\.\w+)+)", re.ASCII)
 _WITHOUT_TOTAL = re.compile(r"(.*?\D)(\d{1,6})((?:\.\w+)+)", re.ASCII)
@@ -50,3 +57,61 @@ def gaps(files: Iterable[str]) -> tuple[str, ...]:
     numbers, digits = set(map(int, texts)), min(map(len, texts))
     absent = set(range(min(1, *numbers), max(numbers))) - numbers
     return tuple(f"{stem}{number:0{digits}}{ending}" for number in sorted(absent))
+
+
+# --- GGUF files: grouping into models, and selection of a model by tag ---------------------------
+
+GGUF_ENDING = ".gguf"
+
+# Files that belong to a model: its vision tower, and the importance matrix of its quantization.
+_NO_MODELS = ("mmproj", "imatrix")
+
+Files = tuple[str, ...]  # one file, or the shards of one model, sorted
+
+
+def gguf_sets(names: Iterable[str]) -> tuple[Files, ...]:
+    """Return the GGUF models among the names, each as its sorted files."""
+    files_by_set: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        last = file_name(name).lower()
+        if last.endswith(GGUF_ENDING) and not any(word in last for word in _NO_MODELS):
+            split = split_of(name)
+            key = (split.stem, split.of) if split else (name, "")
+            files_by_set.setdefault(key, []).append(name)
+    return tuple(sorted(tuple(sorted(files)) for files in files_by_set.values()))
+
+
+def only_gguf_set(names: Iterable[str], where: str) -> Files:
+    """Return the only GGUF model among the names, else (); raise SourceError for several."""
+    sets = gguf_sets(names)
+    if len(sets) > 1:
+        raise _unclear(f"{where} holds {len(sets)} GGUF models", sets)
+    return sets[0] if sets else ()
+
+
+def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
+    """Return the only GGUF model that a tag matches: a file name, or a word in it (Q4_K_M)."""
+    sets = gguf_sets(names)
+    if not sets:
+        detail = f"{where} has no GGUF model, expected {quoted(tag)}"
+        raise SourceError(Reason.NO_WEIGHTS, detail)
+    part = re.compile(rf"(?<![a-z0-9]){re.escape(tag)}(?![a-z0-9_])", re.IGNORECASE)
+    matches = [files for files in sets if tag in files] or [
+        files for files in sets if part.search(files[0])
+    ]
+    if len(matches) != 1:
+        some = f"{len(matches)} of the {len(sets)} GGUF models of {where} are"
+        count = some if matches else f"no GGUF model of {where} is"
+        raise _unclear(f"{count} {quoted(tag)}", matches or sets)
+    return matches[0]
+
+
+def shards_of(name: str, names: Iterable[str]) -> Files:
+    """Return all shards of the model to which the file `name` belongs."""
+    return next(files for files in gguf_sets({name, *names}) if name in files)
+
+
+def _unclear(subject: str, sets: Iterable[Files]) -> SourceError:
+    files = listed([files[0] for files in sets])
+    detail = f"{subject}, {files}: name one, as in namespace/name:Q4_K_M"
+    return SourceError(Reason.NO_SAFETENSORS, detail)

@@ -8,11 +8,13 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from auditor.bounded.json_text import lfs_pointer_size
+from auditor.analytic.config import Config, config_in
+from auditor.bounded.json_text import JsonFile, lfs_pointer_size
 from auditor.checkpoint.skipped import SkippedEntry
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.index import Index, parse_index
-from auditor.containers.safetensors import Header, parse_header
+from auditor.containers.manifest import Manifest, parse_manifest
+from auditor.containers.safetensors import LENGTH_BYTES, Header, parse_header
 from auditor.containers.weight_formats import (
     FilePart,
     NeedsBytes,
@@ -29,6 +31,10 @@ from auditor.observation import Observation
 Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Sha1 = Annotated[str, Meta(pattern="^[0-9a-f]{40}$", max_length=40)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
+
+
+_TENSOR = b'"data_offsets"'  # a JSON string cannot contain it unescaped
+_CUT = "truncated"  # in the errors of the formats' readers for a file that ends too soon
 
 
 class Source(StrEnum):
@@ -56,7 +62,9 @@ class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return replace(self, changed=other.changed) == other
 
 
-class RepoFile(Observation, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RepoFile(
+    Observation, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """One file of the repository, as its listing describes it."""
 
     _aside = ("sha256", "blob_id", "state")
@@ -96,6 +104,11 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
         return len(self.prefix) + sum(len(part.data) for part in self.parts)
 
     @property
+    def most_tensors(self) -> int:
+        """An upper bound of the tensors in a safetensors header."""
+        return self.prefix.count(_TENSOR)
+
+    @property
     def pointed(self) -> int | None:
         """The file size in a Git LFS pointer; None if this is not a pointer."""
         begins = self.parts and self.parts[0].start == 0
@@ -105,6 +118,29 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     def framework(self) -> str | None:
         """The framework that wrote a safetensors file: pt, tf, flax, np, mlx; None if unstated."""
         return dict(self.parsed.metadata).get("format") if isinstance(self.parsed, Header) else None
+
+    @property
+    def cut_off(self) -> str:
+        """A predicate, `ends after 8 of 90 bytes`, for a file that is cut; "" for others."""
+        table, size, fault = self.parsed, self.size, ""
+        if size is None or self.pointed is not None:
+            return ""
+        match table:
+            case _ if size == 0:
+                fault = "is empty"
+            case Header():
+                complete = LENGTH_BYTES + table.header_length + table.data_length
+                fault = f"ends after {size:,} of {complete:,} bytes" if size < complete else ""
+            case Table():
+                fault = "ends too soon" if any(_CUT in one for one in table.size_faults) else ""
+            case CheckpointError() if _CUT in str(table) and parser(self.name) is not None:
+                fault = f"ends too soon, after {size:,} bytes"
+            case CheckpointError() if _CUT in str(table) and size < LENGTH_BYTES:
+                fault = f"ends after {size:,} bytes, before its header"
+            case CheckpointError() if _CUT in str(table):
+                length = int.from_bytes(self.prefix[:LENGTH_BYTES], "little")
+                fault = f"ends after {size:,} bytes, within its header of {length:,}"
+        return fault
 
     @cached_property
     def parsed(self) -> Header | Table | CheckpointError:
@@ -125,8 +161,8 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
             )
 
 
-class TextFile(Observation, frozen=True, kw_only=True, dict=True):
-    """A config or an index, byte for byte."""
+class TextFile(JsonFile, frozen=True, kw_only=True):
+    """A config, an index or a manifest, byte for byte; each of its readings is made once."""
 
     _aside = ("known",)
 
@@ -136,8 +172,18 @@ class TextFile(Observation, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def as_index(self) -> Index:
-        """Return the content as an index, parsed on first use; raise CheckpointError if broken."""
+        """The content as an index; raise CheckpointError if it cannot be read."""
         return self.known or parse_index(self.name, self.content)
+
+    @cached_property
+    def as_config(self) -> Config:
+        """The content as a config; raise CheckpointError if it is not a JSON object."""
+        return config_in(self)
+
+    @cached_property
+    def as_manifest(self) -> Manifest:
+        """The content as a manifest; raise CheckpointError if it cannot be read."""
+        return parse_manifest(self.name, self.content)
 
 
 class PublishedText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,133 +3,120 @@
 import gzip
 import json
 from contextlib import suppress
+from typing import Any
 
-from msgspec import to_builtins
-from msgspec.structs import asdict
+from msgspec import UNSET, to_builtins
+from msgspec.structs import asdict, replace
 
 from auditor.bounded.deflated import deflate
-from auditor.checkpoint.snapshot import Component, RepoFile, Snapshot, TextFile, WeightHeader
-from auditor.checkpoint.snapshot_reader import FORMAT, VERSION
+from auditor.bounded.json_text import JsonFile
+from auditor.checkpoint.snapshot import Component, Snapshot, WeightHeader
+from auditor.checkpoint.snapshot_reader import (
+    FORMAT,
+    VERSION,
+    BaseEntry,
+    BytesEntry,
+    ComponentEntry,
+    HeaderEntry,
+    PartEntry,
+    SnapshotDocument,
+)
 from auditor.companions.companion_files import CompanionFile
 from auditor.redaction import masked
 
 # Longest file stored as text: nearly every config.json, but not the index of a large model.
 _LONGEST_TEXT = 16 * 1024
 
+# The keys in which a fine-tune may differ from its base. This part includes the list of files: logs
+# and checkpoints of a training have their own names.
+_OWN = frozenset(("model", "commit", "config", "files", "skipped", "companions", "published"))
+
 
 def dump(snapshot: Snapshot, path: str = "") -> bytes:
     """Serialize a snapshot, without `source` and `fetched`; gzip it if `path` ends in .gz."""
-    document = {**_own_part(snapshot), **_shared_part(snapshot)}
-    content = masked((json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+    text = json.dumps(_document(snapshot), indent=1, sort_keys=True) + "\n"
+    content = masked(text.encode())
     return gzip.compress(content, mtime=0) if path.endswith(".gz") else content
 
 
-def dump_own(snapshot: Snapshot) -> bytes:
-    """Return the bytes of the part of a snapshot in which a fine-tune may differ from its base.
+def dump_own_and_shared(snapshot: Snapshot) -> tuple[bytes, bytes]:
+    """Serialize the part of a snapshot in which a fine-tune may differ from its base, and the rest.
 
-    This part includes the list of files: logs and checkpoints of a training have their own names.
+    `load_own_and_shared` joins both.
     """
-    return json.dumps(_own_part(snapshot), sort_keys=True).encode()
+    document = _document(snapshot)
+    own = {key: document.pop(key) for key in _OWN & document.keys()}
+    return json.dumps(own, sort_keys=True).encode(), json.dumps(document, sort_keys=True).encode()
 
 
-def dump_shared(snapshot: Snapshot) -> bytes:
-    """Return the bytes of the part that `dump_own` omits; `load_own_and_shared` joins both."""
-    return json.dumps(_shared_part(snapshot), sort_keys=True).encode()
+def _document(snapshot: Snapshot) -> dict[str, Any]:
+    base, companions, unexamined = snapshot.base, snapshot.companions, snapshot.unexamined
+    document = SnapshotDocument(
+        format=FORMAT,
+        version=VERSION,
+        # A path may contain bytes that are not UTF-8.
+        model=snapshot.model.encode(errors="replace").decode(),
+        commit=snapshot.commit,
+        origin=snapshot.origin,
+        partial=snapshot.partial,
+        files=[replace(file, state=None) for file in snapshot.files],
+        config=_text(snapshot.config),
+        index=_text(snapshot.index),
+        heads=[_head(head) for head in snapshot.headers],
+        unopened=list(snapshot.unopened),
+        packing=_text(snapshot.packing),
+        settings=_text(snapshot.settings),
+        manifest=_text(snapshot.manifest),
+        torch_copies=[_head(head) for head in snapshot.torch_copies],
+        pickles=[_head(head) for head in snapshot.pickles],
+        unexamined=None if unexamined is None else list(unexamined),
+        base=BaseEntry(**{**asdict(base), "config": _text(base.config)}) if base else UNSET,
+        components=[_component(one) for one in snapshot.components],
+        companions=None if companions is None else [_companion(one) for one in companions],
+        published=list(snapshot.published),
+        skipped=list(snapshot.skipped),
+    )
+    builtins: dict[str, Any] = to_builtins(document)
+    return builtins
 
 
-def _own_part(snapshot: Snapshot) -> dict[str, object]:
-    companions: dict[str, object] = {}
-    if snapshot.companions is not None:
-        companions["companions"] = [_companion(one) for one in snapshot.companions]
-    skipped = {"skipped": to_builtins(snapshot.skipped)} if snapshot.skipped else {}
-    published: dict[str, object] = {}
-    if snapshot.published:
-        published["published"] = [
-            {"name": size.name, "text": size.text} for size in snapshot.published
-        ]
-    return {
-        "model": snapshot.model.encode(
-            errors="replace"
-        ).decode(),  # a path may contain bytes that are not UTF-8
-        "commit": snapshot.commit,
-        "config": _text(snapshot.config),
-        "files": [_file_entry(file) for file in snapshot.files],
-        **skipped,
-        **companions,
-        **published,
-    }
-
-
-def _file_entry(file: RepoFile) -> dict[str, object]:
-    digests = {"sha256": file.sha256, "blob_id": file.blob_id}
-    declared = {key: digest for key, digest in digests.items() if digest is not None}
-    return {"name": file.name, "size": file.size, **declared}
-
-
-def _shared_part(snapshot: Snapshot) -> dict[str, object]:
-    document: dict[str, object] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "origin": snapshot.origin,
-        "index": _text(snapshot.index),
-        "heads": [_head(head) for head in snapshot.headers],
-        "unopened": list(snapshot.unopened),
-        "partial": snapshot.partial,
-    }
-    if snapshot.torch_copies:
-        document["torch_copies"] = [_head(head) for head in snapshot.torch_copies]
-    if snapshot.pickles:
-        document["pickles"] = [_head(head) for head in snapshot.pickles]
-    if snapshot.unexamined is not None:
-        document["unexamined"] = list(snapshot.unexamined)
-    if snapshot.base:
-        document["base"] = {**asdict(snapshot.base), "config": _text(snapshot.base.config)}
-    if snapshot.packing:
-        document["packing"] = _text(snapshot.packing)
-    if snapshot.settings:
-        document["settings"] = _text(snapshot.settings)
-    if snapshot.manifest:
-        document["manifest"] = _text(snapshot.manifest)
-    if snapshot.components:
-        document["components"] = [_component(one) for one in snapshot.components]
-    return document
-
-
-def _companion(file: CompanionFile) -> dict[str, object] | None:
+def _companion(file: CompanionFile) -> BytesEntry:
     if file.content is None:
-        return {"name": file.name, "unread": file.unread}
-    return _text(TextFile(name=file.name, content=file.content))
+        return BytesEntry(name=file.name, unread=file.unread)
+    return _bytes(file)
 
 
-def _component(component: Component) -> dict[str, object]:
-    settings = {"settings": _text(component.settings)} if component.settings else {}
-    return {
-        **settings,
-        "name": component.folder,
-        "config": _text(component.config),
-        "index": _text(component.index),
-        "heads": [_head(head) for head in component.headers],
-        "torch_copies": [_head(head) for head in component.torch_copies],
-        "unopened": list(component.unopened),
-    }
+def _component(component: Component) -> ComponentEntry:
+    return ComponentEntry(
+        name=component.folder,
+        config=_text(component.config),
+        index=_text(component.index),
+        heads=[_head(head) for head in component.headers],
+        torch_copies=[_head(head) for head in component.torch_copies],
+        unopened=list(component.unopened),
+        settings=_text(component.settings),
+    )
 
 
-def _text(file: TextFile | None) -> dict[str, object] | None:
-    """Return a file's entry: plain text if short and UTF-8, else deflated; None for no file."""
-    if file is None:
-        return None
-    content = masked(file.content)
+def _text(file: JsonFile | None) -> BytesEntry | None:
+    return None if file is None else _bytes(file)
+
+
+def _bytes(file: JsonFile) -> BytesEntry:
+    """Return a file's entry: plain text if short and UTF-8, else deflated."""
+    content = masked(file.content or b"")
     if len(content) <= _LONGEST_TEXT:
         with suppress(UnicodeDecodeError):
-            return {"name": file.name, "text": content.decode()}
-    return {"name": file.name, "deflated": deflate(content)}
+            return BytesEntry(name=file.name, text=content.decode())
+    return BytesEntry(name=file.name, deflated=deflate(content))
 
 
-def _head(head: WeightHeader) -> dict[str, object]:
-    entry: dict[str, object] = {"name": head.name, "size": head.size}
+def _head(head: WeightHeader) -> HeaderEntry:
+    entry = HeaderEntry(name=head.name, size=head.size)
     if head.parts:
-        parts = [
-            {"start": part.start, "deflated": deflate(masked(part.data))} for part in head.parts
+        entry.parts = [
+            PartEntry(start=part.start, deflated=deflate(masked(part.data))) for part in head.parts
         ]
-        return entry | {"parts": parts}
-    return entry | {"deflated": deflate(masked(head.prefix))}
+    else:
+        entry.deflated = deflate(masked(head.prefix))
+    return entry

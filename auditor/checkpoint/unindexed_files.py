@@ -5,20 +5,17 @@ weights exist. They are read if their names show that they belong to the model: 
 variant, an adapter, an optimizer, or a copy of the weights in another form.
 """
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 
 from auditor.checkpoint.filenames import torch_model_files, variant_of
 from auditor.checkpoint.selecting import is_readable
+from auditor.checkpoint.shard_names import Split, split_of
 from auditor.names import file_name, folder_of
 
-_SPLIT = re.compile(r"(?P<stem>.+?)[-_](?P<number>\d+)-of-(?P<count>\w+)(?P<ending>(?:\.\w+)+)")
 _SAFETENSORS = ".safetensors"
 _TORCH = (".bin", ".pt", ".pth", ".ckpt")
 # Names of files in a model's folder that do not belong to it.
 _OTHERS = ("adapter_", "consolidated.", "ema.", "ema_")
-
-_Split = tuple[str, str, str]  # stem, count and ending, which are equal for all shards of a model
 
 
 def files_not_in_index(
@@ -50,8 +47,8 @@ def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
     folder = folder_of(index)
     last = name.removeprefix(folder)
     stems = _stems(index, (shard.removeprefix(folder) for shard in shards))
-    split = _SPLIT.fullmatch(last)
-    return bool(split and split["stem"] in stems) or last in torch_model_files([last])
+    split = split_of(last)
+    return (split is not None and split.stem in stems) or last in torch_model_files([last])
 
 
 def _may_belong(name: str, index: str) -> bool:
@@ -66,10 +63,10 @@ def _may_belong(name: str, index: str) -> bool:
 
 
 def _stems(index: str, shards: Iterable[str]) -> frozenset[str]:
-    """Return the stems with which the names of the index's shards begin, such as `model`."""
+    """Return the stems with which the names of the index's shards begin, such as `model-`."""
     last = file_name(index).partition(".")[0]
-    splits = filter(None, map(_SPLIT.fullmatch, shards))
-    return frozenset((last, *(split["stem"] for split in splits)))
+    splits = filter(None, map(split_of, shards))
+    return frozenset((f"{last}-", f"{last}_", *(split.stem for split in splits)))
 
 
 def _complete_split(names: Iterable[str], stems: frozenset[str] | None = None) -> Sequence[str]:
@@ -77,19 +74,15 @@ def _complete_split(names: Iterable[str], stems: frozenset[str] | None = None) -
 
     Only names that begin with one of `stems` count; all names if it is None.
     """
-    splits: dict[_Split, list[str]] = {}
+    splits: dict[Split, list[str]] = {}
     for name in names:
-        split = _SPLIT.fullmatch(name)
-        if split and (stems is None or split["stem"] in stems):
-            splits.setdefault((split["stem"], split["count"], split["ending"]), []).append(name)
-    return max((splits[key] for key in sorted(splits)), key=_completeness, default=())
-
-
-def _completeness(shards: Sequence[str]) -> tuple[bool, int]:
-    """Return whether all shards of a split exist, and the number of existing shards."""
-    split = _SPLIT.fullmatch(shards[0])
-    count = split["count"] if split else ""
-    return (count.isdecimal() and len(count) < 10 and len(shards) >= int(count), len(shards))  # noqa: PLR2004 - digits
+        split = split_of(name)
+        if split and (stems is None or split.stem in stems):
+            splits.setdefault(split._replace(digits=0), []).append(name)
+    by_completeness = sorted(
+        splits, key=lambda split: (len(splits[split]) < split.total, -len(splits[split]), split)
+    )
+    return splits[by_completeness[0]] if splits else ()
 
 
 def _only_model(index: str, names: Iterable[str], candidates: Sequence[str]) -> Sequence[str]:

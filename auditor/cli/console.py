@@ -44,9 +44,9 @@ def talk(*, quiet: bool) -> Callable[[str], None]:
         return keep_quiet
     if not is_terminal(sys.stderr):
         return say
-    from auditor.downloader.waits import Talk, Waits  # noqa: PLC0415 - --help needs neither
+    from auditor.downloader.waits import ProgressLines, Waits  # noqa: PLC0415 - --help needs neither
 
-    return Talk(say, Waits(_stderr.count_down), _stderr.show)
+    return ProgressLines(say, Waits(_stderr.count_down), _stderr.show)
 
 
 def print_log(verbose: int) -> None:

@@ -157,8 +157,8 @@ def _settings(
 
 
 def _progress(*, quiet: bool) -> "Progress":
-    from auditor.downloader.waits import Talk  # noqa: PLC0415 - as above
+    from auditor.downloader.waits import ProgressLines  # noqa: PLC0415 - as above
     from auditor.sweep.progress import Progress  # noqa: PLC0415 - as above
 
     shows_line = is_terminal(sys.stderr) and not quiet
-    return Progress(Talk.of(talk(quiet=quiet)), is_terminal=shows_line)
+    return Progress(ProgressLines.of(talk(quiet=quiet)), is_terminal=shows_line)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from auditor.bounded.json_text import JsonFile
 from auditor.errors import CheckpointError
 from auditor.names import file_name, folder_of
 from auditor.tensors import Span
@@ -63,11 +64,9 @@ START, END = 192 * 1024, 4 * 1024
 _SETTINGS = 16 * 1024
 
 
-class CompanionFile(NamedTuple):
-    """A companion file with the part of its content that was read."""
+class CompanionFile(JsonFile, frozen=True, order=True):
+    """A companion file with the part of its content that was read; of a vocabulary, a summary."""
 
-    name: str
-    content: bytes | None  # for a vocabulary, its summary as JSON; None: it was not read
     unread: str = ""  # why it was not read
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from auditor.bounded.json_text import parse_object
 from auditor.companions.companion_files import (
     ADDED,
     OFFSET_PIECES,
@@ -58,7 +57,7 @@ class Companions(Struct, frozen=True, dict=True):
             self._objects[name] = None
             if file is not None and file.content is not None:
                 try:
-                    self._objects[name] = parse_object(file.content, name)
+                    self._objects[name] = file.object
                 except CheckpointError as error:
                     self.unread[name] = str(error)
         return self._objects[name]
@@ -86,7 +85,7 @@ class Companions(Struct, frozen=True, dict=True):
         for name, file in self.files.items():
             if file.content is not None and is_vocabulary(name):
                 try:
-                    vocabulary_by_file[name] = vocabulary_of(file.content, name)
+                    vocabulary_by_file[name] = vocabulary_of(file)
                 except CheckpointError as error:
                     self.unread[name] = str(error)
         return vocabulary_by_file

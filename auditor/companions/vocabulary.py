@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from auditor.bounded.json_text import converted, parse_object
+from auditor.bounded.json_text import JsonFile, converted
 from auditor.errors import CheckpointError
 from auditor.messages import named
 
@@ -55,10 +55,10 @@ def summary_json(vocabulary: Vocabulary) -> bytes:
     return json.dumps(summary, separators=(",", ":"), sort_keys=True).encode()
 
 
-def vocabulary_of(content: bytes, file: str) -> Vocabulary:
-    """Decode the output of `summary_json`; raise CheckpointError for any other content."""
-    vocabulary = converted(parse_object(content, file), Vocabulary)
+def vocabulary_of(file: JsonFile) -> Vocabulary:
+    """Return the vocabulary that `summary_json` wrote; raise CheckpointError for other content."""
+    vocabulary = converted(file.object, Vocabulary)
     tokens = (*vocabulary.added, *vocabulary.special, *filter(None, (vocabulary.highest,)))
     if any(len(str(token.id)) > MOST_DIGITS + 1 for token in tokens):
-        raise CheckpointError(f"{named(file)} has an id of more than {MOST_DIGITS} digits")
+        raise CheckpointError(f"{named(file.name)} has an id of more than {MOST_DIGITS} digits")
     return vocabulary

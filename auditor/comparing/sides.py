@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.companions.companion_files import GENERATION
 from auditor.companions.reading import Companions
@@ -68,11 +67,11 @@ def side_of(
         names = ", ".join(sorted(item.file for item in stored.unread)[:3])
         raise SourceError(Reason.UNREADABLE, f"{model}: {names} cannot be read")
     is_gguf = config is not None
-    file, packing = snapshot.config, snapshot.packing
+    file = snapshot.config
     try:
         if config is None:
-            config = dict(parse_object(file.content, file.name)) if file else {}
-            declared = declaration(config, {packing.name: packing.content} if packing else {})
+            config = file.object if file else {}
+            declared = declaration(config, snapshot.packing)
         packer = unknown_quantization(declared) if declared else None
         if packer is not None:
             raise SourceError(Reason.UNKNOWN_LAYOUT, f"{model} is packed by {packer}")

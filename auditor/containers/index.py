@@ -8,14 +8,13 @@ from types import MappingProxyType
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
-from auditor.bounded.json_text import Loaded, examined, load_object
+from auditor.bounded.json_text import MAX_TEXT, Loaded, examined, load_object
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
 from auditor.names import folder_of
 from auditor.tensors import names_fault
 
-# Bytes. DeepSeek-V3's index with its 92,000 names has 8.9 MB, Kimi K2 Thinking's 208,000 some 25.
-MAX_INDEX = 32 * 1024 * 1024
+MAX_INDEX = MAX_TEXT  # bytes; DeepSeek-V3's index with its 92,000 names has 8.9 MB
 # Files of one model. The largest known have 163 and 191; 100,000 took 4.5 seconds and 125 MB.
 MAX_SHARDS = 10_000
 MAX_NAMES = 250_000  # tensors; headers have the same limit (`downloader/headers.py`)

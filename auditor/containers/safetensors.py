@@ -78,13 +78,12 @@ def header_span(file: str, prefix: bytes, size: int | None) -> Span:
     """
     if fault := lfs_fault(named(file), prefix):
         raise CheckpointError(fault)
+    if not prefix:
+        raise CheckpointError(f"{named(file)} is empty: 0 bytes")
     if len(prefix) < LENGTH_BYTES:
-        size_text = "is empty: 0 bytes"
-        if prefix:
-            size_text = (
-                f"has {len(prefix)} bytes, too few for the eight that give a header's length"
-            )
-        raise CheckpointError(f"{named(file)} {size_text}")
+        kind = format_by_magic(prefix)
+        fault = f"is truncated: {len(prefix)} bytes are too few for the eight of a header's length"
+        raise CheckpointError(f"{named(file)} {f'is {kind}, not safetensors' if kind else fault}")
     length = int.from_bytes(prefix[:LENGTH_BYTES], "little")
     span = Span(LENGTH_BYTES, LENGTH_BYTES + length)
     fault = _length_fault(length, size) or _start_fault(

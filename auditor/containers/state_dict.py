@@ -208,23 +208,15 @@ class _Walk:
     def _by_key(self, pairs: list[tuple[object, object]]) -> dict[str, object]:
         """Return the items by the text of each key, or by position if the key's type is unusual.
 
-        Of keys that are equal to Python (True, 1, 1.0) the first stays, with the last item; keys
-        that are not equal and have one text are a fault.
+        The last item counts if a key is repeated; keys of two types with one text are a fault.
         """
         self._spend(values=len(pairs))
         items: dict[str, object] = {}
-        texts: dict[tuple[type, str], str] = {}  # of each key
+        types: dict[str, type] = {}
         for place, (key, item) in enumerate(pairs):
-            identity = _identity(key, place)
-            text = texts.get(identity)
-            if text is None:
-                text = texts[identity] = (
-                    _text(key) if isinstance(key, str | int) else f"(key {place})"
-                )
-                if text in items:
-                    raise _SpentError(
-                        "holds two values under keys with one text, such as 1 and '1'"
-                    )
+            text = _text(key) if isinstance(key, str | int) else f"(key {place})"
+            if types.setdefault(text, type(key)) is not type(key):
+                raise _SpentError("holds two values under keys with one text, such as 1 and '1'")
             items[text] = item
         return items
 
@@ -235,21 +227,6 @@ class _Walk:
             raise _SpentError(f"holds more than {_MOST_VALUES:,} nested values")
         if self._letters < 0:
             raise _SpentError(f"holds names of more than {_MOST_LETTERS:,} letters in all")
-
-
-def _identity(key: object, place: int) -> tuple[type, str]:
-    """Return a value that two keys share if they are equal to Python."""
-    match key:
-        case str():
-            return str, key
-        case int():
-            return float, str(int(key))
-        case float():
-            return float, str(int(key)) if key.is_integer() else repr(key)
-        case bytes() | None:
-            return type(key), repr(key)
-        case _:
-            return object, str(place)
 
 
 def _text(key: str | int) -> str:

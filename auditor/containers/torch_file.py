@@ -13,6 +13,7 @@ error is UnsafeFileError: the file may run code.
 import re
 from collections.abc import Iterator, Mapping
 from math import prod
+from tarfile import HeaderError, TarInfo
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -52,11 +53,11 @@ _SHOWN = 5  # most refused values listed of one file
 # Files that transformers, diffusers and PEFT load; their value has to be the state dict.
 _LOADED_AS_IS = re.compile(r"(.*/)?(diffusion_)?(pytorch|adapter)_model[^/]*\.bin", re.DOTALL)
 # What joblib.load and pandas.read_pickle decompress: gzip, bzip2, xz, lzma, lz4, zstandard, zlib.
-_COMPRESSED = (
+COMPRESSED = (
     *(b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"]\x00\x00", b"\x04\x22M\x18", b"\x28\xb5\x2f\xfd"),
     *(b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"),
 )
-_LONGEST_MAGIC = max(map(len, _COMPRESSED))
+_LONGEST_MAGIC = max(map(len, COMPRESSED))
 _START = 1024  # bytes that show a Git LFS pointer, a web page or another format
 
 
@@ -105,9 +106,9 @@ def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpo
     """Return the error for a file that is neither a zip archive nor torch.save's pickles."""
     first = legacy.pickles[0]
     start = sparse.read(Span(0, min(sparse.size, _LONGEST_MAGIC)))
-    if file.lower().endswith(PICKLES) and start.startswith(_COMPRESSED):
+    if file.lower().endswith(PICKLES) and start.startswith(COMPRESSED):
         return not_followed(file, "is compressed")
-    names = opcodes_at(sparse, 0).names
+    names = opcodes_at_start(sparse).names
     runs_nothing = not (start.startswith(b"\x80") or names)
     if runs_nothing or (first.fault and not first.fault.may_go_on and not first.outside):
         prefix = sparse.read(Span(0, min(sparse.size, _START)))
@@ -136,12 +137,12 @@ def _other_format_error(file: str, prefix: bytes) -> str | None:
     return f"{named(file)} {fault}"
 
 
-def opcodes_at(sparse: PartialFile, at: int) -> Opcodes:
-    """Read the opcodes from byte `at` on, up to the bound of a pickle."""
+def opcodes_at_start(sparse: PartialFile) -> Opcodes:
+    """Read the opcodes at the start of a file, up to the bound of a pickle."""
     length = START
     while True:
-        data = sparse.read(Span(at, min(sparse.size, at + length)))
-        opcodes = read_opcodes(data, sparse.size - at)
+        data = sparse.read(Span(0, min(sparse.size, length)))
+        opcodes = read_opcodes(data, sparse.size)
         if not opcodes.is_cut or length >= MAX_PICKLE or (opcodes.names and data[0] == _PROTO):
             return opcodes
         length = min(max(_FIRST, 2 * length), MAX_PICKLE)
@@ -288,8 +289,6 @@ def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
 
 def is_tar(block: bytes) -> bool:
     """Return whether torch.load reads the file as a tar archive, which it tries first."""
-    from tarfile import HeaderError, TarInfo  # noqa: PLC0415 - few files are of the legacy form
-
     try:
         TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except HeaderError:

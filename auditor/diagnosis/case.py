@@ -15,7 +15,6 @@ from auditor.analytic import ExpectedTensor
 from auditor.analytic.config_keys import changed
 from auditor.analytic.name_forms import NameForms
 from auditor.analytic.outline import ClassTree, leaves
-from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.change import UNCHANGED, Change, Replacements, header_of, replacing, shaped
 from auditor.checkpoint.json_edits import Edit, json_edits
 from auditor.checkpoint.snapshot import Snapshot, read_index
@@ -166,9 +165,8 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     def unpacked(self) -> HeldTensors:
         """The stored tensors after unpacking; only the index's names if no header was read."""
         snapshot = self.snapshot
-        files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
         if self.stored or snapshot.index is None:
-            return held(self.stored.tensors, self.stored.kinds, self.config, files)
+            return held(self.stored.tensors, self.stored.kinds, self.config, snapshot.packing)
         try:
             return HeldTensors(dict.fromkeys(snapshot.index.as_index.weight_map))
         except CheckpointError:
@@ -328,7 +326,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 def config_of(snapshot: Snapshot) -> Mapping[str, Any]:
     """Return the config's values; an empty dict if it is absent or cannot be read."""
     config = snapshot.config
-    return parse_or_empty(config.content, config.name) if config else {}
+    return config.values if config else {}
 
 
 def once(make: Callable[[Case], _Result]) -> Callable[[Case], _Result]:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
-from auditor.bounded.json_text import parse_object
+from auditor.bounded.json_text import JsonFile
 from auditor.checkpoint.filenames import (
     FileSelection,
     SelectedComponent,
@@ -35,7 +35,7 @@ from auditor.companions.companion_files import (
     read_companion,
 )
 from auditor.containers.index import MAX_INDEX
-from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
+from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST
 from auditor.containers.safetensors import Header
 from auditor.containers.weight_formats import PICKLED, Table, UnfollowedError, UnsafeFileError
 from auditor.downloader.headers import (
@@ -215,7 +215,7 @@ def _object(reads: _Reads, name: str) -> Mapping[str, Any] | None:
     if not file or not 0 < (file.size or 0) <= MAX_TEXT:
         return None
     try:
-        return parse_object(reads.reader.part(file, Span(0, file.size or 0)), file.name)
+        return JsonFile(name, reads.reader.part(file, Span(0, file.size or 0))).object
     except (SourceError, CheckpointError):
         return None
 
@@ -233,8 +233,7 @@ def _named_parts(
     """Return the components that the manifest names, or all if the manifest cannot be read."""
     if manifest is not None:
         with suppress(CheckpointError):  # the audit reports the fault
-            entries = parse_manifest(manifest.name, manifest.content).entries
-            folders = {entry.folder for entry in entries}
+            folders = {entry.folder for entry in manifest.as_manifest.entries}
             parts = tuple(part for part in parts if part.folder in folders)
     if len(parts) > MAX_COMPONENTS:
         detail = f"{len(parts):,} folders hold models, expected at most {MAX_COMPONENTS}"

@@ -24,7 +24,7 @@ from pyreqwest.exceptions import (
 from pyreqwest.http import Url
 from pyreqwest.request import SyncStreamRequest
 
-from auditor.downloader.hub_settings import patience
+from auditor.downloader.hub_settings import time_out
 from auditor.downloader.retry import PassingError
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
@@ -59,7 +59,7 @@ class Client:
     def ask(self, url: Url, headers: Mapping[str, str], silence: float) -> "Reply":
         """Return the answer to a GET, which may be a redirect; raise SourceError if none arrives.
 
-        Wait at most `patience()` seconds for the headers and for each piece of the body. If
+        Wait at most `time_out()` seconds for the headers and for each piece of the body. If
         `silence` is shorter, wait at most `silence` seconds for the complete answer.
         """
         since, within = time.monotonic(), min(silence, self._seconds)
@@ -82,6 +82,7 @@ class Reply:
         self.within = within  # seconds that the headers may take
         self.status = response.status
         self.headers = _headers(response.headers)
+        self.received = 0  # bytes of the body
         self._stream = stream
         self._body = response.body_reader
         # Bytes of the body; None if the answer does not declare them.
@@ -97,9 +98,8 @@ class Reply:
     def pieces(self) -> Iterator[memoryview]:
         """Yield the body as it arrives; raise SourceError if it breaks off."""
         with _translated(self.url):
-            received = 0
-            while received != self._end and (piece := self._body.read_chunk()) is not None:
-                received += len(piece)
+            while self.received != self._end and (piece := self._body.read_chunk()) is not None:
+                self.received += len(piece)
                 yield memoryview(piece)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ def shared_client() -> Client:
     """
     names = (*_PROXIES, *map(str.lower, _PROXIES), *_CERTIFICATES)
     environment = tuple((name, os.environ.get(name, "")) for name in names)
-    return _cached_client(os.getpid(), patience(), environment)
+    return _cached_client(os.getpid(), time_out(), environment)
 
 
 @lru_cache(maxsize=1)

@@ -1,5 +1,6 @@
 """The sha256 of local files, which are read completely, and the front matter of README.md."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -8,12 +9,11 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from auditor.bounded.front_matter import MAX_FRONT_MATTER, front_matter
 from auditor.checkpoint.hub_listing import model_card
 from auditor.checkpoint.snapshot import FileState, ModelCard, RepoFile, Snapshot, Source
 from auditor.downloader.local_file import file_sha256, open_regular_file
 from auditor.downloader.parallel import awaited, threads
-from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_read
+from auditor.downloader.waits import STOPPED, ProgressLines, ReadingProgress, numbers_read
 from auditor.errors import Reason, SourceError
 from auditor.machine import cpu_count
 from auditor.tensors import Span
@@ -22,6 +22,12 @@ LOCAL = {Source.FOLDER, Source.FILE, Source.CACHE}
 _CARD = "README.md"
 _SMALL = 64 * 1024 * 1024  # bytes of all files, below which no other thread is used
 _T = TypeVar("_T")
+
+_MAX_FRONT_MATTER = 64 * 1024  # bytes of a README.md in which the front matter must end
+_DEEPEST = 20  # collections inside each other
+_BLOCK = re.compile(
+    rb"\A(?:\xef\xbb\xbf)?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE
+)
 
 
 def read_completely(
@@ -32,8 +38,8 @@ def read_completely(
     Each read calls its argument with numbers of bytes, which add up to `size`.
     """
     over, lock, done = Event(), Lock(), 0
-    talk = Talk.of(say)
-    progress = ReadingProgress(talk.progress, numbers_read)
+    lines = ProgressLines.of(say)
+    progress = ReadingProgress(lines.progress, numbers_read)
 
     def count(read: int) -> None:
         nonlocal done
@@ -48,7 +54,7 @@ def read_completely(
             futures = [scheduler.submit(read, count) for read in reads]
             return tuple(map(awaited, futures))
     finally:
-        talk.progress(None)
+        lines.progress(None)
 
 
 def read_digests(
@@ -86,4 +92,28 @@ def with_materials(snapshot: Snapshot, say: Callable[[str], None]) -> Snapshot:
 
 def _card(path: Path, state: FileState | None) -> ModelCard:
     with open_regular_file(path, state) as file:
-        return model_card(front_matter(file.read(Span(0, MAX_FRONT_MATTER)).data))
+        return model_card(front_matter(file.read(Span(0, _MAX_FRONT_MATTER)).data))
+
+
+def front_matter(start: bytes) -> object:
+    """Return the value of the front matter at the start of a README.md; None if it is not usable.
+
+    Aliases, which can stand for gigabytes, and tags are refused, as is deep nesting.
+    """
+    import yaml  # noqa: PLC0415 - 40 ms, few audits read a model card
+
+    block = _BLOCK.search(start[:_MAX_FRONT_MATTER])
+    if block is None:
+        return None
+    depth = 0
+    try:
+        text = block[1].decode()
+        for event in yaml.parse(text, yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            is_alias = isinstance(event, yaml.AliasEvent)
+            if is_alias or depth > _DEEPEST or getattr(event, "tag", None) is not None:
+                return None
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, ArithmeticError):  # malformed numbers and dates, too
+        return None

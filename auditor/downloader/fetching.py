@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.bounded.json_text import converted, parse_object, parse_or_empty
+from auditor.bounded.json_text import converted
 from auditor.checkpoint.filenames import CONFIG, Chooser
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
@@ -150,7 +150,7 @@ def with_base_model(
     if config is None or config.name != ADAPTER_CONFIG or snapshot.base:
         return snapshot
     try:
-        settings = converted(parse_object(config.content, config.name), _AdapterConfig)
+        settings = converted(config.object, _AdapterConfig)
     except CheckpointError:
         return snapshot  # the audit reports the fault
     name, revision = settings.base_model_name_or_path, settings.revision
@@ -173,9 +173,7 @@ def _base(base: Snapshot) -> BaseModel:
     detail = None
     if base.config is None or base.config.name != CONFIG:
         detail = f"{base.model} has no {CONFIG}: it is not a complete model"
-    elif base.source is Source.FOLDER and _OF_A_MODEL.isdisjoint(
-        parse_or_empty(base.config.content, CONFIG)
-    ):
+    elif base.source is Source.FOLDER and _OF_A_MODEL.isdisjoint(base.config.values):
         detail = f"the {CONFIG} of {base.model} has no {' or '.join(sorted(_OF_A_MODEL))}"
     if detail:
         return BaseModel(model=base.model, reason=Reason.NO_CONFIG, detail=detail)

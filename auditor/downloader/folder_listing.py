@@ -5,7 +5,6 @@ folder holds. A file is read only in the state in which it was listed: whatever 
 a link included, is another file.
 """
 
-import errno
 import os
 import re
 import stat
@@ -23,7 +22,6 @@ from auditor.messages import quoted
 MAX_ENTRIES = 100_000
 
 _DEEPEST = 64  # levels of folders
-_MOST_STEPS = 256  # names in the path to which a link leads, with those of further links
 
 _SKIPPED_FOLDERS = {
     ".git": SkipReason.GIT,
@@ -125,46 +123,19 @@ def state_within(path: str, root: str, *, is_link: bool) -> FileState | SkipReas
     """
     try:
         if is_link:
-            path = _target(path)
-            if not (_is_inside(path, root) or _BLOB.fullmatch(path)):
+            target = os.path.realpath(path)
+            if not (_is_inside(target, root) or _BLOB.fullmatch(target)):
                 return SkipReason.OUTSIDE
+            os.stat(path)  # noqa: PTH116 - raises for a circle, or more links than the system follows
+            path = target
         status = os.lstat(path)
     except PermissionError:
         return SkipReason.NO_ACCESS
-    except OSError:
+    except (OSError, RecursionError):  # realpath calls itself for each link
         return SkipReason.BROKEN_LINK
     if stat.S_ISREG(status.st_mode):
         return state_of(status)
-    if stat.S_ISLNK(status.st_mode):  # a circle of links
-        return SkipReason.BROKEN_LINK
     return SkipReason.FOLDER_LINK if stat.S_ISDIR(status.st_mode) else SkipReason.SPECIAL
-
-
-def _target(path: str) -> str:
-    """Return the path to which a link leads, without links, as os.path.realpath does.
-
-    Raise OSError if the path has more than `_MOST_STEPS` names: links may be chained so that
-    following them takes minutes.
-    """
-    if os.name == "nt":
-        return os.path.realpath(path)
-    place, names = "/", os.path.join(os.getcwd(), path).split("/")[::-1]  # noqa: PTH109, PTH118 - text
-    for _ in range(_MOST_STEPS):
-        if not names:
-            return place
-        name = names.pop()
-        if name == "..":
-            place = os.path.dirname(place)  # noqa: PTH120 - text
-        elif name not in {"", "."}:
-            entry = f"{place.rstrip('/')}/{name}"
-            try:
-                link = os.readlink(entry)  # noqa: PTH115 - text
-            except OSError:  # no link
-                place = entry
-            else:
-                place = "/" if link.startswith("/") else place
-                names += link.split("/")[::-1]
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
 
 def _moved(path: str, root: str, prefix: str) -> SkipReason | None:

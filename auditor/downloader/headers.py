@@ -7,6 +7,13 @@ from msgspec import field
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import WeightHeader
+from auditor.checkpoint.snapshot_reader import (
+    MAX_ALL_TENSORS,
+    MAX_HEADER,
+    MAX_HEADERS,
+    MAX_PARTS,
+    MAX_TENSORS,
+)
 from auditor.containers.safetensors import header_span
 from auditor.containers.weight_formats import (
     END,
@@ -44,13 +51,10 @@ ROOM = 4 * 1024
 # at its end have both 20 to 60 kB for the usual shard of 300 tensors.
 AHEAD = 64 * 1024
 
-# The most reads and bytes of one such file. A torch file takes two or three reads; a legacy torch
-# file or GGUF, whose reads double, eight for the longest header known: 16 MB of GGUF with 262,000
-# tokens and 515,000 merges. The bytes are in memory twice while spans are joined, so the bound is
-# half of 64 MiB, less the memory of parsing.
+# The most reads of one such file. A torch file takes two or three reads; a legacy torch file or
+# GGUF, whose reads double, eight for the longest header known: 16 MB of GGUF with 262,000 tokens
+# and 515,000 merges.
 MOST_READS = 16
-MOST_READS_BY_CONTENT = 100  # of a local file: the members of an archive are read one by one
-MOST_BYTES = 24 * 1024 * 1024
 
 
 class Bound(NamedTuple):
@@ -61,21 +65,15 @@ class Bound(NamedTuple):
     tensors: int
 
 
-# safetensors allows headers of 100 MB, which have room for a million tensors. The largest known
-# model, DeepSeek-V3, would have a header of 11 MB for 92,000 tensors if it were one file. An audit
-# of 90,000 expected tensors takes 0.7 seconds and 110 MB; of 90,000 unexpected ones, 2 seconds.
-FILE = Bound("one file", 12 * 1024 * 1024, 100_000)
-# For all shards together: Kimi K2 Thinking stores 384 experts of 60 layers as 3 * 384 * 60 = 69,120
-# weights of three tensors each, so 207,360 tensors with headers of some 30 MB.
-MODEL = Bound("one model", 48 * 1024 * 1024, 250_000)
-_TENSOR = b'"data_offsets"'  # no name contains it unescaped
+FILE = Bound("one file", MAX_HEADER, MAX_TENSORS)
+MODEL = Bound("one model", MAX_HEADERS, MAX_ALL_TENSORS)
 
 
 def within_bound(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
     """Yield the headers; raise SourceError(too-large) if a header or all together are too large."""
     size, tensors = 0, 0
     for count, head in enumerate(heads, 1):
-        own_tensors = head.prefix.count(_TENSOR)
+        own_tensors = head.most_tensors
         observed = f"the header of {quoted(head.name)} has"
         _require(FILE, observed, len(head.prefix), own_tensors)
         size += head.length
@@ -156,20 +154,13 @@ def read_by_content(name: str, size: int, read: Callable[[Span], bytes]) -> Weig
         size,
         lambda span, _: Received(read(span), size),
         parser_by_content(),
-        parts=parts,
-        most_reads=MOST_READS_BY_CONTENT,
+        parts,
     )
     return replace(head, by_content=True)
 
 
-def read_parsed_header(  # noqa: PLR0913 - what is read, and how
-    name: str,
-    size: int | None,
-    read: Read,
-    parse: Parse,
-    *,
-    parts: tuple[FilePart, ...] = (),
-    most_reads: int = MOST_READS,
+def read_parsed_header(
+    name: str, size: int | None, read: Read, parse: Parse, parts: tuple[FilePart, ...] = ()
 ) -> WeightHeader:
     """Fetch the bytes of a file that `parse` reads, and no others.
 
@@ -182,7 +173,7 @@ def read_parsed_header(  # noqa: PLR0913 - what is read, and how
             detail = f"the size of {quoted(name)} is unknown, so its end cannot be read"
             raise SourceError(Reason.BAD_RESPONSE, detail)
         parts = (FilePart(0, data),)
-    for _ in range(most_reads):
+    for _ in range(MOST_READS):
         recorded = _Recorded(size, parts)
         try:
             table = parse(name, recorded)
@@ -192,7 +183,7 @@ def read_parsed_header(  # noqa: PLR0913 - what is read, and how
             return WeightHeader(name=name, size=size, parts=recorded.used(), known=fault)
         except NeedsBytes as needs:
             span = _ahead(needs.span, recorded)
-        if span.length + sum(len(part.data) for part in parts) > MOST_BYTES:
+        if span.length + sum(len(part.data) for part in parts) > MAX_PARTS:
             break
         parts = merged_parts((*parts, FilePart(span.start, read(span, _requested_end).data)))
     return WeightHeader(name=name, size=size, parts=recorded.used())

@@ -4,8 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from math import inf
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from platform import python_version
 from threading import Event
 from typing import NamedTuple, TypeVar
@@ -16,11 +15,11 @@ from pyreqwest.http import Url
 from auditor.checkpoint.snapshot import Fetched
 from auditor.downloader.answers import Answer, refusal_error
 from auditor.downloader.client import Reply, shared_client
-from auditor.downloader.hub_settings import patience, plain_url
+from auditor.downloader.hub_settings import plain_url, time_out
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import outside_main_thread
-from auditor.downloader.retry import PassingError, Patience
-from auditor.downloader.waits import Talk
+from auditor.downloader.retry import PassingError, RetryPolicy
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 from auditor.redaction import redacted
@@ -43,11 +42,11 @@ NO_ANSWER = 0  # the status of a request that was not answered
 MOST_BYTES = 160 * 1024 * 1024
 
 
-class Governor:
+class RequestBudget:
     """A gate for requests to the Hub that also records results; several threads call it.
 
     Every `admit` is followed by one `note`. This class is for a single audit: it admits every
-    request and only limits the bytes, because Patience repeats refused requests.
+    request and only limits the bytes, because RetryPolicy repeats refused requests.
     """
 
     def __init__(self, most: float = MOST_BYTES, subject: str = "one model") -> None:
@@ -95,7 +94,7 @@ requests_log = logging.getLogger("auditor.requests")
 class Session:
     """The requests of one audit of one model; several threads use it.
 
-    `silence` and `over` are passed to the Patience that repeats failed requests.
+    `silence` and `over` are passed to the RetryPolicy that repeats failed requests.
     """
 
     def __init__(  # noqa: PLR0913 - one keyword for each bound
@@ -104,24 +103,23 @@ class Session:
         token: str | None,
         say: Callable[[str], None],
         *,
-        governor: Governor = Governor(),  # noqa: B008 - its bound never changes
+        budget: RequestBudget = RequestBudget(),  # noqa: B008 - its bound never changes
         silence: float | None = None,
         over: Event | None = None,
     ) -> None:
         self._model = model
         self._client = shared_client()
-        self._governor = governor
+        self._budget = budget
         self._headers = {
             "user-agent": _AGENT,
             "accept-encoding": "identity",  # a compressed body has other offsets than the file
         }
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
-        self._patience = Patience(Talk.of(say), governor.held, silence=silence, over=over)
+        self._retries = RetryPolicy(ProgressLines.of(say), budget.held, silence=silence, over=over)
         self._lock = threading.Lock()
         self._requests = 0
         self._redirects = 0
         self._bytes = 0
-        self.distance = inf  # seconds from a request to its answer, in the quickest case
         self._since = time.monotonic()
 
     @property
@@ -133,7 +131,7 @@ class Session:
 
     def stop(self) -> None:
         """End the waits of all threads, because the audit has failed."""
-        self._patience.end()
+        self._retries.end()
 
     def get(
         self,
@@ -155,7 +153,7 @@ class Session:
                 url, take, purpose=purpose, span=span, commit=commit, silence=silence
             )
 
-        return outside_main_thread(lambda: self._patience.call(once))
+        return outside_main_thread(lambda: self._retries.call(once))
 
     def try_once(  # noqa: PLR0913 - one keyword for each bound of an attempt
         self,
@@ -168,7 +166,7 @@ class Session:
         silence: float | None = None,
     ) -> T:
         """Make one attempt of `get`; it fails after `silence` seconds without an answer."""
-        address, seconds_left = plain_url(url), silence or patience()
+        address, seconds_left = plain_url(url), silence or time_out()
         hub = address.origin_ascii
         headers = self._headers | self._authorization
         if span is not None:
@@ -178,12 +176,8 @@ class Session:
             by_hub = address.origin_ascii == hub
             if not by_hub:  # neither this host nor the hosts it redirects to may get the token
                 headers.pop("authorization", None)
-            with (
-                _logged(address, headers, purpose) as trace,
-                self._replied(address, headers, seconds_left, by_hub=by_hub) as reply,
-            ):
-                trace.status = reply.status
-                answer = Answer(reply, trace.counted(self._count), answer)
+            with self._replied(address, headers, seconds_left, purpose, by_hub=by_hub) as reply:
+                answer = Answer(reply, self._count, answer)
                 if not (answer.status in {_OK, _PARTIAL} or answer.redirects):
                     text = answer.upto(_MOST_OF_AN_ERROR)
                     raise refusal_error(self._model, answer, text, by_hub=by_hub)
@@ -203,79 +197,43 @@ class Session:
 
     @contextmanager
     def _replied(
-        self, url: Url, headers: Mapping[str, str], silence: float, *, by_hub: bool
+        self, url: Url, headers: Mapping[str, str], silence: float, purpose: str, *, by_hub: bool
     ) -> Iterator[Reply]:
-        """Send one request and close its reply when the block ends."""
-        turn = self._governor.admit(url.path) if by_hub else None
-        since = time.monotonic()
+        """Send one request; when the block ends, close its reply and log it."""
+        turn = self._budget.admit(url.path) if by_hub else None
+        with self._lock:
+            self._requests += 1
+        since, reply = time.monotonic(), None
         try:
-            with closing(self._ask(url, headers, silence, turn)) as reply:
-                yield reply
+            reply = self._client.ask(url, headers, silence)
+            if turn:
+                self._budget.note(turn, reply.status, reply.headers)
+            yield reply
         except PassingError as fault:
             if fault.reason is Reason.TIMED_OUT:
                 fault.silence = time.monotonic() - since
             raise
-
-    def _ask(
-        self, url: Url, headers: Mapping[str, str], silence: float, turn: Turn | None
-    ) -> Reply:
-        with self._lock:
-            self._requests += 1
-        try:
-            reply = self._client.ask(url, headers, silence)
-        except BaseException:
-            if turn:
-                self._governor.note(turn, NO_ANSWER, {})
-            raise
-        with self._lock:
-            self.distance = min(self.distance, time.monotonic() - reply.since)
-        if turn:
-            self._governor.note(turn, reply.status, reply.headers)
-        return reply
+        finally:
+            if reply:
+                reply.close()
+            elif turn:
+                self._budget.note(turn, NO_ANSWER, {})
+            # The query is left out, because it contains the signature of a storage address.
+            requests_log.debug(
+                "GET %s%s %s %s, %s bytes, %.0f ms: %s",
+                url.origin_ascii,
+                redacted(url.path),
+                headers.get("range", "whole"),
+                reply.status if reply else "no answer",
+                f"{reply.received if reply else 0:,}",
+                1000 * (time.monotonic() - since),
+                purpose,
+            )
 
     def _count(self, received: int) -> None:
         with self._lock:
             self._bytes += received
-        self._governor.check(self._bytes)
-
-
-class _Trace:
-    """The status and the number of bytes of a request, for the log."""
-
-    def __init__(self) -> None:
-        self.status = NO_ANSWER
-        self.bytes = 0  # bytes of the body that were read
-
-    def counted(self, count: Callable[[int], None]) -> Callable[[int], None]:
-        """Return a function that adds bytes to this trace, and calls `count`."""
-
-        def count_both(received: int) -> None:
-            self.bytes += received
-            count(received)
-
-        return count_both
-
-
-@contextmanager
-def _logged(url: Url, headers: Mapping[str, str], purpose: str) -> Iterator[_Trace]:
-    """Log one request when it has ended: method, path, range, status, bytes, time, purpose.
-
-    The query is left out, because it contains the signature of a storage address.
-    """
-    trace, start = _Trace(), time.monotonic()
-    try:
-        yield trace
-    finally:
-        requests_log.debug(
-            "GET %s%s %s %s, %s bytes, %.0f ms: %s",
-            url.origin_ascii,
-            redacted(url.path),
-            headers.get("range", "whole"),
-            trace.status or "no answer",
-            f"{trace.bytes:,}",
-            1000 * (time.monotonic() - start),
-            purpose,
-        )
+        self._budget.check(self._bytes)
 
 
 def _require_plain(answer: Answer) -> None:

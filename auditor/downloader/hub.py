@@ -25,11 +25,11 @@ from auditor.companions.companion_files import OF_HUB, CompanionBounds
 from auditor.downloader.answers import Answer, part_of_file, too_large, whole_body
 from auditor.downloader.assemble import assemble
 from auditor.downloader.headers import FIRST_READ, Received, read_header, safetensors_end
-from auditor.downloader.http import Governor, Session
+from auditor.downloader.http import RequestBudget, Session
 from auditor.downloader.hub_settings import endpoint, endpoint_url, require_online, usable_token
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import Scheduler, awaited, threads
-from auditor.downloader.waits import ReadingProgress, Talk, headers_read
+from auditor.downloader.waits import ProgressLines, ReadingProgress, headers_read
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.tensors import Span
@@ -49,10 +49,10 @@ def read(
 ) -> Snapshot:
     """Return the snapshot of a model on the Hub, at the current commit of its revision."""
     require_online()
-    talk = Talk.of(say)
-    session = Session(model, usable_token(token), talk)
-    progress = ReadingProgress(talk.progress, headers_read(lambda: session.fetched.bytes))
-    with threads(_AT_ONCE, session.stop, distance=lambda: session.distance) as scheduler:
+    lines = ProgressLines.of(say)
+    session = Session(model, usable_token(token), lines)
+    progress = ReadingProgress(lines.progress, headers_read(lambda: session.fetched.bytes))
+    with threads(_AT_ONCE, session.stop) as scheduler:
         listing = scheduler.submit(fetch_listing, model, session)
         early = EarlyReads()
         early.begin(scheduler, session, model, choose)
@@ -93,7 +93,7 @@ def read_listing(
 ) -> tuple[Listing, Fetched]:
     """Return the commit and the files of a model, and the number of requests and bytes."""
     require_online()
-    session = Session(model, usable_token(token), Talk.of(say))
+    session = Session(model, usable_token(token), ProgressLines.of(say))
     return fetch_listing(model, session), session.fetched
 
 
@@ -307,7 +307,9 @@ def read_spans(
     """
     target = HubModel(id=model, revision=commit)
     # The caller has chosen the spans, and so how many bytes there are.
-    session = Session(target, usable_token(token), Talk.of(say), governor=Governor(math.inf))
+    session = Session(
+        target, usable_token(token), ProgressLines.of(say), budget=RequestBudget(math.inf)
+    )
     files = _HubFiles(session, Listing(model, commit, ()))
 
     def read(file: RepoFile, span: Span) -> bytes:

@@ -26,7 +26,7 @@ def plain_url(text: str, base: Url | None = None) -> Url:
     return url.with_username("").with_password(None).with_fragment(None)
 
 
-def patience() -> float:
+def time_out() -> float:
     """Return HF_HUB_DOWNLOAD_TIMEOUT: the seconds to wait for headers and each read of a body.
 
     Raise UsageError if it is not a number of seconds from 1 to a day.

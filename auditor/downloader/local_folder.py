@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from auditor.checkpoint.filenames import CONFIG, GGUF_ENDING, Chooser, FileSelection
+from auditor.checkpoint.filenames import CONFIG, Chooser, FileSelection
 from auditor.checkpoint.hub_listing import id_fault
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
@@ -28,6 +28,7 @@ from auditor.checkpoint.selecting import (
     what_to_do,
     with_torch_copies,
 )
+from auditor.checkpoint.shard_names import GGUF_ENDING, split_of
 from auditor.checkpoint.skipped import SkipReason, skipped_lines
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import MAX_SNAPSHOT, is_snapshot, load
@@ -49,7 +50,6 @@ from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.tensors import Span
 
-_SHARD = re.compile(r"-(\d+)-of-0*(\d+)\.\w+$", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _IN_CACHE = re.compile(rf"(?:.*/)?models--([^/]+)/snapshots/({_COMMIT.pattern})", re.DOTALL)
 _LONGEST_REF = 256  # bytes of refs/main: 40 digits, perhaps with an end of line
@@ -172,11 +172,11 @@ def _config_alone(path: Path, listing: FolderListing) -> Snapshot:
 
 
 def _weight_file(path: Path) -> Snapshot:
-    shard = _SHARD.search(path.name)
-    if shard and path.name.lower().endswith(GGUF_ENDING):
+    split = split_of(path.name)
+    if split and path.name.lower().endswith(GGUF_ENDING):
         return _folder(path.parent, partial(select_place, place=path.name))
-    if shard and shard[2] != "1":
-        detail = f"is one shard of {shard[2][:20]}: give the folder that holds them all"
+    if split and split.total != 1:
+        detail = f"is one shard of {split.total}: give the folder that holds them all"
         raise UsageError(f"{quoted(str(path))} {detail}")
     config = _neighbour(path, config_of(path.name))
     selection = FileSelection(config=config, weights=path.name)

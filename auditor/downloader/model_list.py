@@ -1,15 +1,23 @@
-"""Read the Hub's list of models: pages of a thousand models, one request a page."""
+"""Read the Hub's list of models: pages of a thousand models, one request a page.
+
+A page is cut into its entries, which are parsed one by one: memory stays bounded, and a model with
+millions of files or a broken entry affects no other.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from hashlib import blake2b
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+import msgspec
+from huggingface_hub import constants
+
+from auditor.bounded.json_text import MAX_DEPTH, MAX_TEXT_VALUES, bounds_fault
+from auditor.checkpoint.hub_listing import id_fault
 from auditor.downloader.answers import Answer, whole_body
 from auditor.downloader.http import Session
 from auditor.downloader.hub_settings import endpoint, endpoint_url, plain_url
-from auditor.downloader.model_list_page import ListEntry, entries_in
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
@@ -21,6 +29,9 @@ MAX_PAGE = 64 * 1024 * 1024
 PAGE_SECONDS = 300.0
 MAX_PAGES = 30_000
 
+# Most files of one model: the Hub recommends fewer, and so many take 8 MB of the list.
+MAX_FILES = 100_000
+
 # RFC 8288 allows other parameters before rel, and a relation without quotes.
 _NEXT = re.compile(
     r'<([^<>]{1,8192})>\s*;(?:[^<>,]{0,200};)?\s*rel\s*=\s*(?:"next"|next\b)', re.IGNORECASE
@@ -28,40 +39,14 @@ _NEXT = re.compile(
 _ADDRESS = re.compile(r"<[^<>]*>")
 
 
-class ListWalk:
-    """A record of the pages of a list read so far, to detect a list that never ends.
+class ListEntry(NamedTuple):
+    """An entry of the list: a valid model id, and unchecked values as the Hub sends them."""
 
-    At most 30,000 digests of addresses, 30,000 digests of pages and the ids of one page are kept.
-    """
-
-    def __init__(self, most: int = MAX_PAGES) -> None:
-        self._most = most
-        self._addresses = set[bytes]()
-        self._pages = set[bytes]()
-        self._previous_ids = frozenset[str]()
-
-    def record_address(self, address: str) -> None:
-        """Record the next page's address; raise SourceError if it repeats or there are too many."""
-        digest = _digest(address)
-        if digest in self._addresses:
-            detail = "the Hub's list of models is circular: the address of a page is repeated"
-            raise SourceError(Reason.BAD_RESPONSE, detail)
-        if len(self._addresses) == self._most:
-            detail = f"the list of models has more than {self._most:,} pages"
-            ways = "select fewer models (--author, --filter, --search, --top)"
-            raise SourceError(Reason.TOO_LARGE, f"{detail}; {ways}")
-        self._addresses.add(digest)
-
-    def record_ids(self, ids: Iterable[str]) -> None:
-        """Record a page's ids; raise SourceError if no id is new. Not called for the last page."""
-        names = frozenset(ids)
-        digest = _digest(*sorted(names))
-        if digest in self._pages or names <= self._previous_ids:
-            number = len(self._addresses)
-            detail = f"page {number:,} of the Hub's list of models has no new model"
-            raise SourceError(Reason.BAD_RESPONSE, detail)
-        self._pages.add(digest)
-        self._previous_ids = names
+    id: str
+    sha: object = None
+    siblings: object = None
+    last_modified: object = None
+    excess: str | None = None  # why the entry is too large to be parsed; then only its id is known
 
 
 def pages(
@@ -78,16 +63,31 @@ def pages(
     """
     parameters = urlencode(list(query), errors="surrogateescape")  # arguments may not be UTF-8
     address: str | None = f"{endpoint()}/api/models?{parameters}"
-    walk = ListWalk()
+    addresses: set[int] = set()  # their hashes: an address may have 8 kB
+    previous_ids: set[str] = set()
     while address is not None:
-        walk.record_address(address)
+        _require_new(address, addresses)
         content, address = session().get(address, _page, purpose="a page of the list")
-        ids: list[str] = []
+        ids: set[str] = set()
         for part in entries_in(content):
             yield part
-            ids += (entry.id for entry in part)
-        if address is not None:
-            walk.record_ids(ids)
+            ids.update(entry.id for entry in part)
+        if address is not None and ids <= previous_ids:
+            detail = f"page {len(addresses):,} of the Hub's list of models has no new model"
+            raise SourceError(Reason.BAD_RESPONSE, detail)
+        previous_ids = ids
+
+
+def _require_new(address: str, addresses: set[int]) -> None:
+    """Record a page's address; raise SourceError if it repeats or there are too many."""
+    if hash(address) in addresses:
+        detail = "the Hub's list of models is circular: the address of a page is repeated"
+        raise SourceError(Reason.BAD_RESPONSE, detail)
+    if len(addresses) == MAX_PAGES:
+        detail = f"the list of models has more than {MAX_PAGES:,} pages"
+        ways = "select fewer models (--author, --filter, --search, --top)"
+        raise SourceError(Reason.TOO_LARGE, f"{detail}; {ways}")
+    addresses.add(hash(address))
 
 
 def _page(answer: Answer) -> tuple[bytes, str | None]:
@@ -111,5 +111,80 @@ def _page(answer: Answer) -> tuple[bytes, str | None]:
     raise SourceError(Reason.BAD_RESPONSE, detail)
 
 
-def _digest(*names: str) -> bytes:
-    return blake2b("\n".join(names).encode(errors="surrogatepass"), digest_size=16).digest()
+# --- one page -------------------------------------------------------------------------------------
+
+
+# The most commas in a page: 64 MB have room for so many files, and each comma may begin an entry.
+_MOST_VALUES = 2_000_000
+
+_MOST_VALUES_IN_GROUP = 100_000  # of a group, unless one entry has more; files take 12 MB
+
+_CUT_UP = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # msgspec rejects a lone surrogate
+_ID = re.compile(rb'"id"\s*+:\s*+"([^"\\]{1,200})"')
+_BEGINS = (b",", b"[", b"{")  # the bytes after which a value begins
+
+
+class _Entry(msgspec.Struct):
+    id: str
+    sha: Any = None
+    siblings: Any = None
+    last_modified: Any = msgspec.field(name="lastModified", default=None)
+
+
+_PARSED = msgspec.json.Decoder(_Entry).decode
+
+
+def entries_in(content: bytes) -> Iterator[tuple[ListEntry, ...]]:
+    """Yield the entries of a page that name a model, in groups of bounded size.
+
+    Raise SourceError if the page is not a JSON list, or is too large.
+    """
+    group: list[ListEntry] = []
+    group_values = 0
+    for piece in _pieces(content):
+        if fault := bounds_fault(piece, MAX_DEPTH, MAX_TEXT_VALUES):
+            entry, values = _too_large(piece, fault), 0
+        else:
+            entry, values = _entry(piece), sum(map(piece.count, _BEGINS))
+        if group_values + values > _MOST_VALUES_IN_GROUP:
+            yield tuple(group)
+            group, group_values = [], 0
+        group_values += values
+        if entry:
+            group.append(entry)
+    yield tuple(group)
+
+
+def _entry(piece: bytes) -> ListEntry | None:
+    """Parse the JSON of one entry; return None if it does not name a model."""
+    try:
+        entry = _PARSED(piece)
+    except ValueError:  # not an object with an id, or not UTF-8
+        return None
+    if id_fault(entry.id):
+        return None
+    files = entry.siblings
+    if isinstance(files, list) and len(files) > MAX_FILES:
+        excess = f"has {len(files):,} files, expected at most {MAX_FILES:,}"
+        return ListEntry(entry.id, excess=excess)
+    return ListEntry(entry.id, entry.sha, files, entry.last_modified)
+
+
+def _too_large(piece: bytes, excess: str) -> ListEntry | None:
+    """Return an entry with only the id, for JSON too large to parse; None if no id is found."""
+    match = _ID.search(piece)
+    name = match[1].decode("utf-8", "replace") if match else ""
+    return None if id_fault(name) else ListEntry(name, excess=excess)
+
+
+def _pieces(content: bytes) -> Iterator[bytes]:
+    """Yield the undecoded entries of a JSON list."""
+    if content.count(b",") > _MOST_VALUES:
+        detail = f"a page of the list of models has more than {_MOST_VALUES:,} values"
+        raise SourceError(Reason.TOO_LARGE, detail)
+    for text in (content, _SURROGATE.sub(rb"\\ufffd", content)):
+        with suppress(msgspec.DecodeError, RecursionError):
+            return map(bytes, _CUT_UP(text))
+    detail = f"the list of models is not a JSON list: is {quoted(constants.ENDPOINT)} a Hub?"
+    raise SourceError(Reason.BAD_RESPONSE, detail)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from threading import Event
 from typing import NamedTuple, TypeVar
 
-from auditor.downloader.hub_settings import patience
-from auditor.downloader.waits import STOPPED, Talk, Wait
+from auditor.downloader.hub_settings import time_out
+from auditor.downloader.waits import STOPPED, ProgressLines, Wait
 from auditor.errors import Reason, SourceError
 
 T = TypeVar("T")
@@ -38,8 +38,8 @@ class PassingError(SourceError):
         self.wait = wait  # seconds that the server requested
 
 
-class Patience:
-    """A retry policy: call a function again after each PassingError, in any thread of one audit.
+class RetryPolicy:
+    """Calls a function again after each PassingError, in any thread of one audit.
 
     A wait that a server requested happens inside the context `during_wait`. `silence` is the total
     time that a request may stay unanswered. Once `over` is set, waits end and attempts fail.
@@ -47,16 +47,16 @@ class Patience:
 
     def __init__(
         self,
-        talk: Talk,
+        lines: ProgressLines,
         during_wait: Callable[[float], AbstractContextManager[object]] = nullcontext,
         *,
         silence: float | None = None,
         over: Event | None = None,
     ) -> None:
         self._during_wait = during_wait
-        self._silence = silence or max(MOST_SILENCE, _TIME_OUTS * patience())
+        self._silence = silence or max(MOST_SILENCE, _TIME_OUTS * time_out())
         self._over = over or Event()
-        self._waits = talk.waits
+        self._waits = lines.waits
 
     def end(self) -> None:
         self._over.set()

@@ -95,7 +95,7 @@ class Waits:
         self.rest(None, 0.0, over)
 
 
-class Talk:
+class ProgressLines:
     """The receiver of the messages of a running audit: lines, waits and progress.
 
     Several threads call it. On a terminal, waits and progress overwrite one line. `progress` is
@@ -120,9 +120,9 @@ class Talk:
             self._progress(line)
 
     @classmethod
-    def of(cls, say: Callable[[str], None]) -> "Talk":
-        """Return `say` if it is a Talk, else a Talk that passes its lines to `say`."""
-        return say if isinstance(say, Talk) else cls(say)
+    def of(cls, say: Callable[[str], None]) -> "ProgressLines":
+        """Return `say` if it is a ProgressLines, else one that passes its lines to `say`."""
+        return say if isinstance(say, ProgressLines) else cls(say)
 
 
 # --- progress -------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ _AS_TRANSFORMERS = b'{\n  "metadata": {},\n  "weight_map": {}\n}\n'  # the style
 
 def index_with_names(index: TextFile | None, renames: Mapping[str, str]) -> TextFile | None:
     """Rename tensors in an index; an index that cannot be read is returned unchanged."""
-    if index is None or not isinstance(json_values(index).get("weight_map"), dict):
+    if index is None or not isinstance(_loaded(index).value.get("weight_map"), dict):
         return index
     content = renamed_keys(index.content, renames, "weight_map")
     return TextFile(name=index.name, content=content)
@@ -105,9 +105,9 @@ def _weight_map(tensors: list[StoredTensor], old_map: Mapping[str, Any]) -> dict
     }
 
 
-def json_values(file: TextFile | None) -> dict[str, Any]:
+def json_values(file: TextFile | None) -> Mapping[str, Any]:
     """Return the JSON object of a file; {} if the file is absent or cannot be parsed."""
-    return _loaded(file).value
+    return file.values if file else {}
 
 
 def _loaded(index: TextFile | None) -> Loaded:

@@ -6,7 +6,7 @@ All settings are untrusted.
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from auditor.bounded.json_text import parse_object
+from auditor.bounded.json_text import JsonFile
 from auditor.errors import CheckpointError
 from auditor.layouts.packing import Declared, PackingLedger
 from auditor.messages import described
@@ -33,8 +33,8 @@ _UNSEEN = frozenset({"desc_act", "activation_scheme", "dynamic", "ignore", "targ
 _OLDER_KEYS = {"bits": "w_bit", "group_size": "q_group_size"}  # keys of older AutoAWQ
 
 
-def declaration(values: Mapping[str, Any], files: Mapping[str, bytes]) -> Declared | None:
-    """Return the layout that the config declares, else the layout that a file declares, else None.
+def declaration(values: Mapping[str, Any], packing: JsonFile | None) -> Declared | None:
+    """Return the layout that the config declares, else the one of `packing`; None without one.
 
     The config, its text_config and MLX's own key may declare it. Raise CheckpointError if the
     declaration is not an object that names a method.
@@ -43,10 +43,7 @@ def declaration(values: Mapping[str, Any], files: Mapping[str, bytes]) -> Declar
         if not isinstance(settings, Mapping):
             raise _refusal(where, settings)
         return Declared(method=_method(where, key, settings), settings=settings, where=where)
-    for name in FILES:
-        if name in files:
-            return _in_file(name, parse_object(files[name], name))
-    return None
+    return None if packing is None else _in_file(packing.name, packing.object)
 
 
 def _declarations(values: Mapping[str, Any]) -> Iterator[tuple[str, str, object]]:

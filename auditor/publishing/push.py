@@ -13,7 +13,7 @@ from auditor.downloader.folder_listing import list_folder
 from auditor.downloader.hub import read_listing
 from auditor.downloader.local_file import ListedFile
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.waits import ReadingProgress, Talk, numbers_read
+from auditor.downloader.waits import ProgressLines, ReadingProgress, numbers_read
 from auditor.errors import PublishError, SourceError
 from auditor.messages import listed, log_line, quoted
 from auditor.publishing.hub_writing import hub_api, hub_errors
@@ -149,7 +149,7 @@ def push(
 
 def _progress(total: int, say: Callable[[str], None]) -> Callable[[int], None]:
     """Return a function that counts bytes for a progress line; several threads call it."""
-    progress = ReadingProgress(Talk.of(say).progress, numbers_read)
+    progress = ReadingProgress(ProgressLines.of(say).progress, numbers_read)
     lock, done = Lock(), 0
 
     def count(read: int) -> None:

@@ -6,7 +6,7 @@ from threading import Event
 from auditor.downloader import hub
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import awaited, threads
-from auditor.downloader.waits import Talk
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import SourceError
 from auditor.sweep.rate_limits import Bounds, Budget, RateLimiter
 from auditor.sweep.reporting.baseline import Baseline
@@ -22,7 +22,7 @@ _BOUNDS = Bounds("the authors of one commit", 10.0, hub.MAX_COMMITS)
 
 
 def record_authors(
-    ledger: StoreWriter, night: Night, token: str | None, limiter: RateLimiter, talk: Talk
+    ledger: StoreWriter, night: Night, token: str | None, limiter: RateLimiter, talk: ProgressLines
 ) -> None:
     """Request and store the authors of the commits whose findings are new or changed.
 

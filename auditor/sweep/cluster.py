@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.hub_settings import endpoint, usable_token
-from auditor.downloader.waits import Talk, Wait, Waits
+from auditor.downloader.waits import ProgressLines, Wait, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.one_model import Auditor, Done
@@ -214,7 +214,7 @@ def _auditor(policy: Policy, token: str | None, topic: str) -> Auditor:
         worker.log_event(topic, wait and tuple(wait))
 
     return Auditor(
-        policy, token, RateLimiter(policy.max_requests), Talk(ignore_message, Waits(show))
+        policy, token, RateLimiter(policy.max_requests), ProgressLines(ignore_message, Waits(show))
     )
 
 

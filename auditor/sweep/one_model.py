@@ -17,11 +17,11 @@ from auditor.checkpoint.hub_listing import Listing, listing_of
 from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, with_companions
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
-from auditor.checkpoint.snapshot_writer import dump_own, dump_shared
+from auditor.checkpoint.snapshot_writer import dump_own_and_shared
 from auditor.downloader import hub, local_folder
 from auditor.downloader.fetching import ignore_message, with_base_model
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.waits import Talk
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.findings import Severity
 from auditor.formats import as_json
@@ -57,13 +57,17 @@ class Auditor:
     """The auditor of a sweep in this process: threads that audit, and threads that read files."""
 
     def __init__(
-        self, policy: Policy, token: str | None, limiter: RateLimiter, talk: Talk | None = None
+        self,
+        policy: Policy,
+        token: str | None,
+        limiter: RateLimiter,
+        talk: ProgressLines | None = None,
     ) -> None:
         self.at_once = policy.at_once
         self._policy = policy
         self._token = token
         self._limiter = limiter
-        self._talk = talk or Talk(ignore_message)
+        self._talk = talk or ProgressLines(ignore_message)
         self._audits = ThreadPoolExecutor(policy.at_once, "audit")
         # Enough for all files of all models: a read that waits for a thread takes its model's time.
         self._reads = ThreadPoolExecutor(8 * policy.at_once, "read")
@@ -142,10 +146,8 @@ class Auditor:
 
 def _packed(snapshot: Snapshot) -> StoredObject:
     """Return a snapshot in its stored form, with the part that other models may share."""
-    text = dump_shared(snapshot)
-    return StoredObject(
-        compress_text(dump_own(snapshot)), Shared(digest_of(text), compress_text(text))
-    )
+    own, shared = dump_own_and_shared(snapshot)
+    return StoredObject(compress_text(own), Shared(digest_of(shared), compress_text(shared)))
 
 
 def _size(snapshot: Snapshot) -> int:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Self
 
 from auditor.downloader.fetching import ignore_message
-from auditor.downloader.waits import Talk
+from auditor.downloader.waits import ProgressLines
 from auditor.formats.text import counted
 
 
@@ -19,13 +19,13 @@ class Progress:
 
     def __init__(
         self,
-        talk: Talk | None = None,
+        talk: ProgressLines | None = None,
         *,
         is_terminal: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """On a terminal a line replaces the one before, ten times a second."""
-        self.talk = talk or Talk(ignore_message)
+        self.talk = talk or ProgressLines(ignore_message)
         self._show = self.talk.progress if is_terminal else self._say
         self._every = 0.1 if is_terminal else 10.0  # seconds between two lines
         self._clock = clock

@@ -8,12 +8,12 @@ from math import inf
 from threading import Event, Lock
 from typing import NamedTuple, Self
 
-from auditor.downloader.http import NO_ANSWER, Governor, Session, Turn
+from auditor.downloader.http import NO_ANSWER, RequestBudget, Session, Turn
 from auditor.downloader.hub_settings import require_online
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.model_list import MAX_PAGE, PAGE_SECONDS
 from auditor.downloader.retry import WINDOW, RateLimit, rate_limit
-from auditor.downloader.waits import STEP, Talk, Wait
+from auditor.downloader.waits import STEP, ProgressLines, Wait
 from auditor.errors import Reason, SourceError
 from auditor.sweep.settings import Policy
 
@@ -153,14 +153,16 @@ class Bounds(NamedTuple):
 PAGE_BOUNDS = Bounds("one page of the list of models", PAGE_SECONDS, MAX_PAGE)
 
 
-class Budget(Governor):
+class Budget(RequestBudget):
     """The seconds and bytes that the requests of one model or page may take.
 
     Setting `over` ends all waits. Waits for the rate limit and waits imposed by a server are
     excused: they are not part of `seconds`.
     """
 
-    def __init__(self, bounds: Bounds, limiter: RateLimiter, talk: Talk, over: Event) -> None:
+    def __init__(
+        self, bounds: Bounds, limiter: RateLimiter, talk: ProgressLines, over: Event
+    ) -> None:
         super().__init__(bounds.most, bounds.what)
         self._bounds = bounds
         self._limiter = limiter
@@ -179,7 +181,7 @@ class Budget(Governor):
         """
         require_online()
         silence = self._bounds.seconds
-        return Session(model, token, self._talk, governor=self, silence=silence, over=self._over)
+        return Session(model, token, self._talk, budget=self, silence=silence, over=self._over)
 
     @property
     def seconds(self) -> float:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.hub_settings import endpoint, usable_token
-from auditor.downloader.waits import Talk
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import Reason, UsageError
 from auditor.extras import install
 from auditor.formats.text import counted
@@ -75,7 +75,7 @@ def sweep(  # noqa: PLR0913 - the options of the command
     policy = settings.policy
     limiter = RateLimiter(policy.max_requests)
     progress = progress or Progress()
-    talk = Talk(ignore_message, progress.talk.waits)
+    talk = ProgressLines(ignore_message, progress.talk.waits)
 
     start = _starter(policy, usable, limiter, talk, scheduler)
     with (
@@ -114,7 +114,11 @@ def sweep(  # noqa: PLR0913 - the options of the command
 
 
 def _starter(
-    policy: Policy, token: str | None, limiter: RateLimiter, talk: Talk, scheduler: str | None
+    policy: Policy,
+    token: str | None,
+    limiter: RateLimiter,
+    talk: ProgressLines,
+    scheduler: str | None,
 ) -> Callable[[], Workers]:
     """Return the function that starts the sweep's workers; raise UsageError if Dask is missing."""
     if scheduler is None and policy.processes == 1:

@@ -12,10 +12,9 @@ from auditor.downloader import hub, model_list
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.model_argument import HubModel, parse_id
-from auditor.downloader.model_list import PAGE
-from auditor.downloader.model_list_page import ListEntry
+from auditor.downloader.model_list import PAGE, ListEntry
 from auditor.downloader.parallel import awaited, threads
-from auditor.downloader.waits import Talk
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep.one_model import recorded, unaudited_model
 from auditor.sweep.rate_limits import PAGE_BOUNDS, Bounds, Budget, RateLimiter
@@ -32,13 +31,17 @@ class Selector:
     """A context manager that queries the Hub for the models of selections."""
 
     def __init__(
-        self, policy: Policy, token: str | None, limiter: RateLimiter, talk: Talk | None = None
+        self,
+        policy: Policy,
+        token: str | None,
+        limiter: RateLimiter,
+        talk: ProgressLines | None = None,
     ) -> None:
         self._policy = policy
         self._token = token
         self._limiter = limiter
         self._over = Event()
-        self._talk = talk or Talk(ignore_message)
+        self._talk = talk or ProgressLines(ignore_message)
 
     def __enter__(self) -> Self:
         return self

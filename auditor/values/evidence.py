@@ -1,6 +1,5 @@
 """The input of the rules about numbers: an outcome, statistics of each tensor, and its bytes."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
@@ -45,14 +44,10 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         """The verb in messages about the numbers: "were sampled", or "were read" if all were."""
         return "were sampled" if self.sampled else "were read"
 
-    @cached_property
+    @property
     def config(self) -> Mapping[str, Any]:
         """The config's values; {} if the config cannot be read, which another rule reports."""
-        try:
-            values = json.loads(self.snapshot.config.content) if self.snapshot.config else {}
-        except (ValueError, RecursionError):
-            return {}
-        return values if isinstance(values, dict) else {}
+        return self.snapshot.config.values if self.snapshot.config else {}
 
     @property
     def configs(self) -> tuple[Mapping[str, Any], ...]:

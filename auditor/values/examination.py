@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Snapshot, Source
-from auditor.downloader.waits import Talk
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import SourceError, UsageError
 from auditor.extras import install
 from auditor.findings import Duplicate, Unexpected
@@ -133,7 +133,7 @@ class ValuesReader:
         from auditor.values.reading import NumbersReader  # noqa: PLC0415 - needs numpy
 
         is_local = isinstance(data, LocalBytes)
-        show = Talk.of(self._say).progress if is_local else lambda _line: None
+        show = ProgressLines.of(self._say).progress if is_local else lambda _line: None
         return NumbersReader(data, statistics=self._request.statistics, show=show).read(placed)
 
     def _with_sample(

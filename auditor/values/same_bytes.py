@@ -12,7 +12,7 @@ from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source, Wei
 from auditor.comparing import BytesCompared
 from auditor.downloader.local_file import file_sha256
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.waits import ReadingProgress, Talk, numbers_read
+from auditor.downloader.waits import ProgressLines, ReadingProgress, numbers_read
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
 from auditor.tensors import StoredTensor
@@ -103,7 +103,7 @@ def _by_bytes(
     ]
     both = [(one, other) for one, other in placed if one is not None and other is not None]
     size, done = sum(one.span.length for one, _ in both), 0
-    talk = Talk.of(say)
+    talk = ProgressLines.of(say)
     progress = ReadingProgress(talk.progress, numbers_read)
     equal: list[str] = []
     others: list[str] = []

@@ -14,6 +14,7 @@ from support.formulas import evaluate
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.adapters import base_model_forms, expect_adapter, read_settings
+from auditor.bounded.json_text import JsonFile
 from auditor.errors import CheckpointError, SourceError
 
 pytest.importorskip("peft", reason="the reference for adapters")
@@ -36,9 +37,10 @@ def expectations(base: str, config: bytes, saved: Collection[str]) -> list[Expec
     found = base_model_forms(catalogue.expect(values, target), catalogue.block_tree(values, target))
     answers: list[Expectation] = []
     faults = []
+    file = JsonFile("adapter_config.json", config)
     for form in found:
         try:
-            answers.append(expect_adapter(read_settings(config), form, saved))
+            answers.append(expect_adapter(read_settings(file), form, saved))
         except (CheckpointError, SourceError) as error:
             faults.append(error)
     if not answers:

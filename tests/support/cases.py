@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from support.case_tags import Loader, put
-from support.sharding import INDEX, bytes_of, on_disk, pointer, shard_names, write
+from support.sharding import INDEX, alarms, bytes_of, kinds, on_disk, pointer, shard_names, write
 from support.torch_files import torch_bytes
 
 from auditor import Report, Unaudited, audit, fix
@@ -53,6 +53,9 @@ _OF_REPORT = {
     "contains",
     "lacks",
     "left",
+    "alarms",
+    "hidden",
+    "stored",
 }
 _WORDS = {"fits", "mentions", "omits", "contains", "lacks", "left"}
 _WEIGHT_KEYS = {"count", "names", "stem", "index", "totals", "twice", "lost", "pointers"}
@@ -149,7 +152,10 @@ def build(case: Case, top: Path) -> Path:
         (folder / CONFIG).write_text(json.dumps({"dtype": "float32", **config}, indent=2))
     _write_weights(case, folder)
     for name, tensors in case.keys.get("beside", {}).items():
-        _write(folder / name, tensors_of(Case(case.name, {**case.keys, "tensors": tensors})))
+        is_share = isinstance(tensors, str)
+        keys = case.keys if is_share else {**case.keys, "tensors": tensors}
+        table = tensors_of(Case(case.name, keys))
+        _write(folder / name, _share(table, tensors) if is_share else table)
     for name, content in case.keys.get("files", {}).items():
         put(top / name, content)
     return top
@@ -178,7 +184,14 @@ def _write_weights(case: Case, folder: Path) -> None:
         (folder / INDEX).write_text(json.dumps(index))
 
 
+def _share(table: Table, share: str) -> Table:
+    """Return every third tensor from the second on for `2/3`; all tensors for `1/1`."""
+    number, count = map(int, share.split("/"))
+    return {name: table[name] for name in sorted(table)[number - 1 :: count]}
+
+
 def _write(path: Path, table: Table) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix in {".bin", ".pt"}:
         path.write_bytes(torch_bytes(table))
     else:
@@ -263,6 +276,7 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
 def _answer(key: str, outcome: Report | Unaudited) -> Any:
     causes = outcome.diagnosis
     explained = {at for one in causes for at in one.findings}
+    hidden = {one.name for each in alarms(outcome) for one in getattr(each, "hidden", ())}
     of_causes: dict[str, Any] = {
         "causes": [one.cause for one in causes],
         "closes": sum(len(outcome.findings[at].names) for at in explained),
@@ -270,6 +284,9 @@ def _answer(key: str, outcome: Report | Unaudited) -> Any:
         "undetermined": sorted(key for one in causes for key, _ in one.undetermined),
         "alternatives": [dict(values) for one in causes for values in one.alternatives],
         "exit": exit_code(outcome, FailOn.WARNING),
+        "alarms": kinds(outcome),
+        "hidden": len(hidden),
+        "stored": outcome.observed.tensors if outcome.observed else 0,
     }
     if key in of_causes:
         return of_causes[key]

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from auditor.analytic.config import Config
 from auditor.analytic.family import Family
-from auditor.bounded.json_text import parse_object
+from auditor.bounded.json_text import JsonFile
 from auditor.bounded.patterns import PatternNotFollowedError, names_matching
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
@@ -190,12 +190,12 @@ def unchecked_adapter(what: str) -> SourceError:
     return SourceError(Reason.UNKNOWN_LAYOUT, f"not checked: {what}")
 
 
-def read_settings(content: bytes, file: str = FILE) -> AdapterSettings:
-    """Parse an adapter_config.json; raise CheckpointError if it cannot be read."""
-    config = Config(values=MappingProxyType(parse_object(content, file)), family=_PEFT)
+def read_settings(file: JsonFile) -> AdapterSettings:
+    """Return the settings in an adapter_config.json; raise CheckpointError if it cannot be read."""
+    config = Config(values=MappingProxyType(dict(file.object)), family=_PEFT)
     method = _text(config, "peft_type")
     if method is None:
-        raise CheckpointError(f"{file} has no peft_type, expected the method of the adapter")
+        raise CheckpointError(f"{file.name} has no peft_type, expected the method of the adapter")
     mapping = config.nested("auto_mapping")
     return AdapterSettings(
         method=method.upper(),

@@ -22,7 +22,6 @@ from auditor.analytic.adapters.saved_modules import IN_BASE
 from auditor.analytic.adapters.settings import TRAINED_BY_TASK
 from auditor.analytic.config_keys import changed, value_at
 from auditor.analytic.name_forms import NameForms
-from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.change import Change, renamed
 from auditor.checkpoint.json_edits import json_edits
 from auditor.checkpoint.snapshot import Snapshot
@@ -51,7 +50,7 @@ def proposals(case: Case) -> Iterator[Proposal]:
     if not case.is_adapter or base is None or base.config is None:
         return
     of_base = replace(case.snapshot, config=base.config, base=None)
-    values = parse_object(base.config.content, base.config.name)
+    values = base.config.object
     yield from _resized(case, values)
     yield from _of_other_lengths(case)
     yield from _of_other_modules(case, of_base)

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from auditor.bounded.json_text import lfs_pointer_size
 from auditor.checkpoint.change import Change, header_of
-from auditor.checkpoint.cut_files import cut_off
 from auditor.checkpoint.snapshot import WeightHeader, read_index
 from auditor.containers.weight_formats import Table
 from auditor.diagnosis.case import Case, Proposal
@@ -50,7 +49,7 @@ def pointers(case: Case) -> Iterator[Proposal]:
 
 def truncated(case: Case) -> Iterator[Proposal]:
     """Yield the checkpoint as if the files were complete; an incomplete header is replaced."""
-    cut = {head.name: how for head in case.snapshot.headers if (how := cut_off(head))}
+    cut = {head.name: how for head in case.snapshot.headers if (how := head.cut_off)}
     if not cut:
         return
     files = listed(tuple(cut))

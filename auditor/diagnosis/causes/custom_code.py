@@ -6,7 +6,6 @@ and load the model with `trust_remote_code=True`.
 
 from collections.abc import Iterator, Mapping
 
-from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.findings import CodeNotThere, Severity
 from auditor.messages import quoted
@@ -20,7 +19,7 @@ def declared(outcome: Report | Unaudited, snapshot: Snapshot) -> Iterator[Diagno
     is_absent = any(CodeNotThere.describes(finding) for finding in outcome.findings)
     if isinstance(outcome, Report) or snapshot.config is None or is_absent:
         return
-    code = parse_or_empty(snapshot.config.content, snapshot.config.name).get("auto_map")
+    code = snapshot.config.values.get("auto_map")
     classes = (
         [one for one in code.values() if isinstance(one, str)] if isinstance(code, Mapping) else []
     )

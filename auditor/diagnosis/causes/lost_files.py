@@ -10,9 +10,8 @@ To do: Save the weights again, with the parameters of all ranks gathered.
 from collections.abc import Collection, Iterator, Sequence
 
 from auditor.checkpoint.change import Change
-from auditor.checkpoint.filenames import GGUF_ENDING
 from auditor.checkpoint.selecting import index_name
-from auditor.checkpoint.shard_names import Split, gaps, split_of
+from auditor.checkpoint.shard_names import GGUF_ENDING, Split, gaps, split_of
 from auditor.checkpoint.snapshot import Snapshot, read_index
 from auditor.containers.index import Index, indexed_files
 from auditor.diagnosis.case import Case, Proposal

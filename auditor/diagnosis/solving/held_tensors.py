@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.outline import ClassTree, leaves, spellings
+from auditor.bounded.json_text import JsonFile
 from auditor.errors import CheckpointError
 from auditor.layouts import unknown_quantization, unpack_tensors
 from auditor.layouts.declared import declaration
@@ -117,7 +118,7 @@ def held(
     tensors: tuple[StoredTensor, ...],
     kinds: tuple[NameKind, ...],
     values: Mapping[str, object],
-    files: Mapping[str, bytes],
+    packing: JsonFile | None,
 ) -> HeldTensors:
     """Unpack the stored tensors as the config declares; keep them packed if that fails.
 
@@ -125,7 +126,7 @@ def held(
     """
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     try:
-        declared = declaration(values, files)
+        declared = declaration(values, packing)
         if declared is not None and unknown_quantization(declared) is not None:
             return HeldTensors(shapes, kinds)
         unpacked = unpack_tensors(tensors, declared, lambda _: None)

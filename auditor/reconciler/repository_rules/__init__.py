@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from auditor.analytic import Config, Expectation
 from auditor.analytic.config_classes import of_model_type
-from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.companions.reading import Companions
 from auditor.findings import Finding
@@ -58,7 +57,7 @@ def repository_findings(
         stored=stored,
         expected=lambda: expectation.tensors if expectation else (),
         companions=Companions.of(companions),
-        settings=parse_or_empty(settings.content, settings.name) if settings else {},
+        settings=settings.values if settings else {},
     )
     findings = (*contradiction_findings(case), *key_findings(case))
     if snapshot.config is None:

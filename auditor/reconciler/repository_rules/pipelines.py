@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor
-from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.filenames import variant_of
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.companions.companion_files import CompanionFile
@@ -218,12 +217,12 @@ def tokenizer_findings(
 ) -> RepositoryFindings:
     """Compare the ids of the tokenizer in a folder with the rows that its encoder stores."""
     file = encoder.config
-    companions = Companions.of(one._replace(name=file_name(one.name)) for one in files)
+    companions = Companions.of(replace(one, name=file_name(one.name)) for one in files)
     case = RepositoryCase(
         names=frozenset(),
         is_complete=False,
         config_file=file.name if file else "config.json",
-        config=parse_or_empty(file.content, file.name) if file else {},
+        config=file.values if file else {},
         kind=None,
         is_custom=False,
         target=None,

@@ -1,4 +1,7 @@
-"""Code in any file of a folder: looked at by content, whatever the name and whatever is audited."""
+"""Code in any file of a folder: looked at by content, whatever the name and whatever is audited.
+
+Archives and compressed files are not looked into, and listed as not checked.
+"""
 
 import bz2
 import contextlib
@@ -19,7 +22,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.builders import safetensors_bytes
 from support.checkpoints import config_bytes, expect, stored_by
-from support.examples import one_in
 from support.torch_files import torch_bytes
 
 from auditor import audit
@@ -85,8 +87,9 @@ def array_of(pickled: bytes) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + pickled
 
 
+BARE = bytes
 WRAPPINGS = {
-    "bare": lambda content: content,
+    "bare": BARE,
     "gzip": gzip.compress,
     "bzip2": bz2.compress,
     "xz": lzma.compress,
@@ -177,20 +180,22 @@ def test_a_pickle_that_imports_is_unsafe_whatever_is_around_it(value, protocol, 
     assert bool(imports(pickled)) == has_call
     if has_call:
         assert is_unsafe(found) or isinstance(found, UnfollowedError), found
-    elif not ending or ending in {".dill", ".npy", ".md", ".X"}:
+    elif wrap is BARE and ending in {"", ".dill", ".npy", ".md", ".X"}:
         # Of an OrderedDict in protocols 0 and 1 the opcodes are not followed: that is unsafe, too.
         assert not is_unsafe(found) or (protocol < 2 and b"OrderedDict" in pickled), found
         assert not isinstance(found, UnfollowedError)
 
 
-def test_a_call_in_a_file_of_a_folder_is_found(subtests, tmp_path):
-    for protocol in one_in(2, range(6)):
-        for wrap in WRAPPINGS.values():
-            with subtests.test(wrap=wrap, protocol=protocol):
-                place = Path(tempfile.mkdtemp(dir=tmp_path))
-                content = wrap(pickle.dumps(Called(), protocol=protocol))
-                outcome = audit(folder(place, {**SOUND, "a/file": content}))
-                assert (unsafe(outcome), outcome.residual) == (["a/file"], 0)
+def test_a_call_in_a_file_of_a_folder_is_found_or_the_file_is_listed(subtests, tmp_path):
+    for name, wrap in WRAPPINGS.items():
+        with subtests.test(wrap=name):
+            content = wrap(pickle.dumps(Called(), protocol=2))
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            outcome = audit(folder(place, {**SOUND, "a/file": content}))
+            listed = any("'a/file': may contain code" in line for line in outcome.unchecked)
+            found = (unsafe(outcome), listed, outcome.residual)
+            is_followed = wrap in {BARE, array_of}
+            assert found == ((["a/file"], False, 0) if is_followed else ([], True, 0))
 
 
 WITHOUT_WEIGHTS = {
@@ -224,26 +229,6 @@ def test_code_in_the_folder_of_a_component_without_weights_is_found(tmp_path):
     assert sorted(found) == ["c", "text_encoder/b"]
 
 
-LAMBDA = {"class_name": "Lambda", "module": "keras.layers", "config": {}}
-CALLED = {"class_name": "function", "module": "os", "config": "system"}
-DENSE = {"class_name": "Dense", "module": "keras.layers", "config": {}}
-
-
-def test_the_config_of_a_keras_model_is_searched(subtests):
-    for layer, is_code in [(LAMBDA, True), (CALLED, True), (DENSE, False)]:
-        with subtests.test(layer=layer, is_code=is_code):
-            config = {
-                "class_name": "Sequential",
-                "module": "keras",
-                "config": {"layers": [DENSE, layer]},
-            }
-            members = {"metadata.json": b"{}", "config.json": json.dumps(config).encode()}
-            members["model.weights.h5"] = b"\x89HDF\r\n\x1a\n"
-            found = looked_at("model.keras", zipped(members))
-            assert is_unsafe(found) == is_code
-            assert not isinstance(found, UnfollowedError)
-
-
 UNFOLLOWED = {
     "model.h5": b"\x89HDF\r\n\x1a\n" + bytes(40),
     "a.zst": b"\x28\xb5\x2f\xfd" + bytes(40),
@@ -251,9 +236,8 @@ UNFOLLOWED = {
     "a.mar": zipped({"handler.py": b"print(1)"}),
     "a.distcp": b"PK\x03\x04" + bytes(40),
     "a.zip": b"PK\x03\x04" + bytes(40),
-    "many.zip": zipped({f"{n}": b"" for n in range(1001)}),
-    "deep.gz": gzip.compress(gzip.compress(gzip.compress(gzip.compress(b"")))),
-    "long.gz": gzip.compress(pickle.dumps({"a": bytes(9 * 2**20)}, protocol=2)[:-1]),
+    "model.keras": zipped({"config.json": b"{}"}),
+    "a.joblib": zlib.compress(b"\x80\x02}."),
 }
 
 
@@ -282,15 +266,13 @@ HARMLESS = {
     "model.onnx": b"\x08\x07\x12\x07pytorch",
     "other.safetensors": safetensors_bytes({"a": ("F32", (2,))}),
     "model.gguf": b"GGUF\x03\0\0\0" + bytes(16),
-    "vocab.json.gz": gzip.compress(b'{"a": 1}'),
-    "docs.zip": zipped({"a.txt": b"text", "b.json": b"{}"}),
-    "x.npz": zipped({"a.npy": array_of(b"").replace(b"|O", b"<f")}),
+    "x.npy": array_of(b"O" * 400).replace(b"|O", b"<f"),
+    "power.txt": b"x^2 + y^2\n",
     "tf_model.h5": b"\x89HDF\r\n\x1a\n" + bytes(40),
     "state.th": torch_bytes({"a": ("F32", (2,))}),
     "numbers.dill": pickle.dumps({"a": [1, 2.5, "x"]}),
     "old.sav": pickle.dumps({"a": [1, 2.5, "x"]}, protocol=0),
     "empty": b"",
-    "arrays.joblib": (FIXTURES / "arr.joblib").read_bytes(),
 }
 
 
@@ -343,10 +325,5 @@ def test_a_repository_without_weights_on_the_hub_names_what_was_not_looked_at(at
 
 
 def test_the_class_in_a_joblib_file_is_named():
-    head = (FIXTURES / "lr.joblib").read_bytes()
-    for wrap in (bytes, gzip.compress, zlib.compress):
-        found = looked_at("model_head.pkl", wrap(head))
-        assert [line.partition("(")[0] for line in found.imports] == [
-            "sklearn.linear_model._logistic.LogisticRegression"
-        ]
-        assert str(found) == "model_head.pkl is a pickle"
+    found = looked_at("model_head.pkl", (FIXTURES / "lr.joblib").read_bytes())
+    assert found.imports[0].startswith("sklearn.linear_model._logistic.LogisticRegression")

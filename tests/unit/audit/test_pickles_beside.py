@@ -1,12 +1,8 @@
 """Pickles beside the weights: followed in a folder, named as not checked on the Hub."""
 
-import bz2
-import gzip
 import json
-import lzma
 import random
 import tempfile
-import zlib
 from pathlib import Path
 
 import pytest
@@ -51,15 +47,6 @@ def test_a_pickle_in_a_folder_is_followed(tmp_path):
     assert unsafe_files(outcome) == ["a/head.pkl"]
     assert not_read(outcome) == []
     assert outcome.residual == 0
-
-
-def test_a_compressed_pickle_is_followed(subtests, tmp_path):
-    for content in [CALL, HARMLESS]:
-        for compress in [gzip.compress, bz2.compress, lzma.compress, zlib.compress]:
-            with subtests.test(compress=compress, content=content):
-                place = Path(tempfile.mkdtemp(dir=tmp_path))
-                outcome = audit(folder(place, **{"head.joblib": compress(content)}))
-                assert unsafe_files(outcome) == (["head.joblib"] if content == CALL else [])
 
 
 def test_a_pickle_on_the_hub_is_not_read_and_named_as_not_checked(at_hub):

@@ -12,61 +12,17 @@ from auditor.bounded.pickle_opcodes import read_opcodes
 IMPORTS = st.sampled_from(
     [b"cos\nsystem\n", b"(ios\nsystem\n", b"\x8c\2os\x8c\6system\x93", b"V os\nc a\nb\n"]
 )
-PIECES = st.one_of(
-    IMPORTS,
-    st.sampled_from(
-        [
-            *(
-                b"I0x1f\n",
-                b"I5\0 x\n",
-                b"I01\n",
-                b"L5L\n",
-                b"F1e3\n",
-                b"Finf\n",
-                b"S'a'\n",
-                b'S"b"\n',
-            ),
-            *(
-                b"Vtext\n",
-                b"p0\n",
-                b"g0\n",
-                b"Pid\n",
-                b"(",
-                b")",
-                b"]",
-                b"}",
-                b"N",
-                b"0",
-                b"1",
-                b"2",
-            ),
-            *(
-                b"K\1",
-                b"M\1\1",
-                b"J\1\0\0\0",
-                b"X\1\0\0\0a",
-                b"U\1a",
-                b"C\1a",
-                b"\x8a\1\1",
-                b"\x80\2",
-            ),
-            *(
-                b"\x95" + bytes(8),
-                b"t",
-                b"R",
-                b"a",
-                b"e",
-                b"o",
-                b"b",
-                b"q\0",
-                b"h\0",
-                b"\x94",
-                b".",
-            ),
-        ]
-    ),
-    st.binary(max_size=2),
-)
+LINES = [b"I0x1f\n", b"I5\0 x\n", b"I01\n", b"L5L\n", b"F1e3\n", b"Finf\n", b"S'a'\n", b'S"b"\n']
+LINES += [b"Vtext\n", b"p0\n", b"g0\n", b"Pid\n"]
+OTHERS = [b"K\1", b"M\1\1", b"J\1\0\0\0", b"X\1\0\0\0a", b"U\1a", b"C\1a", b"\x8a\1\1", b"\x80\2"]
+OTHERS += [
+    b"\x95" + bytes(8),
+    b"q\0",
+    b"h\0",
+    b"\x94",
+    *(bytes([one]) for one in b"()]}N012tRaeob."),
+]
+PIECES = IMPORTS | st.sampled_from([*LINES, *OTHERS]) | st.binary(max_size=2)
 
 
 class Imports(pickle.Unpickler):

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.checkpoint.filenames import gguf_sets, only_gguf_set, shards_of, tagged_gguf_set
 from auditor.checkpoint.selecting import FileSelection, select, select_describing, select_tagged
-from auditor.downloader.model_argument import HubModel, parse_id
-from auditor.errors import Reason, SourceError, UsageError
+from auditor.checkpoint.shard_names import gguf_sets, shards_of, tagged_gguf_set
+from auditor.errors import Reason, SourceError
 
 QUANTS = ("IQ4_XS", "Q4_0", "Q4_K_M", "Q4_K_S", "Q4_K_XL", "Q8_0", "f16")
 FILES = tuple(f"Meta-Llama-3-8B-Instruct.{quant}.gguf" for quant in QUANTS)
@@ -20,34 +19,21 @@ def test_shards_are_one_model_and_what_serves_a_model_is_none(names):
     assert gguf_sets(names) == (*((name,) for name in FILES), SHARDS)
 
 
-@pytest.mark.parametrize("quant", QUANTS)
-def test_a_tag_means_the_file_with_that_complete_part_in_its_name(quant):
-    (name,) = tagged_gguf_set([*FILES, *BESIDE], "o/n", quant.lower())
-    assert name == f"Meta-Llama-3-8B-Instruct.{quant}.gguf"
-
-
-def test_a_tag_may_be_the_name_of_a_file_or_mean_shards():
+def test_a_tag_means_a_file_a_complete_part_of_its_name_or_shards():
+    for quant, file in zip(QUANTS, FILES, strict=True):
+        assert tagged_gguf_set([*FILES, *BESIDE], "o/n", quant.lower()) == (file,)
     assert tagged_gguf_set([*FILES, *SHARDS], "o/n", FILES[0]) == (FILES[0],)
     assert tagged_gguf_set([*FILES, *SHARDS], "o/n", "Q6_K") == SHARDS
 
 
-@pytest.mark.parametrize(
-    ("names", "tag", "says"),
-    [
+def test_a_tag_that_means_no_model_or_several_is_refused(subtests):
+    for names, tag, says in [
         (FILES, "Q4_K", r"no GGUF model of o/n is 'Q4_K', 'Meta.*and 2 more: name one, as in"),
         (FILES, "Llama", "7 of the 7 GGUF models of o/n are 'Llama'"),
         (BESIDE, "Q4_K_M", "o/n has no GGUF model, expected 'Q4_K_M'"),
-    ],
-)
-def test_a_tag_that_means_no_model_or_several_is_refused(names, tag, says):
-    with pytest.raises(SourceError, match=says):
-        tagged_gguf_set(names, "o/n", tag)
-
-
-def test_of_several_models_none_is_taken_unasked():
-    with pytest.raises(SourceError, match=r"o/n holds 7 GGUF models, 'Meta.*: name one") as error:
-        only_gguf_set([*FILES, *BESIDE], "o/n")
-    assert error.value.reason is Reason.NO_SAFETENSORS
+    ]:
+        with subtests.test(names=names, tag=tag), pytest.raises(SourceError, match=says):
+            tagged_gguf_set(names, "o/n", tag)
 
 
 def test_the_only_model_is_selected_and_safetensors_go_first():
@@ -68,18 +54,8 @@ def test_where_there_is_no_config_the_only_model_describes_itself():
         config=None, shards=SHARDS
     )
     assert select_describing([*SHARDS, *BESIDE], "o/n") == FileSelection(config="config.json")
-    with pytest.raises(SourceError, match=r"o/n holds 7 GGUF models, .*: name one"):
+    with pytest.raises(SourceError, match=r"o/n holds 7 GGUF models, .*: name one") as error:
         select_describing(FILES, "o/n")
+    assert error.value.reason is Reason.NO_SAFETENSORS
     with pytest.raises(SourceError, match=r"o/n has no config\.json"):
         select_describing(["README.md"], "o/n")
-
-
-def test_a_tag_stands_between_the_id_and_the_revision():
-    assert parse_id("o/n:Q4_K_M") == HubModel(id="o/n", tag="Q4_K_M")
-    assert parse_id("o/n:a/b.gguf@main") == HubModel(id="o/n", revision="main", tag="a/b.gguf")
-
-
-@pytest.mark.parametrize("requested", ["o/n:", "o/n:@main", "o/n:a b", "o/n:a:b", "o/n:\x1b"])
-def test_what_is_no_tag_is_refused(requested):
-    with pytest.raises(UsageError, match="after the ':' does not name a GGUF file"):
-        parse_id(requested)

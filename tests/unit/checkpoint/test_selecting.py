@@ -5,21 +5,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from auditor.checkpoint.filenames import (
+    FoundWeights,
+    folder_weights,
+    models,
+    standard_weights,
+    variant_of,
+    variants,
+)
 from auditor.checkpoint.selecting import (
     FileSelection,
     is_weights,
     name_fault,
     other_weight_files,
     select,
+    select_place,
     with_torch_copies,
 )
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
+from auditor.containers.manifest import MODULES, PIPELINE
 from auditor.errors import Reason, SourceError
 
 CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-TORCH_WEIGHTS, TORCH_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+HALF, UNET = "model.fp16.safetensors", "diffusion_pytorch_model.safetensors"
+TORCH, TORCH_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 SHARDS = ("pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin")
-NAMES = [CONFIG, ONE, INDEX, "README.md", ".gitattributes", TORCH_WEIGHTS, "unet/a.bin"]
+NAMES = [CONFIG, ONE, INDEX, "README.md", ".gitattributes", TORCH, "unet/a.bin"]
+
+
+def fault(choose, *args) -> tuple[Reason, str]:
+    with pytest.raises(SourceError) as raised:
+        choose(*args)
+    return raised.value.reason, str(raised.value)
 
 
 @given(st.lists(st.sampled_from(NAMES), unique=True).flatmap(st.permutations))
@@ -33,132 +50,71 @@ def test_the_order_of_a_listing_changes_nothing(names):
     assert outcome(names) == outcome(sorted(names))
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        ([CONFIG, ONE], FileSelection(config=CONFIG, weights=ONE)),
-        ([CONFIG, ONE, INDEX], FileSelection(config=CONFIG, weights=ONE)),
-        ([CONFIG, INDEX], FileSelection(config=CONFIG, index=INDEX)),
-        ([CONFIG, INDEX, TORCH_WEIGHTS], FileSelection(config=CONFIG, index=INDEX)),
-        ([CONFIG, TORCH_WEIGHTS, TORCH_INDEX], FileSelection(config=CONFIG, weights=TORCH_WEIGHTS)),
+def test_what_from_pretrained_would_load_is_audited(subtests):
+    for names, expected in [
+        ([CONFIG, ONE, INDEX, TORCH], FileSelection(config=CONFIG, weights=ONE)),
+        ([CONFIG, INDEX, TORCH], FileSelection(config=CONFIG, index=INDEX)),
+        ([CONFIG, TORCH, TORCH_INDEX], FileSelection(config=CONFIG, weights=TORCH)),
         ([TORCH_INDEX], FileSelection(config=None, index=TORCH_INDEX)),
-        ([ONE], FileSelection(config=None, weights=ONE)),
-    ],
-)
-def test_what_from_pretrained_would_load_is_audited(names, expected):
-    assert select(names, "org/name") == expected
+        (
+            [PIPELINE, CONFIG, f"{UNET}.index.json"],
+            FileSelection(config=CONFIG, index=f"{UNET}.index.json"),
+        ),
+    ]:
+        with subtests.test(names=names, expected=expected):
+            assert select(names, "org/name") == expected
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        ([ONE, TORCH_WEIGHTS, TORCH_INDEX, *SHARDS], (TORCH_WEIGHTS,)),
+def test_only_safetensors_have_torch_copies_and_those_are_one_file_or_all_shards(subtests):
+    for names, expected in [
+        ([ONE, TORCH, TORCH_INDEX, *SHARDS], (TORCH,)),
         ([INDEX, TORCH_INDEX, *SHARDS], SHARDS),
         ([ONE, "unet/pytorch_model.bin", "consolidated.pth", "pytorch_model.fp16.bin"], ()),
-        ([ONE], ()),
-        ([TORCH_WEIGHTS, *SHARDS], ()),
-    ],
-)
-def test_only_safetensors_have_torch_copies_and_those_are_one_torch_file_or_all_shards(
-    names, expected
-):
-    chosen = with_torch_copies(names, "org/name")
-    assert chosen.torch_copies == expected
-    assert replace(chosen, torch_copies=()) == select(names, "org/name")
+        ([TORCH, *SHARDS], ()),
+    ]:
+        with subtests.test(names=names, expected=expected):
+            chosen = with_torch_copies(names, "org/name")
+            assert chosen.torch_copies == expected
+            assert replace(chosen, torch_copies=()) == select(names, "org/name")
 
 
-@pytest.mark.parametrize(
-    ("names", "reason", "said"),
-    [
-        ([], Reason.EMPTY_REPO, "org/name is empty"),
-        ([".gitattributes", "README.md", "LICENSE"], Reason.EMPTY_REPO, "is empty"),
-        ([CONFIG], Reason.NO_WEIGHTS, "holds no weights.*config.json"),
+def test_a_listing_without_weights_is_reported_with_what_to_do(subtests):
+    for names, reason, words in [
+        ([".gitattributes", "README.md", "LICENSE"], Reason.EMPTY_REPO, "org/name is empty"),
         ([CONFIG, "training_args.bin"], Reason.NO_WEIGHTS, "training_args.bin"),
-        ([CONFIG, "flax_model.msgpack"], Reason.NO_SAFETENSORS, "flax_model.msgpack"),
-        ([CONFIG, "tf_model.h5"], Reason.NO_SAFETENSORS, "tf_model.h5"),
-        ([CONFIG, "fsdp_0/__0_0.distcp"], Reason.NO_SAFETENSORS, "fsdp_0/__0_0.distcp"),
-        (
-            ["m-Q4_0.gguf", "m-Q8_0.gguf"],
-            Reason.NO_SAFETENSORS,
-            "holds 2 GGUF models, .m-Q4_0.gguf",
-        ),
+        ([CONFIG, "flax_model.msgpack"], Reason.NO_SAFETENSORS, "from_flax=True"),
+        ([CONFIG, "tf_model.h5"], Reason.NO_SAFETENSORS, "from_tf=True in transformers 4"),
+        ([CONFIG, "fsdp_0/__0_0.distcp"], Reason.NO_SAFETENSORS, "unpickles .metadata"),
+        ([CONFIG, "model.onnx"], Reason.NO_SAFETENSORS, "safetensors, torch's and GGUF"),
+        ([CONFIG, "step10/mp_rank_00_model_states.pt"], Reason.NO_SAFETENSORS, "name one of them"),
+        (["m-Q4_0.gguf", "m-Q8_0.gguf"], Reason.NO_SAFETENSORS, "holds 2 GGUF models, 'm-Q4_0"),
         (["adapter_model.safetensors"], Reason.NO_SAFETENSORS, "adapter_model.safetensors"),
         (["ggml-model.bin"], Reason.NO_SAFETENSORS, "ggml-model.bin"),
-        (["unet/model.safetensors"], Reason.NO_SAFETENSORS, "unet/model.safetensors"),
         ([f"{n}.bin" for n in range(9)], Reason.NO_SAFETENSORS, "'4.bin' and 4 more"),
-    ],
-)
-def test_a_folder_without_weights_is_reported_with_its_contents(names, reason, said):
-    with pytest.raises(SourceError, match=said) as raised:
-        select(names, "org/name")
-    assert raised.value.reason is reason
+    ]:
+        with subtests.test(names=names, reason=reason):
+            found, message = fault(select, names, "org/name")
+            assert found is reason
+            assert words in message
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "consolidated.safetensors",
-        "consolidated.00.pth",
-        "my_style.safetensors",
-        "split_files/diffusion_models/model_bf16.safetensors",
-        "sd-v1-4.ckpt",
-    ],
-)
-def test_the_only_weight_file_of_a_repository_without_a_config_is_selected(name):
-    assert select([name, "README.md", "params.json"], "org/name").weights == name
-    with pytest.raises(SourceError, match="its weights are"):
-        select([name, f"other-{name.replace('/', '-')}"], "org/name")
+def test_the_only_weight_file_of_a_repository_without_a_config_is_selected(subtests):
+    for name in ["consolidated.00.pth", "split_files/model_bf16.safetensors", "sd-v1-4.ckpt"]:
+        with subtests.test(name=name):
+            assert select([name, "README.md", "params.json"], "org/name").weights == name
+            other = f"other-{name.replace('/', '-')}"
+            assert "its weights are" in fault(select, [name, other], "org/name")[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("global_step10/mp_rank_00_model_states.pt", "name one of them to audit it alone"),
-        ("pytorch_model_fsdp_0/__0_0.distcp", "unpickles .metadata"),
-        ("tf_model.h5", "from_tf=True in transformers 4"),
-        ("flax_model.msgpack", "from_flax=True in transformers 4"),
-        ("model.onnx", "can be audited are safetensors, torch's and GGUF"),
-    ],
-)
-def test_weights_that_are_not_selected_are_named_with_what_to_do(name, says):
-    with pytest.raises(SourceError, match="its weights are") as raised:
-        select(["config.json", name], "org/name")
-    assert says in str(raised.value)
+def test_weight_files_are_recognised_by_their_names():
+    weights = ("consolidated.safetensors", "onnx/model.onnx", SHARDS[0], "a.safetensors.index.json")
+    others = ("optimizer.pt", "checkpoint-5/rng_state_0.pth", CONFIG, "tokenizer.model")
+    assert [name for name in (*weights, *others) if is_weights(name)] == [*weights]
 
 
-@pytest.mark.parametrize(
-    ("name", "weights"),
-    [
-        ("consolidated.safetensors", True),
-        ("onnx/model.onnx", True),
-        ("pytorch_model-00001-of-00002.bin", True),
-        ("other.safetensors.index.json", True),
-        ("optimizer.pt", False),
-        ("checkpoint-5/rng_state_0.pth", False),
-        ("config.json", False),
-        ("tokenizer.model", False),
-    ],
-)
-def test_weight_files_are_recognised_by_their_names(name, weights):
-    assert is_weights(name) is weights
-
-
-@pytest.mark.parametrize(
-    ("name", "fault"),
-    [
-        ("a/../b", True),
-        ("/etc/passwd", True),
-        ("", True),
-        ("a\0b", True),
-        ("a//b", True),
-        ("x" * 4097, True),
-        ("a/b.json", False),
-        ("..a", False),
-        ("a b", False),
-    ],
-)
-def test_a_name_that_leaves_the_repository_is_refused(name, fault):
-    assert (name_fault(name) is not None) is fault
+def test_a_name_that_leaves_the_repository_is_refused():
+    bad = ("a/../b", "/etc/passwd", "", "a\0b", "a//b", "x" * 4097)
+    assert [name for name in (*bad, "a/b.json", "..a", "a b") if name_fault(name)] == [*bad]
 
 
 def snapshot(*names: str, **parts) -> Snapshot:
@@ -170,16 +126,129 @@ def snapshot(*names: str, **parts) -> Snapshot:
 
 def test_what_is_not_read_is_other_weights():
     names = (CONFIG, "a.safetensors", "b.safetensors", INDEX, "old.bin")
-    sharded = snapshot(
-        *names,
-        index=TextFile(name=INDEX, content=b"{}"),
-        headers=(WeightHeader(name="a.safetensors", size=1, prefix=b""),),
-        unopened=("c.safetensors",),
-    )
+    head = WeightHeader(name="a.safetensors", size=1, prefix=b"")
+    index = TextFile(name=INDEX, content=b"{}")
+    sharded = snapshot(*names, index=index, headers=(head,), unopened=("c.safetensors",))
     assert other_weight_files(sharded) == ("b.safetensors", "old.bin")
-    single = snapshot(*names, headers=(WeightHeader(name="a.safetensors", size=1, prefix=b""),))
-    assert other_weight_files(single) == ("b.safetensors", INDEX, "old.bin")
-
-
-def test_nothing_stands_beside_a_bare_config():
+    assert other_weight_files(snapshot(*names, headers=(head,))) == (
+        "b.safetensors",
+        INDEX,
+        "old.bin",
+    )
     assert other_weight_files(snapshot(CONFIG, "old.bin")) == ()
+
+
+# --- variants -------------------------------------------------------------------------------------
+
+
+def test_safetensors_come_first_and_a_variant_only_on_request(subtests):
+    for names, variant, expected in [
+        ({ONE, UNET, TORCH}, None, FoundWeights(weights=ONE)),
+        ({UNET, TORCH}, None, FoundWeights(weights=UNET)),
+        ({ONE, HALF}, "fp16", FoundWeights(weights=HALF)),
+        ({ONE}, "fp16", None),
+        ({HALF}, None, None),
+        ({f"{INDEX[:-5]}.fp16.json"}, "fp16", FoundWeights(index=f"{INDEX[:-5]}.fp16.json")),
+        ({f"unet/{UNET}", "other.safetensors"}, None, None),
+    ]:
+        with subtests.test(names=names, variant=variant):
+            assert standard_weights(names, variant) == expected
+
+
+def test_a_variant_is_recognised_by_the_name():
+    assert {
+        name: variant_of(name) for name in ("unet/diffusion_pytorch_model.non_ema.bin", HALF)
+    } == {"unet/diffusion_pytorch_model.non_ema.bin": "non_ema", HALF: "fp16"}
+    for name in ("model-00001-of-00002.{}.safetensors", "model.{}-00001-of-00002.safetensors"):
+        assert variant_of(name.format("fp16")) == "fp16"
+    plain = (ONE, "model-00001-of-00002.safetensors", INDEX, TORCH_INDEX, "other.fp16.safetensors")
+    assert not any(map(variant_of, plain))
+
+
+def test_shards_without_an_index_are_not_a_variant():
+    assert variants({"model-00001-of-00002.fp16.safetensors"}) == ()
+    assert variants({"model.safetensors.index.fp16.json", HALF}) == ("fp16",)
+
+
+# --- several models -------------------------------------------------------------------------------
+
+
+def test_a_component_has_the_variant_or_else_what_there_is():
+    wanted = [({ONE, HALF}, None), ({ONE, HALF}, "fp16"), ({ONE}, "fp16"), ({HALF}, None)]
+    assert [folder_weights(*one).weights for one in wanted] == [ONE, HALF, ONE, HALF]
+    assert folder_weights({HALF, "model.bf16.safetensors"}, None) is None
+
+
+def test_components_of_a_pipeline_have_the_torch_copies_of_their_own_folders():
+    pipe = [
+        PIPELINE,
+        "vae/config.json",
+        f"vae/{UNET}",
+        "scheduler/scheduler_config.json",
+        "x/y/a.bin",
+    ]
+    [part] = select(pipe, "x").parts
+    selection = FileSelection(config="vae/config.json", weights=f"vae/{UNET}")
+    assert (part.folder, part.selection) == ("vae", selection)
+    chosen = with_torch_copies([*pipe, "vae/diffusion_pytorch_model.bin", TORCH], "x")
+    assert chosen.torch_copies == ()
+    assert chosen.parts[0].selection.torch_copies == ("vae/diffusion_pytorch_model.bin",)
+
+
+def test_modules_are_looked_for_where_weights_are_or_should_be(subtests):
+    for folder, files, is_model in [
+        ("1_Pooling", [CONFIG], False),
+        ("2_Dense", [CONFIG], True),
+        ("odd", [ONE], True),
+        ("onnx", [CONFIG, "model.onnx"], False),
+    ]:
+        with subtests.test(folder=folder, files=files):
+            selection = select([CONFIG, ONE, MODULES, *(f"{folder}/{name}" for name in files)], "x")
+            assert (selection.weights, bool(selection.parts)) == (ONE, is_model)
+            assert selection.manifest == MODULES  # it also says what loads the repository's own
+
+
+def test_without_a_manifest_a_folder_is_a_model_only_with_config_and_weights():
+    names = ["a/config.json", f"a/{ONE}", f"b/{ONE}", "c/config.json"]
+    assert [part.folder for part in models(names, None)] == ["a"]
+    found = fault(select, names[2:], "x")
+    assert found[0] is Reason.NO_SAFETENSORS
+    assert "its weights are 'b/model.safetensors'" in found[1]
+
+
+# --- a file or a folder that the user names -------------------------------------------------------
+
+REPOSITORY = (
+    *("README.md", CONFIG, INDEX, "adapter_config.json", "adapter_model.safetensors"),
+    *(f"model-0000{number}-of-00002.safetensors" for number in (1, 2)),
+    *("consolidated.safetensors", "gguf/big-00001-of-00002.gguf", "gguf/big-00002-of-00002.gguf"),
+    *("unet/config.json", f"unet/{UNET}", "unet/diffusion_pytorch_model.fp16.safetensors"),
+    "vae/empty.txt",
+)
+WHOLE = FileSelection(config=CONFIG, index=INDEX)
+IN_UNET = FileSelection(config="unet/config.json", weights=f"unet/{UNET}")
+PLACES = {
+    "README.md": WHOLE,
+    CONFIG: WHOLE,
+    INDEX: WHOLE,
+    "model-00002-of-00002.safetensors": WHOLE,
+    "consolidated.safetensors": FileSelection(config=CONFIG, weights="consolidated.safetensors"),
+    "adapter_model.safetensors": FileSelection(
+        config="adapter_config.json", weights="adapter_model.safetensors"
+    ),
+    "gguf/big-00002-of-00002.gguf": FileSelection(
+        config=CONFIG, shards=("gguf/big-00001-of-00002.gguf", "gguf/big-00002-of-00002.gguf")
+    ),
+    "unet/": IN_UNET,
+    "unet/config.json": IN_UNET,
+    "unet/diffusion_pytorch_model.fp16.safetensors": FileSelection(
+        config="unet/config.json", weights="unet/diffusion_pytorch_model.fp16.safetensors"
+    ),
+}
+
+
+def test_a_place_is_the_file_or_the_model_that_it_is_of():
+    assert {place: select_place(REPOSITORY, "o/n", place) for place in PLACES} == PLACES
+    missing = fault(select_place, REPOSITORY, "o/n", "nowhere.safetensors")[1]
+    assert missing == "o/n has no file or folder 'nowhere.safetensors'"
+    assert fault(select_place, REPOSITORY, "o/n", "vae")[1] == "'vae' of o/n holds no weights"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.builders import safetensors_bytes
 
-from auditor.checkpoint import snapshot_reader
+from auditor.bounded.json_text import MAX_TEXT
 from auditor.checkpoint.snapshot import (
     Component,
     Fetched,
@@ -23,10 +23,9 @@ from auditor.checkpoint.snapshot import (
     WeightHeader,
 )
 from auditor.checkpoint.snapshot_reader import is_snapshot, load, load_own_and_shared
-from auditor.checkpoint.snapshot_writer import dump, dump_own, dump_shared
+from auditor.checkpoint.snapshot_writer import dump, dump_own_and_shared
 from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_MANIFEST
-from auditor.downloader import headers
 from auditor.downloader.assemble import MAX_CONFIG
 from auditor.errors import UsageError
 
@@ -42,12 +41,6 @@ def in_order(values):
     return st.lists(values, max_size=4, unique_by=lambda value: value.name).map(
         lambda found: tuple(sorted(found, key=lambda value: value.name))
     )
-
-
-def shared_of(snapshot):
-    """The fields that `dump_shared` writes."""
-    names = ("origin", "index", "headers", "unopened", "partial", "manifest", "components")
-    return {name: getattr(snapshot, name) for name in names}
 
 
 HEADS = in_order(st.builds(WeightHeader, name=NAMES, size=SIZES, prefix=CONTENT))
@@ -79,6 +72,7 @@ SNAPSHOTS = st.builds(
     config=st.none() | TEXTS,
     index=st.none() | TEXTS,
     headers=HEADS,
+    torch_copies=HEADS,
     unopened=UNOPENED,
     manifest=st.none() | TEXTS,
     components=by_folder(COMPONENTS),
@@ -90,29 +84,20 @@ SNAPSHOTS = st.builds(
 
 @given(SNAPSHOTS, st.sampled_from(["a.json", "a.json.gz"]))
 def test_what_is_dumped_is_loaded(snapshot, path):
-    loaded = load(dump(snapshot, path), path)
+    content = dump(snapshot, path)
+    loaded = load(content, path)
     assert loaded == replace(snapshot, source=Source.SNAPSHOT, fetched=Fetched())
-
-
-@given(SNAPSHOTS, st.sampled_from(["a.json", "a.json.gz"]))
-def test_the_same_snapshot_makes_the_same_bytes(snapshot, path):
-    again = load(dump(snapshot, path), path)
-    assert dump(again, path) == dump(snapshot, path)
-    assert is_snapshot(dump(snapshot, path))
-
-
-@given(SNAPSHOTS)
-def test_what_is_dumped_in_two_parts_is_joined(snapshot):
-    own, shared = dump_own(snapshot), dump_shared(snapshot)
-    assert load_own_and_shared(own, shared, "x.json") == load(dump(snapshot), "x.json")
-    assert not json.loads(own).keys() & json.loads(shared).keys()
+    assert is_snapshot(content)
+    assert dump(loaded, path) == content
+    assert load_own_and_shared(*dump_own_and_shared(snapshot), "x.json") == loaded
 
 
 @given(SNAPSHOTS, SNAPSHOTS)
 def test_snapshots_that_differ_by_name_commit_config_and_files_share_the_rest(snapshot, of):
     other = replace(snapshot, model=of.model, commit="c" * 40, config=of.config, files=of.files)
-    assert dump_shared(other) == dump_shared(snapshot)
-    again = load_own_and_shared(dump_own(other), dump_shared(snapshot), "x.json")
+    (own, shared), (_, other_shared) = dump_own_and_shared(other), dump_own_and_shared(snapshot)
+    assert other_shared == shared
+    again = load_own_and_shared(own, shared, "x.json")
     assert again == load(dump(other), "x.json")
 
 
@@ -182,9 +167,8 @@ def test_as_much_as_an_audit_reads_is_read():
     assert load(dump(whole), "x.json") == whole
 
 
-@pytest.mark.parametrize(
-    ("made", "fault"),
-    [
+def test_more_than_an_audit_reads_is_not_unpacked(subtests):
+    for made, fault in [
         (lambda: with_heads(SPACES + b" "), "heads: it inflates to more than 12,582,912 bytes"),
         (
             lambda: with_heads(*(SPACES,) * 4, b" "),
@@ -210,112 +194,66 @@ def test_as_much_as_an_audit_reads_is_read():
             ),
             "its texts and torch copies have 67,108,866 bytes, expected at most 50,331,648",
         ),
-    ],
-    ids=["a header", "headers", "tensors of a file", "tensors of a model", "texts"],
-)
-def test_more_than_an_audit_reads_is_not_unpacked(made, fault):
-    content = made()
-    assert len(content) < 1_000_000
-    with pytest.raises(UsageError, match=f"not a snapshot that can be read: .*{fault}"):
-        load(content, "x.json")
+    ]:
+        with subtests.test(made=made, fault=fault):
+            content = made()
+            assert len(content) < 1_000_000
+            with pytest.raises(UsageError, match=f"not a snapshot that can be read: .*{fault}"):
+                load(content, "x.json")
 
 
-def test_the_bounds_are_those_of_reading_a_checkpoint():
-    own = snapshot_reader
-    assert headers.FILE[1:] == (own.MAX_HEADER, own.MAX_TENSORS)
-    assert headers.MODEL[1:] == (own.MAX_HEADERS, own.MAX_ALL_TENSORS)
-    assert headers.MOST_BYTES == own.MAX_PARTS
-    assert max(MAX_INDEX, MAX_CONFIG, MAX_MANIFEST) <= own.MAX_TEXT
+def test_what_is_read_of_a_checkpoint_fits_a_snapshot():
+    assert max(MAX_INDEX, MAX_CONFIG, MAX_MANIFEST) <= MAX_TEXT
 
 
-def test_two_files_of_a_folder_may_have_one_name_where_neither_is_utf8():
-    twice = replace(SMALL, files=(RepoFile(name="a\ufffd", size=1),) * 2)
-    assert load(dump(twice), "x.json").files == twice.files
-
-
-def test_a_path_that_is_not_utf8_is_written_all_the_same():
-    odd = replace(SMALL, model="a\udcff")
+def test_names_in_a_folder_that_are_not_utf8_are_written_all_the_same():
+    odd = replace(SMALL, files=(RepoFile(name="a\ufffd", size=1),) * 2, model="a\udcff")
+    assert load(dump(odd), "x.json").files == odd.files
     assert load(dump(odd), "x.json").model == "a?"
 
 
-def test_the_small_one_is_read():
-    assert load(dump(SMALL), "x.json") == replace(SMALL, source=Source.SNAPSHOT)
+OWN, SHARED = dump_own_and_shared(SMALL)
 
 
-@pytest.mark.parametrize(
-    ("own", "shared", "fault"),
-    [
-        (dump_own(SMALL), dump_shared(SMALL)[:-9], "x.json is"),
-        (dump_own(SMALL)[:-9], dump_shared(SMALL), "x.json is"),
-        (b"[]", dump_shared(SMALL), "expected a JSON object"),
-        (b"{}", dump_shared(SMALL), "it has no key 'model'"),
-        (dump_own(SMALL), b"{}", "its format is"),
-        (dump_own(SMALL).replace(b"{", b'{"model": "x", ', 1), dump_shared(SMALL), "twice"),
-    ],
-)
-def test_two_parts_of_a_snapshot_are_a_usage_error(own, shared, fault):
-    with pytest.raises(UsageError, match=f"'x.json' is not a snapshot that can be read: .*{fault}"):
-        load_own_and_shared(own, shared, "x.json")
+def test_two_parts_of_a_snapshot_are_a_usage_error(subtests):
+    for own, shared, fault in [
+        (OWN, SHARED[:-9], "x.json is"),
+        (b"[]", SHARED, "expected a JSON object"),
+        (OWN, b"{}", "its format is"),
+        (OWN.replace(b"{", b'{"model": "x", ', 1), SHARED, "twice"),
+    ]:
+        with (
+            subtests.test(own=own, shared=shared),
+            pytest.raises(
+                UsageError, match=f"'x.json' is not a snapshot that can be read: .*{fault}"
+            ),
+        ):
+            load_own_and_shared(own, shared, "x.json")
 
 
-def test_a_header_stands_in_the_file_deflated_and_a_short_config_as_text():
-    document = json.loads(dump(SMALL))
-    content = base64.b64decode(document["heads"][0]["deflated"])
-    assert zlib.decompress(content) == SMALL.headers[0].prefix
-    assert document["config"] == {"name": "config.json", "text": "{}"}
+def test_a_text_that_is_long_or_not_utf8_is_deflated(subtests):
+    for content, form in [
+        (b" " * 16_384, "text"),
+        (b" " * 16_385, "deflated"),
+        (b"\xff", "deflated"),
+    ]:
+        with subtests.test(content=content, form=form):
+            odd = replace(SMALL, config=TextFile(name="config.json", content=content))
+            assert json.loads(dump(odd))["config"].keys() == {"name", form}
+            assert load(dump(odd), "x.json").config == odd.config
 
 
-@pytest.mark.parametrize(
-    ("content", "form"),
-    [(b" " * 16_384, "text"), (b" " * 16_385, "deflated"), (b"\xff", "deflated")],
-)
-def test_a_text_that_is_long_or_not_utf8_is_deflated(content, form):
-    odd = replace(SMALL, config=TextFile(name="config.json", content=content))
-    assert json.loads(dump(odd))["config"].keys() == {"name", form}
-    assert load(dump(odd), "x.json").config == odd.config
-
-
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [
+def test_an_untrusted_file_is_checked_against_the_format(subtests):
+    for content, fault in [
         (changed("format", value="other"), "'other'.*'hf-audit-snapshot'"),
         (changed("version", value=1), "version 1, .* version 2; make it again with audit snapshot"),
-        (changed("version", value=3), "version 3, expected .*, version 2"),
-        (changed("version", value=2.0), "version 2.0"),
-        (changed("version", value=True), "version true"),
         (changed("extra", value=1), "it has the unknown key 'extra'"),
-        (changed("a\nb", value=1), r"it has the unknown key 'a\\nb'"),
-        (changed("model", value=5), "model is 5, expected a string"),
         (changed("commit", value="main"), "expected 40 hex digits"),
-        (changed("commit", value="A" * 40), "expected 40 hex digits"),
-        (changed("files", value={}), "files is an object, expected a list"),
-        (changed("files", 0, value="a"), r"files\[0\] is the string 'a', expected an object"),
         (changed("files", 0, "name", value="../../etc/passwd"), "leaves the repository"),
-        (changed("files", 0, "name", value="/etc/passwd"), "leaves the repository"),
         (changed("files", 0, "name", value="z"), "not sorted"),
-        (changed("unopened", value=["b", "a"]), "not sorted"),
         (changed("files", 0, "size", value=-1), r"files\[0\].size is -1, expected .* >= 0"),
-        (
-            changed("files", 0, "size", value=True),
-            r"files\[0\].size is true, expected a whole number",
-        ),
-        (
-            changed("files", 0, "size", value=1.5),
-            r"files\[0\].size is 1.5, expected a whole number",
-        ),
-        (changed("files", 0, "size", value=2**63), r"size is 9223372036854775808, expected"),
-        (changed("files", 0, "size", value=2**64), r"size is 18446744073709551616, "),
-        (changed("config", value=[]), "config is a list, expected an object or null"),
         (changed("config", "text", value="\ud800"), "half a character"),
         (changed("config", value={"name": "c", "deflated": "?"}), "its base64 is broken"),
-        (
-            changed("config", value={"name": "c", "base64": ""}),
-            "config has the unknown key 'base64'",
-        ),
-        (
-            changed("heads", 0, "deflated", value=None),
-            r"heads\[0\].deflated is null, expected a string",
-        ),
         (
             changed("config", value={"name": "c", "text": "", "deflated": ""}),
             "config: expected one of the keys text and deflated",
@@ -323,32 +261,11 @@ def test_a_text_that_is_long_or_not_utf8_is_deflated(content, form):
         (changed("heads", 0, "deflated", value="?"), "heads: its base64 is broken"),
         (deflated(b"not deflated"), "heads: its deflated bytes are broken"),
         (deflated(zlib.compress(b"a" * 99)[:-5]), "heads: its deflated bytes are cut off"),
-        (deflated(b""), "heads: its deflated bytes are cut off"),
         (deflated(zlib.compress(b"") + b"a"), "heads: its deflated bytes continue after their end"),
         (changed("unopened", value=["a", "a"]), "there twice"),
-        (changed("partial", value=0), "partial is 0, expected true or false"),
-        (changed("unopened", value=[1]), r"unopened\[0\] is 1, expected a string"),
         (dump(SMALL).replace(b'"version": 2', b'"version": 2, "version": 2'), "twice"),
         (dump(SMALL)[:-9], "can be read: x.json is"),
         (gzip.compress(dump(SMALL), mtime=0)[:-9], "gzip is broken"),
-    ],
-)
-def test_an_untrusted_file_is_checked_against_the_format(content, fault):
-    with pytest.raises(UsageError, match=fault):
-        load(content, "x.json")
-
-
-@pytest.mark.parametrize(
-    ("made", "fault"),
-    [
-        (
-            lambda: deflated(zlib.compress(bytes(12 * 2**20 + 1))),
-            "heads: it inflates to more than 12,582,912 bytes$",
-        ),
-        (lambda: gzip.compress(bytes(97 * 2**20), compresslevel=1), "inflates to more than"),
-    ],
-    ids=["a header", "the file"],
-)
-def test_what_unpacks_to_more_than_is_read_is_refused(made, fault):
-    with pytest.raises(UsageError, match=fault):
-        load(made(), "x.json")
+    ]:
+        with subtests.test(content=content, fault=fault), pytest.raises(UsageError, match=fault):
+            load(content, "x.json")

@@ -30,7 +30,7 @@ def vocabularies(folder: Path) -> dict[str, Vocabulary]:
         if is_vocabulary(name)
     ]
     assert [one.unread for one in read] == [""] * len(read)
-    return {one.name: vocabulary_of(one.content or b"", one.name) for one in read}
+    return {one.name: vocabulary_of(one) for one in read}
 
 
 def settings(folder: Path) -> Mapping[str, object]:

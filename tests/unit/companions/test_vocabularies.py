@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from auditor.bounded.json_text import JsonFile
 from auditor.companions import vocabulary_files
 from auditor.companions.companion_files import summary
 from auditor.companions.vocabulary import Token, Vocabulary, summary_json, vocabulary_of
@@ -168,7 +169,7 @@ TOKENS = st.builds(Token, st.integers(0, 2**63), st.text(max_size=5))
     )
 )
 def test_what_a_snapshot_keeps_of_a_vocabulary_reads_back(vocabulary):
-    assert vocabulary_of(summary_json(vocabulary), "tokenizer.json") == vocabulary
+    assert vocabulary_of(JsonFile("tokenizer.json", summary_json(vocabulary))) == vocabulary
 
 
 @given(st.binary(max_size=200) | st.text('{}[]",:0123456789ab\\', max_size=60).map(str.encode))

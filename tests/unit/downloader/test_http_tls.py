@@ -1,14 +1,10 @@
 """What is asked for over TLS: certificates are judged, and nobody is led back to plain HTTP."""
 
-import contextlib
-import os
 import shutil
-import socket
 import socketserver
 import ssl
 import subprocess
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -137,56 +133,3 @@ def test_a_server_that_speaks_no_tls_is_an_address_without_an_answer(session, hu
     with pytest.raises(SourceError, match="no connection to 127") as error:
         session().get(f"{plain}/a", lambda answer: answer, purpose="a")
     assert error.value.reason is Reason.UNREACHABLE
-
-
-CONFIG = """
-daemon off; {user} pid {folder}/pid; error_log {folder}/errors; events {{}}
-http {{
-  log_format protocol "$server_protocol $connection"; access_log {folder}/log protocol;
-  client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
-  uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
-  server {{
-    listen 127.0.0.1:{port} ssl http2; ssl_certificate {cert}; ssl_certificate_key {key};
-    location / {{ root {folder}/files; add_header X-Repo-Commit {commit}; }}
-  }}
-}}
-"""
-
-
-@pytest.fixture
-def nginx(tmp_path, certificate):
-    """A server that speaks HTTP/2: its address, its log, and where its files lie."""
-    program = shutil.which("nginx")
-    if program is None:
-        pytest.skip("no nginx here")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    cert, key, _ = certificate
-    user = "user root;" if os.geteuid() == 0 else ""  # nobody may not read here
-    config = CONFIG.format(user=user, folder=tmp_path, port=port, cert=cert, key=key, commit=COMMIT)
-    (tmp_path / "conf").write_text(config)
-    (tmp_path / "files").mkdir()
-    command = [program, "-c", str(tmp_path / "conf"), "-e", str(tmp_path / "errors")]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - ours
-        while process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-        yield f"https://127.0.0.1:{port}", tmp_path / "log", tmp_path / "files"
-        process.terminate()
-
-
-def test_many_requests_share_one_http_2_connection(session, nginx):
-    url, log, files = nginx
-    bodies = {f"{number}": bytes([number]) * 100_000 for number in range(20)}
-    for name, body in bodies.items():
-        (files / name).write_bytes(body)
-    asked, take = session(), hub.whole_body(10**6, None)
-    assert asked.get(f"{url}/0", take, purpose="a") == bodies["0"]
-    with ThreadPoolExecutor(8) as pool:
-        found = pool.map(lambda name: asked.get(f"{url}/{name}", take, purpose="a"), bodies)
-        assert dict(zip(bodies, found, strict=True)) == bodies
-    lines = log.read_text().split("\n")[:-1]
-    assert len(lines) == len(bodies) + 1
-    assert len(set(lines)) == 1
-    assert lines[0].startswith("HTTP/2.0 ")

@@ -59,14 +59,8 @@ def test_one_file_costs_one_api_request_and_two_resolver_requests(at_hub):
     assert sum(record.sent for record in at_hub.log) <= BUDGET
     assert all(record.method == "GET" for record in at_hub.log)
     assert snapshot.headers[0].size == 5 * 10**9 + 8 + 24_012
-
-
-def test_requests_are_counted(at_hub):
-    at_hub.add("org/name", {CONFIG: b"{}", ONE: large()})
-    fetched = fetch("org/name").fetched
-    assert fetched.requests == len(at_hub.log) == 4
-    assert fetched.bytes == sum(record.sent for record in at_hub.log)
-    assert fetched.seconds > 0
+    assert snapshot.fetched.requests == len(at_hub.log) == 4
+    assert snapshot.fetched.bytes == sum(record.sent for record in at_hub.log)
 
 
 def test_an_old_name_costs_one_redirect_a_request_and_no_more(at_hub):
@@ -89,23 +83,6 @@ def test_a_long_header_costs_one_more_range_through_the_resolver(at_hub):
     assert asked(at_hub) == {"api": 1, Origin.HUB: 3, Origin.STORAGE: 2}
     ranges = [record.range for record in at_hub.log if record.origin is Origin.STORAGE]
     assert ranges == [f"bytes=0-{FIRST_READ - 1}", f"bytes={FIRST_READ}-100007"]
-
-
-@pytest.mark.slow
-def test_the_headers_that_are_under_way_are_bounded_together(at_hub):
-    shards = [f"model-{n:05}-of-00300.safetensors" for n in range(1, 301)]
-    files = dict.fromkeys(shards, large(1_000_000))
-    at_hub.add("org/name", {INDEX: index_of(*shards), **files})
-    with pytest.raises(SourceError, match=r"at most 50,331,648 of one model|at most 167,772,160"):
-        fetch("org/name")
-    assert sum(record.sent for record in at_hub.log) < 160 * 1024 * 1024  # of 300
-
-
-@pytest.mark.parametrize("past", [-1, 0, 1])
-def test_a_header_that_ends_at_the_first_read_survives(at_hub, past):
-    at_hub.add("org/name", {ONE: large(FIRST_READ - 8 + past)})
-    assert len(fetch("org/name").headers[0].prefix) == FIRST_READ + past
-    assert asked(at_hub)[Origin.STORAGE] == (2 if past > 0 else 1)
 
 
 def test_shards_are_read_once_each(at_hub):
@@ -153,12 +130,6 @@ def test_missing_shards_are_named_and_not_requested(at_hub):
     assert not any("a.safetensors" in record.path for record in at_hub.log)
 
 
-def test_a_broken_index_is_handed_on(at_hub):
-    at_hub.add("org/name", {CONFIG: b"{}", INDEX: b"<<<<<<< HEAD", "a.safetensors": WEIGHTS})
-    snapshot = fetch("org/name")
-    assert (snapshot.index.content, snapshot.headers) == (b"<<<<<<< HEAD", ())
-
-
 def test_every_file_is_requested_at_one_commit(any_hub):
     sha = any_hub.add("org/name", {CONFIG: b"{}", ONE: large(100_000)})
     fetch("org/name")
@@ -192,7 +163,7 @@ def test_the_request_has_a_user_agent_and_no_compression(at_hub):
 # Revisions
 
 
-@pytest.mark.parametrize("revision", ["v1.0", "refs/pr/1", "a/branch", "commit"])
+@pytest.mark.parametrize("revision", ["refs/pr/1", "a/branch", "commit"])
 def test_a_revision_is_read_as_such(at_hub, revision):
     at_hub.add("org/name", FILES)
     name = "side" if revision == "commit" else revision
@@ -204,11 +175,7 @@ def test_a_revision_is_read_as_such(at_hub, revision):
 # Files that are not what they should be
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"abc", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"],
-    ids=["empty", "short", "pointer"],
-)
+@pytest.mark.parametrize("content", [b"", b"abc"])
 def test_a_weight_file_without_a_header_is_handed_on(at_hub, content):
     at_hub.add("org/name", {CONFIG: b"{}", ONE: content})
     head = fetch("org/name").headers[0]
@@ -250,10 +217,7 @@ def test_a_config_beyond_all_bounds_is_not_fetched(at_hub):
     ("files", "reason"),
     [
         ({".gitattributes": b"x"}, Reason.EMPTY_REPO),
-        ({".gitattributes": b"x", "README.md": b"x"}, Reason.EMPTY_REPO),
         ({CONFIG: b"{}"}, Reason.NO_WEIGHTS),
-        ({CONFIG: b"{}", "tf_model.h5": b"x"}, Reason.NO_SAFETENSORS),
-        ({"adapter_model.safetensors": WEIGHTS}, Reason.NO_SAFETENSORS),
         ({"unet/diffusion_pytorch_model.safetensors": WEIGHTS}, Reason.NO_SAFETENSORS),
     ],
 )
@@ -264,9 +228,3 @@ def test_what_cannot_be_audited_is_known_by_its_listing(at_hub, files, reason):
     assert raised.value.reason is reason
     assert asked(at_hub)["api"] == 1
     assert asked(at_hub)[Origin.HUB] <= 2  # beside the listing, and for nothing
-
-
-def test_a_repository_without_a_config_is_read_without(at_hub):
-    at_hub.add("org/name", {ONE: WEIGHTS})
-    snapshot = fetch("org/name")
-    assert (snapshot.config, snapshot.headers[0].prefix) == (None, HEAD)

@@ -15,11 +15,9 @@ TOKEN = "hf_secret"  # noqa: S105 - opens nothing
     ("requested", "token", "reason", "said"),
     [
         ("org/none", None, Reason.NOT_FOUND, "check the spelling; a private model needs a token"),
-        ("org/none", TOKEN, Reason.NOT_FOUND, "check the spelling"),
         ("org/private", None, Reason.NOT_FOUND, "a private model needs a token"),
         ("org/open@nope", None, Reason.NO_REVISION, "org/open has no revision 'nope'"),
         ("org/gated", None, Reason.GATED, "accept its licence at http.*/org/gated, then give"),
-        ("org/gated", TOKEN, Reason.GATED, "accept its licence"),
         ("org/disabled", None, Reason.DISABLED, "org/disabled is disabled"),
         ("org/open", "hf_wrong", Reason.DENIED, "check the token"),
     ],
@@ -36,9 +34,8 @@ def test_a_refusal_is_recognised_by_its_kind(at_hub, requested, token, reason, s
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("kind", [{"private": True}, {"gated": "manual"}])
-def test_a_token_opens_what_it_was_granted(at_hub, kind):
-    at_hub.add("org/name", FILES, **kind)
+def test_a_token_opens_what_it_was_granted(at_hub):
+    at_hub.add("org/name", FILES, gated="manual")
     at_hub.grant(TOKEN, "org/name")
     assert fetch("org/name", token=TOKEN).headers[0].prefix == HEAD
 
@@ -66,18 +63,12 @@ def test_a_stored_token_is_left_alone_where_that_is_wished(at_hub, monkeypatch):
     assert {record.authorization for record in at_hub.log} == {None}
 
 
-@pytest.mark.parametrize("token", ["hf_a b", "hf_\n\nx", "hf_é", "hf_\x00"])
+@pytest.mark.parametrize("token", ["hf_a b", "hf_é"])
 def test_a_token_that_cannot_be_one_is_refused_and_not_shown(at_hub, token):
     with pytest.raises(UsageError, match="copy the whole token") as raised:
         fetch("org/name", token=token)
     assert token not in str(raised.value)
     assert at_hub.log == ()
-
-
-def test_an_empty_token_is_ignored(at_hub):
-    at_hub.add("org/name", FILES)
-    fetch("org/name", token=" ")  # noqa: S106 - is none
-    assert {record.authorization for record in at_hub.log} == {None}
 
 
 # The network
@@ -98,16 +89,7 @@ def test_a_port_without_a_server_is_unreachable(machine):
     assert e.value.reason is Reason.UNREACHABLE
 
 
-def test_an_unknown_name_is_reported(machine):
-    machine.setattr(constants, "ENDPOINT", "http://hub.invalid")
-    with pytest.raises(SourceError, match=r"hub\.invalid cannot be found.*on the network") as e:
-        fetch("org/name")
-    assert e.value.reason is Reason.UNREACHABLE
-
-
-@pytest.mark.parametrize(
-    "endpoint", ["ftp://example.org", "example.org", "here:8080", "http://", ""]
-)
+@pytest.mark.parametrize("endpoint", ["ftp://example.org", "here:8080"])
 def test_an_endpoint_that_is_no_address_is_the_users_fault(machine, endpoint):
     machine.setattr(constants, "ENDPOINT", endpoint)
     with pytest.raises(UsageError, match=r"HF_ENDPOINT is .*, expected an http address"):

@@ -14,7 +14,6 @@ from support.hub import (
     Header,
     HtmlPage,
     Origin,
-    Quota,
     RedirectLoop,
     RedirectTo,
     Reset,
@@ -32,7 +31,7 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader import hub
 from auditor.downloader.fetching import fetch, ignore_message
 from auditor.downloader.headers import FIRST_READ
-from auditor.downloader.http import Governor, Session
+from auditor.downloader.http import RequestBudget, Session
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason, SourceError
 
@@ -90,32 +89,24 @@ def early(path: str) -> int:
 PASSING = [
     TooMany(reset=0),
     TooMany(retry_after=0),
-    TooMany(retry_after="Fri, 01 Jan 2010 00:00:00 GMT"),
-    TooMany(),
     ServerError(status=408),
-    ServerError(status=500),
     ServerError(status=502, size=10**6),
-    ServerError(status=503, retry_after=0),
-    ServerError(status=504),
     Reset(),
-    Reset(after=0),
     Reset(after=5),
-    HangUp(),
     HangUp(after=0),
-    HangUp(after=5),
     ShortBody(),
 ]
 
 
 @pytest.mark.parametrize("fault", PASSING, ids=str)
-@pytest.mark.parametrize("path", [API, ANY_CONFIG, ANY_HEAD])
-def test_what_passes_is_tried_again(model, fault, path):
-    model.misbehave(path=path, fault=fault, times=2)
+def test_what_passes_is_tried_again(model, fault):
+    for path in (API, ANY_CONFIG, ANY_HEAD):
+        model.misbehave(path=path, fault=fault, times=2)
     whole()
-    assert sum(record.fault is not None for record in model.log) == 2
+    assert sum(record.fault is not None for record in model.log) == 6
 
 
-@pytest.mark.parametrize("fault", PASSING, ids=str)
+@pytest.mark.parametrize("fault", PASSING[::3], ids=str)
 def test_the_storage_is_requested_again_through_the_hub(model, fault):
     model.misbehave(origin=Origin.STORAGE, fault=fault, times=1)
     whole()
@@ -124,25 +115,24 @@ def test_the_storage_is_requested_again_through_the_hub(model, fault):
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason", "said"),
+    ("path", "fault", "reason", "said"),
     [
-        (TooMany(), Reason.RATE_LIMITED, "429, too many requests"),
-        (ServerError(status=503), Reason.SERVER_ERROR, "answered 503 Service Unavailable"),
-        (ServerError(status=408), Reason.TIMED_OUT, "answered 408"),
-        (Reset(), Reason.UNREACHABLE, "no connection to 127.0.0.1"),
-        (ShortBody(), Reason.BAD_RESPONSE, "broke off its answer"),
-        (HangUp(), Reason.BAD_RESPONSE, "broke off its answer"),
+        (API, TooMany(), Reason.RATE_LIMITED, "429, too many requests"),
+        (ANY_CONFIG, ServerError(status=503), Reason.SERVER_ERROR, "503 Service Unavailable"),
+        (ANY_HEAD, ServerError(status=408), Reason.TIMED_OUT, "answered 408"),
+        (API, Reset(), Reason.UNREACHABLE, "no connection to 127.0.0.1"),
+        (ANY_CONFIG, ShortBody(), Reason.BAD_RESPONSE, "broke off its answer"),
+        (ANY_HEAD, HangUp(), Reason.BAD_RESPONSE, "broke off its answer"),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("path", [API, ANY_CONFIG, ANY_HEAD])
-def test_what_does_not_pass_is_tried_five_times(model, fault, reason, said, path):
+def test_what_does_not_pass_is_tried_five_times(model, path, fault, reason, said):
     model.misbehave(path=path, fault=fault)
     refused(reason, said + r".*\(tried 5 times\)")
     assert sum(record.fault is not None for record in model.log) == 5 + early(path)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_hub_that_fails_now_and_then_is_read_all_the_same(at_hub, seed):
     shards = [f"model-{n:05}-of-00020.safetensors" for n in range(1, 21)]
     index = json.dumps({"weight_map": {name: name for name in shards}}).encode()
@@ -174,23 +164,10 @@ def test_a_wait_within_the_window_is_obeyed_and_reported(model):
     assert told == ["127.0.0.1 answered 429, too many requests; waiting 3 s"]
 
 
-def test_a_short_wait_is_not_worth_telling(model):
-    model.misbehave(path=API, fault=TooMany(reset=1), times=1)
-    told = []
-    whole(say=told.append)
-    assert told == []
-
-
-@pytest.mark.parametrize("fault", [TooMany(reset=301), TooMany(retry_after=86_400)], ids=str)
-def test_a_wait_of_more_than_a_window_is_not_begun(model, fault):
-    model.misbehave(path=ANY_HEAD, fault=fault)
+def test_a_wait_of_more_than_a_window_is_not_begun(model):
+    model.misbehave(path=ANY_HEAD, fault=TooMany(retry_after=86_400))
     refused(Reason.RATE_LIMITED, "try again in")
     assert sum(record.fault is not None for record in model.log) == 1 + early(ANY_HEAD)
-
-
-def test_a_spent_quota_is_reported(model):
-    model.limit(Quota(api=0, window=400))
-    refused(Reason.RATE_LIMITED, "too many requests: try again in")
 
 
 # Answers that are not what sent 'bytes 0-40959/many', expected
@@ -205,18 +182,6 @@ def test_a_server_that_ignores_ranges_is_left_at_the_headers_end(model):
     assert asked[0].sent < ENOUGH < GIGABYTES
 
 
-def test_a_server_that_ignores_only_the_second_range_is_borne(model):
-    model.misbehave(origin=Origin.STORAGE, fault=WholeFile(), skip=1)
-    whole()
-
-
-@pytest.mark.parametrize("length", [FIRST_READ - 9, FIRST_READ - 8, FIRST_READ - 7])
-def test_a_full_file_is_cut_at_the_end_of_its_header(at_hub, length):
-    at_hub.add("org/name", {ONE: large(length)})
-    at_hub.misbehave(origin=Origin.STORAGE, fault=WholeFile())
-    assert fetch("org/name").headers[0].prefix == large(length).head
-
-
 def test_a_full_file_without_a_header_is_abandoned_at_once(at_hub):
     at_hub.add("org/name", {ONE: Sparse(b"PK\x03\x04" * 9, GIGABYTES)})
     at_hub.misbehave(origin=Origin.STORAGE, fault=WholeFile())
@@ -228,7 +193,6 @@ def test_a_full_file_without_a_header_is_abandoned_at_once(at_hub):
     [
         (WrongRange(shift=1), "sent 'bytes 1-40960/"),
         (WrongRange(total=999_999), "disagree on the size of 'model.safetensors'"),
-        (WrongRange(total=9), "sent 'bytes 0-40959/9', expected bytes=0-40959"),
         (WrongRange(total="many"), "sent 'bytes 0-40959/many', expected"),
         (Header(name="Content-Range", value=None), "sent '', expected bytes"),
     ],
@@ -239,21 +203,15 @@ def test_a_range_must_be_the_requested_one(model, fault, said):
     refused(Reason.BAD_RESPONSE, said)
 
 
-def test_a_range_may_leave_the_total_open(model):
+def test_a_range_may_leave_the_total_open_and_be_wrong_once(model):
+    model.misbehave(origin=Origin.STORAGE, fault=WrongRange(shift=1), times=1)
     model.misbehave(origin=Origin.STORAGE, fault=WrongRange(total="*"))
     whole()
 
 
-def test_a_range_that_is_wrong_once_is_requested_again(model):
-    model.misbehave(origin=Origin.STORAGE, fault=WrongRange(shift=1), times=1)
-    whole()
-
-
-@pytest.mark.parametrize("size", ["1", "5000100009"])
-def test_the_size_before_the_redirect_must_agree_with_the_listing(model, size):
-    model.misbehave(
-        path="*resolve*model.safetensors", fault=Header(name="X-Linked-Size", value=size)
-    )
+def test_the_size_before_the_redirect_must_agree_with_the_listing(model):
+    fault = Header(name="X-Linked-Size", value="5000100009")
+    model.misbehave(path="*resolve*model.safetensors", fault=fault)
     refused(Reason.BAD_RESPONSE, "disagree on the size")
 
 
@@ -269,13 +227,13 @@ def test_an_answer_must_name_its_commit(model):
     refused(Reason.BAD_RESPONSE, r"names no commit \(X-Repo-Commit\)")
 
 
-@pytest.mark.parametrize("path", [API, ANY_CONFIG, "*resolve*model.safetensors"])
+@pytest.mark.parametrize("path", [API, "*resolve*model.safetensors"])
 def test_a_page_is_not_an_answer(model, path):
     model.misbehave(path=path, fault=HtmlPage())
     refused(Reason.BAD_RESPONSE, "is 'http://127.0.0.1:.*' a Hub|is a proxy in the way")
 
 
-@pytest.mark.parametrize("value", [None, [], "x", 5, {}, {"id": 1}, [[]] * 9])
+@pytest.mark.parametrize("value", [None, [], {"id": 1}])
 def test_json_of_another_shape_is_not_a_listing(model, value):
     model.misbehave(path=API, fault=WrongJson(value=value))
     refused(Reason.BAD_RESPONSE, "the Hub's listing")
@@ -287,15 +245,10 @@ def test_a_packed_body_is_refused(model, path):
     refused(Reason.BAD_RESPONSE, r"the encoding 'gzip', expected identity")
 
 
-def test_a_packed_bomb_is_not_unpacked(model):
-    model.misbehave(origin=Origin.STORAGE, fault=Gzipped())
-    refused(Reason.BAD_RESPONSE, "the encoding")
-
-
 # Redirects
 
 
-@pytest.mark.parametrize("path", [API, ANY_CONFIG, ANY_HEAD])
+@pytest.mark.parametrize("path", [API, ANY_HEAD])
 def test_a_loop_of_redirects_ends(model, path):
     model.misbehave(path=path, fault=RedirectLoop())
     refused(Reason.BAD_RESPONSE, "redirects more than 5 times")
@@ -306,7 +259,6 @@ def test_a_loop_of_redirects_ends(model, path):
     ("location", "said"),
     [
         ("file:///etc/passwd", "redirects from http to 'file'"),
-        ("ftp://127.0.0.1/x", "redirects from http to 'ftp'"),
         ("javascript:alert(1)", "redirects from http to 'javascript'"),
         ("http://[::1", "does not have an address"),
     ],
@@ -350,12 +302,6 @@ def test_a_token_does_not_come_back_from_another_port(model):
 # Answers without end
 
 
-def test_a_listing_without_end_is_left(model, machine):
-    machine.setattr("auditor.downloader.hub.MAX_LISTING", 100_000)
-    model.misbehave(path=API, fault=EndlessBody())
-    refused(Reason.TOO_LARGE, "'the listing' has more bytes, expected at most 100,000")
-
-
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_config_without_end_is_left(model, machine, chunked):
     machine.setattr("auditor.downloader.assemble.MAX_CONFIG", 100_000)
@@ -377,17 +323,10 @@ def test_headers_without_end_are_left(model):
     refused(Reason.BAD_RESPONSE, "broke off its answer")
 
 
-def test_an_error_with_a_huge_body_is_reported(model):
-    model.misbehave(path=API, fault=ServerError(status=400, size=10**9))
-    refused(Reason.BAD_RESPONSE, "the Hub answered 400 for org/name")
-    assert all(record.sent < ENOUGH for record in model.log)
-
-
 # Silence
 
 
-@pytest.mark.parametrize("path", [API, ANY_CONFIG, ANY_HEAD])
-@pytest.mark.parametrize("after", [None, 0, 3])
+@pytest.mark.parametrize(("path", "after"), [(API, None), (ANY_CONFIG, 0), (ANY_HEAD, 3)])
 def test_silence_ends_in_a_time_out(model, hurried, path, after):  # noqa: ARG001 - see hurried
     model.misbehave(path=path, fault=Stall(after=after))
     refused(Reason.TIMED_OUT, r"did not answer in time \(tried 5 times\)")
@@ -413,8 +352,7 @@ def test_what_is_read_of_one_model_is_bounded_in_all(at_hub):
     index = {"weight_map": {f"a{number}": shard for number, shard in enumerate(shards)}}
     at_hub.add("org/name", {CONFIG: b"{}", INDEX: json.dumps(index).encode(), **shards})
     name, most = HubModel(id="org/name"), 3 * LENGTH
-    session = Session(name, None, ignore_message, governor=Governor(most))
+    session = Session(name, None, ignore_message, budget=RequestBudget(most))
     with pytest.raises(SourceError, match="expected at most 300,000 of one model") as raised:
         hub.read_from_listing(name, hub.fetch_listing(name, session), session)
     assert raised.value.reason is Reason.TOO_LARGE
-    assert session.fetched.bytes < 2 * most

@@ -10,7 +10,7 @@ from huggingface_hub.utils import _auth
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from auditor.downloader.hub_settings import patience, usable_token
+from auditor.downloader.hub_settings import time_out, usable_token
 from auditor.errors import UsageError
 
 # Absent, empty, plain, and as it was copied from somewhere.
@@ -68,7 +68,7 @@ def test_a_time_out_is_a_time_or_named(seconds):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", seconds)
         if 1 <= seconds <= 86_400:
-            assert patience() == seconds
+            assert time_out() == seconds
         else:
             with pytest.raises(UsageError, match=r"HF_HUB_DOWNLOAD_TIMEOUT is .*expected 1 to"):
-                patience()
+                time_out()

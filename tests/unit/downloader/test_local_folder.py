@@ -61,7 +61,6 @@ def test_a_folder_is_read_by_its_heads(folder):
 
 def test_the_path_stays_as_the_user_wrote_it(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
-    assert fetch("model").model == "model"
     assert fetch("./model/").model == "./model/"
 
 
@@ -79,13 +78,10 @@ def test_one_file_wins_over_an_index_as_in_transformers(sharded):
     assert other_weight_files(snapshot) == (A, B, INDEX, "old.bin")
 
 
-@pytest.mark.parametrize("absent", [(A,), (B,), (A, B)])
-def test_shards_that_are_absent_are_named(sharded, absent):
-    for name in absent:
-        (sharded / name).unlink()
+def test_shards_that_are_absent_are_named(sharded):
+    (sharded / B).unlink()
     snapshot = fetch(str(sharded))
-    assert snapshot.unopened == absent
-    assert [head.name for head in snapshot.headers] == sorted({A, B} - set(absent))
+    assert (snapshot.unopened, [head.name for head in snapshot.headers]) == ((B,), [A])
 
 
 def test_shards_may_lie_in_a_folder_of_the_folder(tmp_path):
@@ -95,7 +91,7 @@ def test_shards_may_lie_in_a_folder_of_the_folder(tmp_path):
     assert snapshot.config is None
 
 
-@pytest.mark.parametrize("index", [b"", b"{", b"{}", index_of("../secret.safetensors")])
+@pytest.mark.parametrize("index", [b"", index_of("../secret.safetensors")])
 def test_a_broken_index_is_handed_on_and_nothing_is_opened(sharded, index):
     fill(sharded, {INDEX: index})
     snapshot = fetch(str(sharded))
@@ -109,35 +105,6 @@ def test_a_folder_with_a_config_alone_is_read_as_its_file(tmp_path):
     assert of_folder.config == of_file.config == TextFile(name=CONFIG, content=b"{}")
     assert (of_folder.source, of_folder.headers) == (of_file.source, ())
     assert of_folder.model == str(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("files", "reason"),
-    [
-        ({}, Reason.EMPTY_REPO),
-        ({"README.md": b"x"}, Reason.EMPTY_REPO),
-        ({CONFIG: b"{}", "tf_model.h5": b"x"}, Reason.NO_SAFETENSORS),
-    ],
-)
-def test_a_folder_without_safetensors_is_reported(tmp_path, files, reason):
-    with pytest.raises(SourceError, match="the folder '") as raised:
-        fetch(str(fill(tmp_path, files)))
-    assert raised.value.reason is reason
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"abc",
-        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
-        b"\x80" * 99,
-    ],
-)
-def test_a_file_that_has_no_header_is_handed_on_as_it_is(folder, content):
-    fill(folder, {ONE: content})
-    head = fetch(str(folder)).headers[0]
-    assert (head.prefix, head.size) == (content, len(content))
 
 
 def test_a_long_header_is_read_completely(folder):
@@ -164,15 +131,10 @@ def test_a_weight_file_is_read_with_the_config_of_its_folder(folder):
     assert other_weight_files(snapshot) == ()
 
 
-def test_a_weight_file_may_stand_alone(tmp_path):
-    fill(tmp_path, {"any.safetensors": WEIGHTS})
-    snapshot = fetch(str(tmp_path / "any.safetensors"))
-    assert (snapshot.config, snapshot.headers[0].name) == (None, "any.safetensors")
-
-
-def test_a_config_alone_is_a_bare_config(folder):
-    snapshot = fetch(str(folder / CONFIG))
-    assert (snapshot.config.content, snapshot.headers, snapshot.index) == (b"{}", (), None)
+def test_a_weight_file_or_a_single_shard_may_stand_alone(tmp_path):
+    for name in ("any.safetensors", "model-00001-of-00001.safetensors"):
+        snapshot = fetch(str(fill(tmp_path, {name: WEIGHTS}) / name))
+        assert (snapshot.config, snapshot.headers[0].prefix) == (None, HEAD)
 
 
 def test_an_index_stands_for_its_folder(sharded):
@@ -198,7 +160,6 @@ def test_a_snapshot_file_is_known_by_its_content(folder, tmp_path):
         ("model-00002-of-00003.safetensors", UsageError, "one shard of 3: give the folder"),
         ("notes.txt", UsageError, "is not a config .*, weights .* or a snapshot"),
         ("tf_model.h5", SourceError, "has a format that is not supported"),
-        ("model.onnx", SourceError, "has a format that is not supported"),
     ],
 )
 def test_other_files_are_refused_by_what_they_are(tmp_path, name, error, said):
@@ -207,70 +168,51 @@ def test_other_files_are_refused_by_what_they_are(tmp_path, name, error, said):
         fetch(str(tmp_path / name))
 
 
-def test_a_single_shard_of_one_is_a_complete_model(tmp_path):
-    fill(tmp_path, {"model-00001-of-00001.safetensors": WEIGHTS})
-    assert fetch(str(tmp_path / "model-00001-of-00001.safetensors")).headers[0].prefix == HEAD
-
-
 def test_a_config_beyond_all_bounds_is_not_read(folder):
     with (folder / CONFIG).open("r+b") as file:
         file.truncate(10**9)
-    with pytest.raises(
-        SourceError, match="1,000,000,000 bytes, expected at most 16,777,216"
-    ) as raised:
-        fetch(str(folder))
-    assert raised.value.reason is Reason.TOO_LARGE
+    error = refusal(folder)
+    assert error.reason is Reason.TOO_LARGE
+    assert "1,000,000,000 bytes, expected at most 16,777,216" in str(error)
 
 
 # What is not a regular file
 
 
-def spoil_folder(path: Path) -> None:
-    path.mkdir()
+SPOILT = {
+    "is a folder, expected a file": Path.mkdir,
+    "is a named pipe, expected a file": os.mkfifo,
+    "is a broken link": lambda path: path.symlink_to("nothing"),
+    "is a link out of the folder, expected a file in it": lambda path: path.symlink_to("/dev/zero"),
+}
 
 
-def spoil_pipe(path: Path) -> None:
-    os.mkfifo(path)
+def refusal(path: Path) -> SourceError:
+    with pytest.raises(SourceError) as raised:
+        fetch(str(path))
+    return raised.value
 
 
-def spoil_link(path: Path) -> None:
-    path.symlink_to("nothing")
+def test_what_is_not_a_regular_file_is_neither_opened_nor_waited_for(tmp_path, subtests):
+    for number, (fault, spoil) in enumerate(SPOILT.items()):
+        for name in (CONFIG, INDEX, A):
+            with subtests.test(fault=fault, name=name):
+                files = {CONFIG: b"{}", INDEX: index_of(A, B), A: WEIGHTS, B: WEIGHTS}
+                del files[name]
+                folder = fill(tmp_path / f"{number}{name}", files)
+                spoil(folder / name)
+                error = refusal(folder)
+                assert error.reason is Reason.UNREADABLE
+                assert fault in str(error)
 
 
-def spoil_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-@pytest.mark.parametrize("name", [CONFIG, INDEX, A])
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (spoil_folder, "is a folder, expected a file"),
-        (spoil_pipe, "is a named pipe, expected a file"),
-        (spoil_link, "is a broken link"),
-        (spoil_device, "is a link out of the folder, expected a file in it"),
-    ],
-)
-def test_what_is_not_a_regular_file_is_neither_opened_nor_waited_for(sharded, name, spoil, said):
-    (sharded / name).unlink()
-    spoil(sharded / name)
-    with pytest.raises(SourceError, match=said) as raised:
-        fetch(str(sharded))
-    assert raised.value.reason is Reason.UNREADABLE
-
-
-def test_a_pipe_given_by_name_is_refused(tmp_path):
+def test_a_pipe_or_a_socket_given_by_name_is_refused(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(SourceError, match="is a named pipe"):
-        fetch(str(tmp_path / "pipe.json"))
-
-
-def test_a_socket_is_refused(tmp_path, monkeypatch):
+    assert "is a named pipe" in str(refusal(tmp_path / "pipe.json"))
     monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("s.safetensors")
-        with pytest.raises(SourceError, match="is a socket"):
-            fetch("s.safetensors")
+        assert "is a socket" in str(refusal(Path("s.safetensors")))
 
 
 def test_other_things_in_the_folder_do_no_harm(folder):
@@ -290,51 +232,44 @@ def test_other_things_in_the_folder_do_no_harm(folder):
     }
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_unreadable(folder):
-    with open_regular_file(folder / ONE) as file:
-        os.truncate(folder / ONE, 5)
-        with pytest.raises(SourceError, match="changed while it was read"):
-            file.read(Span(0, 8))
-
-
-def test_a_file_that_grows_while_it_is_read_is_unreadable(folder):
-    with open_regular_file(folder / ONE) as file:
-        os.truncate(folder / ONE, 5000)
-        with pytest.raises(SourceError, match="changed while it was read"):
-            file.read(Span(0, 8))
+def test_a_file_that_changes_while_it_is_read_is_unreadable(folder):
+    for size in (5, 5000):
+        with open_regular_file(folder / ONE) as file:
+            os.truncate(folder / ONE, size)
+            with pytest.raises(SourceError, match="changed while it was read"):
+                file.read(Span(0, 8))
 
 
 def test_an_absurd_number_of_files_is_refused(folder, monkeypatch):
     monkeypatch.setattr("auditor.downloader.folder_listing.MAX_ENTRIES", 2)
-    with pytest.raises(SourceError, match="has more than 2 files and folders") as raised:
-        fetch(str(folder))
-    assert raised.value.reason is Reason.TOO_LARGE
+    error = refusal(folder)
+    assert (error.reason, "has more than 2 files and folders" in str(error)) == (
+        Reason.TOO_LARGE,
+        True,
+    )
 
 
-def test_headers_that_would_fill_the_memory_are_refused(sharded, monkeypatch):
-    monkeypatch.setattr(headers, "MODEL", headers.MODEL._replace(size=2 * len(HEAD) - 1))
-    with pytest.raises(SourceError, match="the headers of 2 files") as raised:
-        fetch(str(sharded))
-    assert raised.value.reason is Reason.TOO_LARGE
-
-
-def test_more_tensors_than_any_model_has_are_refused(sharded, monkeypatch):
-    monkeypatch.setattr(headers, "MODEL", headers.MODEL._replace(tensors=1))
-    says = "the headers of 2 files have 2 tensors, expected at most 1 of one model"
-    with pytest.raises(SourceError, match=says) as raised:
-        fetch(str(sharded))
-    assert raised.value.reason is Reason.TOO_LARGE
+@pytest.mark.parametrize(
+    ("bound", "fault"),
+    [
+        ({"size": 2 * len(HEAD) - 1}, "the headers of 2 files have"),
+        ({"tensors": 1}, "the headers of 2 files have 2 tensors, expected at most 1 of one model"),
+    ],
+)
+def test_headers_that_would_fill_the_memory_are_refused(sharded, monkeypatch, bound, fault):
+    monkeypatch.setattr(headers, "MODEL", headers.MODEL._replace(**bound))
+    error = refusal(sharded)
+    assert error.reason is Reason.TOO_LARGE
+    assert fault in str(error)
 
 
 def test_a_header_longer_than_any_is_refused_before_it_is_read(folder):
     """The format allows it: the file could have 50 MB of names."""
     (folder / ONE).write_bytes((50_000_000).to_bytes(8, "little") + b"{" + b" " * 100_000)
     os.truncate(folder / ONE, 50_000_008)
-    with pytest.raises(
-        SourceError, match="has 50,000,008 bytes, expected at most 12,582,912"
-    ) as ex:
-        fetch(str(folder))
-    assert ex.value.reason is Reason.TOO_LARGE
+    error = refusal(folder)
+    assert error.reason is Reason.TOO_LARGE
+    assert "has 50,000,008 bytes, expected at most 12,582,912" in str(error)
 
 
 # The Hugging Face cache, by path
@@ -353,9 +288,8 @@ def cached(tmp_path: Path) -> Path:
     return model
 
 
-@pytest.mark.parametrize("below", ["", f"snapshots/{SHA}"])
-def test_a_path_in_the_cache_has_the_model_and_the_commit(cached, below):
-    snapshot = fetch(str(cached / below))
+def test_a_path_in_the_cache_has_the_model_and_the_commit(cached):
+    snapshot = fetch(str(cached))
     assert (snapshot.model, snapshot.commit) == ("org/name", SHA)
     assert snapshot.source is Source.CACHE
     assert (snapshot.config.content, snapshot.headers[0].prefix) == (b"{}", HEAD)
@@ -370,21 +304,16 @@ def test_a_place_in_the_cache_is_known_from_within(cached, monkeypatch):
     assert fetch(".").model == "org/name"
 
 
-def test_without_refs_the_only_snapshot_is_taken(cached):
-    (cached / "refs" / "main").unlink()
-    assert fetch(str(cached)).commit == SHA
-
-
 def test_of_several_snapshots_without_refs_none_is_guessed(cached):
     (cached / "refs" / "main").unlink()
+    assert fetch(str(cached)).commit == SHA
     (cached / "snapshots" / ("cd" * 20)).mkdir()
     with pytest.raises(UsageError, match="2 snapshots and no refs/main"):
         fetch(str(cached))
 
 
-@pytest.mark.parametrize("ref", [b"cd" * 20, b"../../..", b"\xff" * 40, b""])
+@pytest.mark.parametrize("ref", [b"cd" * 20, b"../../..", b"\xff" * 40])
 def test_a_ref_that_points_to_nothing_is_unreadable(cached, ref):
     fill(cached, {"refs/main": ref})
-    with pytest.raises(SourceError, match="which is not in the cache") as raised:
-        fetch(str(cached))
-    assert raised.value.reason is Reason.UNREADABLE
+    error = refusal(cached)
+    assert (error.reason, "which is not in the cache" in str(error)) == (Reason.UNREADABLE, True)

@@ -1,14 +1,12 @@
-"""The scheduler starts few threads for a near source; waits for its calls handle signals."""
+"""The scheduler runs calls in order; waits for its calls handle signals."""
 
 import _thread
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,87 +15,18 @@ from support.running import PATIENCE
 
 from auditor.downloader import parallel
 from auditor.downloader.parallel import (
-    AT_HAND,
     Scheduler,
     as_they_end,
     awaited,
     outside_main_thread,
     results,
-    run_into,
     threads,
 )
 
-QUICK, SLOW = 0.001, 0.1  # seconds
-NEAR, FAR = 0.0001, 0.1
-MOST = 10
 
-
-class HeldPool(Executor):
-    """A pool whose threads begin when the test says so, one after another."""
-
-    def __init__(self) -> None:
-        self.held: list[tuple[Future[Any], Callable[[], Any]]] = []
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future = Future[Any]()
-        self.held.append((future, partial(fn, *args, **kwargs)))
-        return future
-
-    def run(self, count: int) -> None:
-        for _ in range(count):
-            run_into(*self.held.pop(0))
-
-
-class Clock:
-    """Time that passes while something is read."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def read(self, seconds: float) -> float:
-        self.now += seconds
-        return seconds
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(parallel.time, "monotonic", lambda: clock.now)
-    return clock
-
-
-@pytest.mark.parametrize(("distance", "count"), [(NEAR, AT_HAND), (FAR, MOST)])
-def test_few_threads_read_from_a_near_source_and_many_from_a_distant_one(
-    distance: float, count: int
-) -> None:
-    pool = HeldPool()
-    scheduler = Scheduler(MOST, pool, lambda: distance)
-    for _ in range(2 * MOST):
-        scheduler.submit(int)
-    assert len(pool.held) == count
-
-
-def test_many_threads_read_the_rest_after_some_slow_reads_in_a_row(clock: Clock) -> None:
-    pool = HeldPool()
-    scheduler = Scheduler(MOST, pool, lambda: NEAR)
-    reads = [scheduler.submit(clock.read, SLOW) for _ in range(3 * MOST)]
-    pool.run(1)  # its thread reads all that the others leave
-    assert len(pool.held) == MOST - 1
-    assert [read.result(timeout=0) for read in reads] == [SLOW] * len(reads)
-
-
-def test_single_slow_reads_do_not_start_more_threads(clock: Clock) -> None:
-    pool = HeldPool()
-    scheduler = Scheduler(MOST, pool, lambda: NEAR)
-    for seconds in [*[SLOW] * (AT_HAND - 1), QUICK] * 5:
-        scheduler.submit(clock.read, seconds)
-    pool.run(1)
-    assert len(pool.held) == AT_HAND - 1
-
-
-@given(st.integers(0, 5), st.integers(1, 12), st.sampled_from([NEAR, FAR]))
+@given(st.integers(0, 5), st.integers(1, 12))
 def test_calls_are_run_once_in_their_order_and_not_more_than_the_bound_at_a_time(
-    most: int, count: int, distance: float
+    most: int, count: int
 ) -> None:
     lock, begun, running, highest = threading.Lock(), list[int](), [0], [0]
 
@@ -111,7 +40,7 @@ def test_calls_are_run_once_in_their_order_and_not_more_than_the_bound_at_a_time
         return number
 
     before = threading.active_count()
-    with threads(most, bool, distance=lambda: distance) as scheduler:
+    with threads(most, bool) as scheduler:
         futures = [scheduler.submit(call, number) for number in range(count)]
         assert results(futures) == tuple(range(count))
     assert begun == list(range(count)) or most > 1
@@ -143,12 +72,12 @@ def test_a_failure_cancels_what_has_not_begun_and_ends_what_has() -> None:
 def test_the_calls_end_if_the_owner_of_the_pool_shuts_it_down() -> None:
     over = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        scheduler = Scheduler(MOST, pool)
+        scheduler = Scheduler(pool)
         first, *others = [scheduler.submit(over.wait, PATIENCE) for _ in range(3)]
         pool.shutdown(wait=False, cancel_futures=True)
         over.set()
         assert first.result(timeout=PATIENCE)
-        scheduler.shutdown()
+        scheduler.wait()
     assert all(other.done() for other in others)
 
 

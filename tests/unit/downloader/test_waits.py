@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.waits import InLines, Talk, Wait, Waits
+from auditor.downloader.waits import InLines, ProgressLines, Wait, Waits
 from auditor.errors import SourceError
 
 
@@ -93,8 +93,8 @@ def test_a_long_wait_is_shown_and_ends_as_soon_as_it_is_over():
 
 def test_a_listener_for_lines_gets_waits_as_lines():
     said = []
-    Talk.of(said.append).waits.tell("who", Wait("busy", 9.0))
-    talk = Talk(said.append)
-    assert Talk.of(talk) is talk
+    ProgressLines.of(said.append).waits.tell("who", Wait("busy", 9.0))
+    talk = ProgressLines(said.append)
+    assert ProgressLines.of(talk) is talk
     talk("and a line")
     assert said == ["busy; waiting 9 s", "and a line"]

@@ -1,6 +1,13 @@
 """How far reading has come is told after a second, ten times a second, and is gone at the end."""
 
-from auditor.downloader.waits import ReadingProgress, Talk, Wait, Waits, headers_read, numbers_read
+from auditor.downloader.waits import (
+    ProgressLines,
+    ReadingProgress,
+    Wait,
+    Waits,
+    headers_read,
+    numbers_read,
+)
 
 HEADERS = headers_read(lambda: 2_500_000)
 
@@ -40,7 +47,7 @@ def test_before_the_first_header_the_hub_is_waited_for():
 
 def test_a_wait_is_shown_in_the_place_of_progress():
     shown = []
-    talk = Talk(shown.append, Waits(lambda _wait: None), shown.append)
+    talk = ProgressLines(shown.append, Waits(lambda _wait: None), shown.append)
     talk.progress("a")
     talk.waits.tell("one", Wait("refused", 10.0))
     talk.progress("b")

@@ -258,7 +258,7 @@ def test_a_config_of_any_kind_beside_tensors_of_any_layout_is_never_a_traceback(
     key = data.draw(st.sampled_from(("quantization_config", "quantization", "text_config")))
     implied = data.draw(implied_shapes())
     try:
-        declared = declaration({key: settings}, {})
+        declared = declaration({key: settings}, None)
         if declared is not None and declared.method not in METHODS:
             return
         unpacked = unpack_tensors(stored, declared, implied.get)

@@ -226,7 +226,7 @@ def test_a_file_of_13_billion_parameters_in_gptq_is_its_tensors_and_a_header():
         else:
             plain += 1
     tensors = tuple(StoredTensor(name, None, None, None, "", None) for name in packed)
-    told = written_tensors(tensors, declaration(read.values, {}), shapes)
+    told = written_tensors(tensors, declaration(read.values, None), shapes)
     assert set(told) == set(packed)
     sizes = (prod(one.shape) * DTYPE_BITS[one.dtypes[0]] // 8 for one in told.values())
     inside = sum(sizes)

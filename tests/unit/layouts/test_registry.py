@@ -10,6 +10,7 @@ import pytest
 from support.checkpoints import stored
 
 from auditor import layouts
+from auditor.bounded.json_text import JsonFile
 from auditor.errors import CheckpointError
 from auditor.layouts import METHODS, unpack_tensors
 from auditor.layouts.declared import declaration
@@ -93,13 +94,13 @@ OF_MLX = {"bits": 4, "group_size": 64}
     ],
 )
 def test_a_config_names_its_layout_at_the_top_or_in_its_text_config(values, method, where):
-    declared = declaration(values, {})
+    declared = declaration(values, None)
     assert (declared.method, declared.where) == (method, where)
 
 
 @pytest.mark.parametrize("values", [{}, {"quantization_config": None}, {"text_config": "x"}])
 def test_a_config_that_names_none_declares_none(values):
-    assert declaration(values, {}) is None
+    assert declaration(values, None) is None
 
 
 @pytest.mark.parametrize(
@@ -114,10 +115,10 @@ def test_a_config_that_names_none_declares_none(values):
 def test_a_file_beside_the_config_names_the_layout_where_the_config_does_not(
     name, settings, method
 ):
-    files = {name: json.dumps(settings).encode()}
-    declared = declaration({}, files)
+    file = JsonFile(name, json.dumps(settings).encode())
+    declared = declaration({}, file)
     assert (declared.method, declared.where) == (method, name)
-    assert declaration({"quantization_config": {"quant_method": "hqq"}}, files).method == "hqq"
+    assert declaration({"quantization_config": {"quant_method": "hqq"}}, file).method == "hqq"
 
 
 @pytest.mark.parametrize(
@@ -132,4 +133,4 @@ def test_a_file_beside_the_config_names_the_layout_where_the_config_does_not(
 )
 def test_an_invalid_declaration_is_refused(values, files, message):
     with pytest.raises(CheckpointError, match=message):
-        declaration(values, files)
+        declaration(values, next((JsonFile(*one) for one in files.items()), None))

@@ -148,7 +148,7 @@ def test_what_a_library_writes_is_the_checkpoint_that_went_in(label, tmp_path):
     WRITERS[label](tmp_path)
     layout, folder = layout_of(label), tmp_path / "packed"
     values = json.loads((folder / "config.json").read_text())
-    declared, table = declaration(values, {}), on_disk(folder)
+    declared, table = declaration(values, None), on_disk(folder)
     holds_the_plain_checkpoint(layout, folder, tmp_path / "plain", declared)
     if label != "bitnet auto":  # what is loaded and saved again may be floats
         its_total_is_told(folder, exact=not label.startswith(INEXACT))
@@ -311,7 +311,7 @@ def test_what_a_library_writes_in_a_process_of_its_own_is_what_went_in(file, tmp
     for folder in sorted(tmp_path.iterdir()):
         if folder.name != "plain":
             values = json.loads((folder / "config.json").read_text())
-            declared = declaration(values, {})
+            declared = declaration(values, None)
             holds_the_plain_checkpoint(layout_of(file), folder, tmp_path / "plain", declared)
 
 

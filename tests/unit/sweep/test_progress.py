@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from auditor.downloader.waits import Talk, Wait, Waits
+from auditor.downloader.waits import ProgressLines, Wait, Waits
 from auditor.sweep.progress import Progress, duration, verdict_counts
 
 
@@ -17,7 +17,7 @@ class Clock:
 
 def test_a_log_gets_a_line_every_ten_seconds_with_rate_and_time_left():
     said, clock = [], Clock()
-    lines = Progress(Talk(said.append), clock=clock)
+    lines = Progress(ProgressLines(said.append), clock=clock)
     for found in (1000, 2000, 3000):
         clock.now += 6
         lines.selected(found)
@@ -35,7 +35,7 @@ def test_a_log_gets_a_line_every_ten_seconds_with_rate_and_time_left():
 
 def test_a_terminal_shows_one_line_ten_times_a_second_or_a_wait():
     shown, waits, clock = [], Waits(lambda _wait: None), Clock()
-    talk = Talk(shown.append, waits, shown.append)
+    talk = ProgressLines(shown.append, waits, shown.append)
     with Progress(talk, is_terminal=True, clock=clock) as lines:
         lines.begin(1000)
         for _ in range(1000):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.retry import WINDOW
-from auditor.downloader.waits import Talk
+from auditor.downloader.waits import ProgressLines
 from auditor.errors import SourceError
 from auditor.sweep import rate_limits
 from auditor.sweep.rate_limits import Bounds, Budget, RateLimiter
@@ -221,7 +221,7 @@ def test_no_wait_is_longer_than_a_window_whatever_the_server_sent(steps):
 
 
 def budget(seconds=60.0):
-    talk, bounds = Talk.of(ignore_message), Bounds("one model", seconds, 1000)
+    talk, bounds = ProgressLines.of(ignore_message), Bounds("one model", seconds, 1000)
     return Budget(bounds, RateLimiter(), talk, threading.Event())
 
 
