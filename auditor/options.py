@@ -174,7 +174,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "fix engines": Option(
             "Also add config keys that vllm, mlx or llama.cpp read.", "ENGINES", "--for"
         ),
-        "allow": Option("A change that needs your word: {choices}.", "CHANGE"),
+        "allow": Option("A change to make although files do not decide it: {choices}.", "CHANGE"),
         "fix form": Option("How to print the plan.", flag="--format"),
         # memory
         "dtypes": Option(

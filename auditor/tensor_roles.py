@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from auditor.name_kinds import NameKind, Numbers
+from auditor.names.kinds import NameKind, Numbers
 
 
 class TensorRole(NamedTuple):

@@ -17,7 +17,7 @@ from auditor.analytic import catalogue
 from auditor.analytic.config import Config
 from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
 from auditor.analytic.kv_cache import KVCache, LayerCache, generates
-from auditor.names import escaped_name, expand
+from auditor.names.folding import escaped_name, expand
 from auditor.tensors import natural_key
 
 # Types with such classes that keep no cache, or another one than this module's rule.

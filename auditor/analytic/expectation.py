@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from auditor.analytic.config_classes.faults import ConfigFault
 from auditor.analytic.loading import PLAIN, Loading
-from auditor.names import modules_above
+from auditor.names.parts import modules_above
 from auditor.tensors import Depth
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role
-from auditor.names import escaped_name, numbered
+from auditor.names.folding import escaped_name, number_pattern
 from auditor.tensors import Depth, naturally_sorted
 
 _MOST_REPEATED = 2048  # most tensors and modules of a list that is cached; Llama-2-70B has 1,760
@@ -36,7 +36,7 @@ class Layers(NamedTuple):
         for number, kind in enumerate(self.layers):
             places.setdefault(kind, []).append(number)
         for kind, numbers in places.items():
-            yield f"{escaped_name(self.name)}.{numbered(numbers)}", kind
+            yield f"{escaped_name(self.name)}.{number_pattern(numbers)}", kind
 
 
 class ListedModule(NamedTuple):

@@ -13,7 +13,7 @@ from auditor.analytic import catalogue
 from auditor.analytic.config import Config
 from auditor.analytic.outline import leaves
 from auditor.errors import CheckpointError, SourceError
-from auditor.name_kinds import name_pattern
+from auditor.names.kinds import name_pattern
 
 _EQUAL = 0.9  # least overlap with the class that a config without a type is of
 _MOST_PATTERNS = 2_000  # patterns of names that are compared; models have a few hundred

@@ -23,7 +23,7 @@ from auditor.analytic.conversions import (
 )
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.analytic.outline import leaves
-from auditor.name_kinds import NameKind, name_pattern, numbers_in
+from auditor.names.kinds import NameKind, name_pattern, numbers_in
 
 _MOST = 250_000  # the most tensors that stacks are split into; a file may declare 2**40 experts
 _MATRIX = 2  # axes

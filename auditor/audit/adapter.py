@@ -36,7 +36,7 @@ from auditor.audit.expected import Implied, NotImplied, classes_of_type, expecta
 from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import listed, named, quoted
-from auditor.reconciler.fold import fold
+from auditor.names.folding import fold
 from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.tensors import StoredTensor
 
@@ -103,7 +103,7 @@ def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
         detail += f"write the Hub id of the base as base_model_name_or_path of {FILE}"
         raise SourceError(base.reason or Reason.NO_CONFIG, detail)
     if base.config is None:
-        detail = f"the base of this adapter, {quoted(base.model)}, is not to be had: {base.detail}"
+        detail = f"the base of this adapter, {quoted(base.model)}, cannot be read: {base.detail}"
         raise SourceError(base.reason or Reason.NO_CONFIG, detail)
     try:
         config = base.config.as_config

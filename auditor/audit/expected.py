@@ -24,7 +24,7 @@ from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.extras import LIBRARIES, install
 from auditor.findings import DisputedTensor, FormulaDisputed, OfDisputes
 from auditor.messages import meant, quoted
-from auditor.names import modules_above
+from auditor.names.parts import modules_above
 from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.tensors import natural_key
 
@@ -330,7 +330,7 @@ def second_opinion(config: Config, expectation: Expectation) -> Opinion:
     library = of_library.library if of_library else "transformers"
     oracle = None if library == "open_clip" else _oracle(library)
     if oracle is None or expectation.by == "oracle":
-        return Opinion(unchecked=("a second opinion: there is only one to be had",))
+        return Opinion(unchecked=("a second opinion: only one source knows this class",))
     try:
         second = oracle.expect(config, expectation.target)
     except (CheckpointError, SourceError) as error:

@@ -34,8 +34,8 @@ from auditor.findings import (
 from auditor.findings.ignore import split
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
 from auditor.messages import listed
+from auditor.names.folding import fold
 from auditor.reconciler.contents import Contents, contents
-from auditor.reconciler.fold import fold
 from auditor.reconciler.index.rules import by_files, index_judgement
 from auditor.reconciler.loading.predict import predict
 from auditor.reconciler.loading.report import Predicted
@@ -386,7 +386,8 @@ def _unchecked(
     if dtype is None:
         yield "the dtype: the config declares none for the whole model"
     if weights.unread:
-        yield f"{weights.unread_files} weight file(s) that could not be read"
+        count = weights.unread_files
+        yield f"{count} weight file{'' if count == 1 else 's'} that could not be read"
     if weights.holds_unknown and unpacked is not PLAIN:
         yield "what packed tensors lack: a file that could not be read may hold it"
 

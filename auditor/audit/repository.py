@@ -43,7 +43,7 @@ from auditor.findings import (
 )
 from auditor.findings.ignore import split
 from auditor.messages import listed, named
-from auditor.names import folder_of
+from auditor.names.parts import folder_of
 from auditor.reconciler.other_weights import (
     other_weights_by_kind,
     unread_pickles,

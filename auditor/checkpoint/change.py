@@ -20,7 +20,7 @@ from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.companions.companion_files import GENERATION
 from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
-from auditor.names import folder_of
+from auditor.names.parts import folder_of
 from auditor.tensors import Span, StoredTensor
 
 _INDEX = "model.safetensors.index.json"

@@ -21,7 +21,7 @@ from auditor.containers.index import shard_fault
 from auditor.containers.manifest import LEARNING, PIPELINE, SETTINGS
 from auditor.errors import SourceError, UsageError
 from auditor.messages import quoted
-from auditor.names import file_name
+from auditor.names.parts import file_name
 
 # The usual names in search order: safetensors first, transformers' names first.
 _WEIGHTS = (

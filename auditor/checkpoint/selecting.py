@@ -41,7 +41,7 @@ from auditor.containers.weight_formats import MODULES as FORMATS
 from auditor.errors import Reason, SourceError
 from auditor.layouts import declared
 from auditor.messages import listed, quoted
-from auditor.names import file_name, folder_of
+from auditor.names.parts import file_name, folder_of
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from auditor.errors import Reason, SourceError
 from auditor.messages import listed, quoted
-from auditor.names import file_name
+from auditor.names.parts import file_name
 
 _SHARD = re.compile(r"(.+?[-_])(\d{1,6})-of-(\d{1,6})((?:\.\w+)+)", re.ASCII)
 _WITHOUT_TOTAL = re.compile(r"(.*?\D)(\d{1,6})((?:\.\w+)+)", re.ASCII)

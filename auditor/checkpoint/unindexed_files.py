@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from auditor.checkpoint.filenames import torch_model_files, variant_of
 from auditor.checkpoint.selecting import is_readable
 from auditor.checkpoint.shard_names import Split, split_of
-from auditor.names import file_name, folder_of
+from auditor.names.parts import file_name, folder_of
 
 _SAFETENSORS = ".safetensors"
 _TORCH = (".bin", ".pt", ".pth", ".ckpt")

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from auditor.claims.figures import parse_figure, without_active
 from auditor.claims.verdict import PublishedCount
-from auditor.names import file_name
+from auditor.names.parts import file_name
 
 # The allowed ratios of a model's count to the size in its name: opt-350m has 0.95, gemma-2-2b 1.31,
 # codegen-2B 1.39, btlm-3b 0.88. An 8B that is stored as 2B, or a 7B that is a 13B, is outside.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from auditor.bounded.json_text import JsonFile
 from auditor.errors import CheckpointError
-from auditor.names import file_name, folder_of
+from auditor.names.parts import file_name, folder_of
 from auditor.tensors import Span
 
 TOKENIZER = "tokenizer.json"

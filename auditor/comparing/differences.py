@@ -5,6 +5,7 @@ Names are in the order of the weight files.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import isclose
 from typing import Any
 
@@ -21,6 +22,7 @@ from auditor.comparing.records import (
 )
 from auditor.comparing.sides import Side, SideTensor
 from auditor.comparing.summary import summary_of
+from auditor.names.parts import modules_above
 
 _CONVERTED = (
     "the numbers of tensors in another dtype or packing; --values samples them if both models are "
@@ -160,11 +162,10 @@ _KNOWN_MODULES = (
 
 def _lost(tensors: Mapping[str, SideTensor], other: Mapping[str, SideTensor]) -> Iterator[Lost]:
     """Yield the outermost modules that have no tensors on the other side."""
-    other_modules = {module for name in other for module in _modules_around(name)}
+    other_modules = {"", *chain.from_iterable(map(modules_above, other))}
     names_by_module: dict[str, list[str]] = {}
     for name in tensors:
-        modules = _modules_around(name)
-        module = next((module for module in modules if module not in other_modules), None)
+        module = next((one for one in modules_above(name) if one not in other_modules), None)
         if name not in other and module is not None:
             names_by_module.setdefault(module, []).append(name)
     for module, names in names_by_module.items():
@@ -172,12 +173,6 @@ def _lost(tensors: Mapping[str, SideTensor], other: Mapping[str, SideTensor]) ->
         what = next((what for sign, what in _KNOWN_MODULES if sign.search(last)), "")
         count = sum(tensors[name].parameters for name in names)
         yield Lost(module=module, what=what, tensors=len(names), parameters=count)
-
-
-def _modules_around(name: str) -> Iterator[str]:
-    """Yield the modules that contain a tensor, the outermost first."""
-    parts = name.split(".")
-    return (".".join(parts[:length]) for length in range(1, len(parts)))
 
 
 def _modules(

@@ -11,8 +11,8 @@ from statistics import median
 
 from auditor.comparing.records import Comparison, ConfigChange, Lost, NumbersCompared
 from auditor.messages import named, quoted
-from auditor.names import module_kind
-from auditor.reconciler.fold import fold
+from auditor.names.folding import fold
+from auditor.names.parts import module_kind
 
 _FEW = 0.5  # below this share of common names or shapes, the models are not versions of each other
 _SHOWN = 3  # kinds, modules or keys that the sentence names

@@ -21,7 +21,7 @@ from auditor.containers.weight_formats import (
 )
 from auditor.errors import CheckpointError
 from auditor.messages import named
-from auditor.names import file_name
+from auditor.names.parts import file_name
 from auditor.tensors import Span
 
 # Weights alone: transformers' TensorFlow classes read them, and no Keras model is built of them.

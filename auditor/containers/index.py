@@ -11,7 +11,7 @@ from msgspec.json import decode
 from auditor.bounded.json_text import MAX_TEXT, Loaded, examined, load_object
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
-from auditor.names import folder_of
+from auditor.names.parts import folder_of
 from auditor.tensors import names_fault
 
 MAX_INDEX = MAX_TEXT  # bytes; DeepSeek-V3's index with its 92,000 names has 8.9 MB

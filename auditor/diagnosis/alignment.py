@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import count, islice, takewhile
 from typing import NamedTuple
 
-from auditor.name_kinds import NameKind
+from auditor.names.kinds import NameKind
 from auditor.tensor_roles import role_of
 
 Shape = tuple[int, ...] | None

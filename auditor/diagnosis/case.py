@@ -31,7 +31,7 @@ from auditor.findings import (
     is_of_repository,
 )
 from auditor.findings import Unexpected as UnexpectedFinding
-from auditor.name_kinds import NameKind, chosen_of, kinds_of, name_pattern
+from auditor.names.kinds import NameKind, chosen_of, kinds_of, name_pattern
 from auditor.report import Report, Unaudited
 from auditor.tensors import StoredTensor
 

@@ -35,7 +35,7 @@ from auditor.findings import (
     Unused,
     WrongDtype,
 )
-from auditor.name_kinds import MOST_KINDS
+from auditor.names.kinds import MOST_KINDS
 from auditor.reconciler.reconcile import is_remnant
 from auditor.report import Diagnosis, Report, Unaudited
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from auditor.checkpoint.json_edits import ABSENT, Edit
 from auditor.diagnosis.solving.size_keys import HEAD_SIZES, is_width
 from auditor.messages import listed, named, quoted
-from auditor.name_kinds import numbers_in
+from auditor.names.kinds import numbers_in
 
 
 class Allow(StrEnum):

@@ -47,7 +47,7 @@ from auditor.downloader.headers import (
 )
 from auditor.downloader.parallel import Scheduler, as_they_end, awaited, results
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.names import folder_of
+from auditor.names.parts import folder_of
 from auditor.tensors import Span
 
 # Bytes of config.json. The configs of the corpus and of the Hub's usual models have a few kB; a

@@ -30,8 +30,7 @@ from auditor.engines.knowledge import (
 )
 from auditor.engines.schemes import DeclaredSchemes, bits_of, declared_schemes, scheme_text
 from auditor.messages import listed, quoted
-from auditor.names import first
-from auditor.reconciler.fold import fold
+from auditor.names.folding import first, fold
 
 _OF_SAVING = frozenset({"dtype", "torch_dtype", "transformers_version"})
 _SHOWN = 3  # patterns of folded names in a reason

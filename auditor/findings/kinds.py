@@ -147,9 +147,9 @@ WrongTotal = WarningKind(
 BadConfig = ErrorKind(
     "bad-config",
     OfFile,
-    "A config cannot be read, no model can be built from it, or loading it raises an error.",
-    "Correct the named file until `AutoConfig.from_pretrained` or "
-    "`GenerationConfig.from_pretrained` accepts it.",
+    "A config cannot be read, no model can be built from it or run, or loading it raises an error.",
+    "Correct the value that the reason names; `AutoConfig.from_pretrained` or "
+    "`GenerationConfig.from_pretrained` must accept the file.",
 )
 Unsafe = ErrorKind(
     "unsafe",

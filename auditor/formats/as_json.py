@@ -26,7 +26,7 @@ from auditor.formats.document import (
     WeightsObject,
 )
 from auditor.formats.json_values import finite, json_text
-from auditor.reconciler.fold import fold
+from auditor.names.folding import fold
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.redaction import masked
 from auditor.report import (

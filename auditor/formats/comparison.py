@@ -16,8 +16,8 @@ from auditor.formats.tables import (
     cut_table,
 )
 from auditor.formats.text import lines_text
-from auditor.names import module_kind
-from auditor.reconciler.fold import fold
+from auditor.names.folding import fold
+from auditor.names.parts import module_kind
 
 _LONGEST_VALUE = 60  # characters of a config value
 

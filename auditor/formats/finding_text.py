@@ -24,7 +24,7 @@ from auditor.formats.text import (
     wrapped,
 )
 from auditor.formats.verdict import cause_sentence, common_module, counts_of
-from auditor.reconciler.fold import fold
+from auditor.names.folding import fold
 from auditor.report import Diagnosis, Report, Unaudited
 
 SEVERITIES: Mapping[Severity, Style] = {

@@ -61,7 +61,7 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def _left(left: PlannedCause) -> Iterator[str]:
-    kind = "needs your word" if left.needs else "cannot be fixed here"
+    kind = "needs --allow" if left.needs else "cannot be fixed here"
     yield f"{kind}: {left.diagnosis.cause}: {left.diagnosis.summary}"
     if left.needs:
         yield from _needs(left.needs, "allow it with")

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from auditor.formats.escapes import WHOLE
 from auditor.formats.tables import Name, Share, Signed, SimpleTable, Status
-from auditor.names import first, how_many
-from auditor.reconciler.fold import fold, refold
+from auditor.names.folding import first, fold, how_many, refold
 from auditor.reconciler.rows import ExpectedRows, ModuleRow, ModuleStatus
 from auditor.tensors import natural_key
 

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from auditor.formats.document import Document
 from auditor.formats.module_table import nearest
 from auditor.messages import printable
-from auditor.names import first, how_many
-from auditor.reconciler.fold import fold
+from auditor.names.folding import first, fold, how_many
 from auditor.reconciler.rows import ModuleRow, ModuleStatus
 from auditor.report import Report, Unaudited
 from auditor.tensor_roles import role_of

@@ -11,8 +11,7 @@ from auditor.formats.markup import Child, element, html_table, scrolled
 from auditor.formats.tables import Name, SimpleTable
 from auditor.formats.text import counted, cut_middle, plain_line
 from auditor.messages import printable
-from auditor.names import expand
-from auditor.reconciler.fold import fold
+from auditor.names.folding import expand, fold
 from auditor.reconciler.tensor_rows import TensorRow
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import VALUES, Report, Unaudited

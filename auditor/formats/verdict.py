@@ -19,7 +19,7 @@ from auditor.findings import (
     UnusedHead,
 )
 from auditor.formats.text import Styled, counted
-from auditor.reconciler.fold import fold
+from auditor.names.folding import fold
 from auditor.report import Diagnosis, EngineVerdict, Report, Unaudited, Verdict
 
 _VERDICTS: Mapping[Verdict, str] = {

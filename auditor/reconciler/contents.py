@@ -19,7 +19,7 @@ from auditor.errors import CheckpointError
 from auditor.findings import BadHeader, BadIndex, BadSize, Finding, OfFile, OfImports, Unsafe
 from auditor.layouts.packing import Declared
 from auditor.messages import listed, named, quoted
-from auditor.names import folder_of
+from auditor.names.parts import folder_of
 from auditor.tensors import StoredTensor, natural_key
 
 # Layouts whose loaders need no index of the files.

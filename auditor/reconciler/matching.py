@@ -62,7 +62,7 @@ _NAME, _SHAPE = (itemgetter(StoredTensor._fields.index(field)) for field in ("na
 _NO_SHAPE = (-1,)  # unequal to every shape and to None, which means an unknown shape
 
 
-class Hit(NamedTuple):
+class Match(NamedTuple):
     """A stored tensor, the expected tensor that it matches, and the changes of its name."""
 
     stored: StoredTensor
@@ -74,8 +74,8 @@ class Matching(Struct, frozen=True, kw_only=True):
     """The stored tensors, each in exactly one of plain, hits, copies or unmatched."""
 
     plain: Mapping[str, StoredTensor]  # by expected name: as expected in name, shape and role
-    hits: tuple[Hit, ...]  # match an expected tensor, but with another name, shape or role
-    copies: tuple[Hit, ...]  # match an expected tensor that another stored tensor matches
+    hits: tuple[Match, ...]  # match an expected tensor, but with another name, shape or role
+    copies: tuple[Match, ...]  # match an expected tensor that another stored tensor matches
     unmatched: tuple["Candidate", ...]  # match no expected tensor
     parameters: int  # the number of expected parameters
     shift: Step | None  # STRIPPED or ADDED, if most names differ by the base model's prefix
@@ -256,8 +256,8 @@ def _plain(
 class _Matches(NamedTuple):
     """The matches of candidates by expected name, second matches, and all other candidates."""
 
-    first: dict[str, Hit]
-    copies: tuple[Hit, ...]
+    first: dict[str, Match]
+    copies: tuple[Match, ...]
     unmatched: tuple[Candidate, ...]
 
 
@@ -272,17 +272,17 @@ def _matches(
     Two candidates for one expected tensor are rivals; one of them becomes a copy. A plain tensor
     with a rival is moved from `plain` to the matches.
     """
-    matches: dict[str, Hit] = {}
-    copies: list[Hit] = []
+    matches: dict[str, Match] = {}
+    copies: list[Match] = []
     unmatched: list[Candidate] = []
     candidate_places = places.of([candidate.name for candidate in candidates])
     for candidate, (_, expected, steps) in zip(candidates, candidate_places, strict=True):
         if expected is None:
             unmatched.append(candidate)
             continue
-        hit, name = Hit(candidate.tensor, expected, steps), expected.name
+        hit, name = Match(candidate.tensor, expected, steps), expected.name
         if name in plain:
-            matches[name] = Hit(plain.pop(name), expected, ())
+            matches[name] = Match(plain.pop(name), expected, ())
         rival = matches.get(name)
         if rival is None:
             matches[name] = hit
@@ -292,13 +292,13 @@ def _matches(
     return _Matches(matches, tuple(copies), tuple(unmatched))
 
 
-def _precedence(indexed: Mapping[str, str]) -> Callable[[Hit], tuple[object, ...]]:
+def _precedence(indexed: Mapping[str, str]) -> Callable[[Match], tuple[object, ...]]:
     """Return the sort key of rivals for one parameter; the first of them is matched.
 
     Loading takes the first in natural order of names; for a name in two shards, the index decides.
     """
 
-    def key(hit: Hit) -> tuple[object, ...]:
+    def key(hit: Match) -> tuple[object, ...]:
         stored = hit.stored
         return (natural_key(stored.name), indexed.get(stored.name) != stored.file, stored.file)
 
@@ -306,7 +306,7 @@ def _precedence(indexed: Mapping[str, str]) -> Callable[[Hit], tuple[object, ...
 
 
 def _shift(
-    matches: Mapping[str, Hit], plain: Mapping[str, StoredTensor], prefix: str
+    matches: Mapping[str, Match], plain: Mapping[str, StoredTensor], prefix: str
 ) -> Step | None:
     """Return STRIPPED or ADDED if most names of the base model have this shift, else None."""
     steps = [hit.steps[-1] if hit.steps else None for hit in matches.values()]

@@ -26,7 +26,7 @@ from auditor.findings import (
     OtherWeights,
 )
 from auditor.messages import listed, named
-from auditor.names import folder_of
+from auditor.names.parts import folder_of
 from auditor.reconciler.contents import Contents, table_findings, unsafe_finding
 from auditor.tensors import learned, natural_key
 

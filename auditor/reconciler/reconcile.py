@@ -37,9 +37,9 @@ from auditor.layouts.packing import (
     ReadAndHidden,
     Unpacked,
 )
-from auditor.names import parent
+from auditor.names.parts import parent
 from auditor.reconciler.contents import Contents, Unread
-from auditor.reconciler.matching import Candidate, Fate, Hit, Matching, Step, match, places
+from auditor.reconciler.matching import Candidate, Fate, Match, Matching, Step, match, places
 from auditor.reconciler.unexpected import (
     BUFFERS,
     UnexpectedTensor,
@@ -88,8 +88,8 @@ class Reconciled(Struct, frozen=True, kw_only=True):
 
     counted: tuple[_Item, ...]
     plain: Mapping[str, StoredTensor]  # by expected name: as expected in name, shape and role
-    answered: tuple[Hit, ...]  # matched, but with another name, shape or role
-    copies: tuple[Hit, ...]  # stored again: under another name, or in another shard
+    answered: tuple[Match, ...]  # matched, but with another name, shape or role
+    copies: tuple[Match, ...]  # stored again: under another name, or in another shard
     unexpected: tuple[UnexpectedTensor, ...]
     absent: tuple[Absent, ...]
     findings: tuple[Finding, ...]
@@ -247,9 +247,9 @@ class _Settled(NamedTuple):
     """The matched stored tensors, after tied tensors were settled."""
 
     plain: Mapping[str, StoredTensor]  # see Matching
-    hits: tuple[Hit, ...]  # matches in which the expected tensor is stored only once
-    extras: tuple[Hit, ...]  # matches with tensors that no class reads
-    copies: tuple[Hit, ...]
+    hits: tuple[Match, ...]  # matches in which the expected tensor is stored only once
+    extras: tuple[Match, ...]  # matches with tensors that no class reads
+    copies: tuple[Match, ...]
 
 
 def _settle_ties(matching: Matching) -> _Settled:
@@ -268,7 +268,7 @@ def _settle_ties(matching: Matching) -> _Settled:
             copies.append(hit)
         else:
             replaced = hit.expected._replace(name=source, role=Role.PARAMETER, tied_to=None)
-            hits[source] = Hit(hit.stored, replaced, (*hit.steps, Step.TIED))
+            hits[source] = Match(hit.stored, replaced, (*hit.steps, Step.TIED))
     extras = tuple(hit for hit in hits.values() if hit.expected.role is Role.EXTRA)
     used = tuple(hit for hit in hits.values() if hit.expected.role is not Role.EXTRA)
     return _Settled(plain, used, extras, tuple(copies))
@@ -277,7 +277,7 @@ def _settle_ties(matching: Matching) -> _Settled:
 class _Copy(NamedTuple):
     """A stored tensor whose parameter another stored tensor already provides."""
 
-    hit: Hit
+    hit: Match
     original: StoredTensor  # the tensor that is counted
     fate: int  # TIED if tied by the config and identical in the file
 
@@ -485,12 +485,12 @@ def _tied(absent: Iterable[Absent]) -> Iterator[Finding]:
 class _Answer(NamedTuple):
     """A match, the number of parameters that it stores, and its fate."""
 
-    hit: Hit
+    hit: Match
     parameters: int
     fate: int
 
 
-def _answers(hits: Iterable[Hit]) -> Iterator[_Answer]:
+def _answers(hits: Iterable[Match]) -> Iterator[_Answer]:
     """Yield each match with its fate; an optional tensor may have any shape."""
     for hit in hits:
         stored, expected, _ = hit
@@ -507,7 +507,7 @@ def _mismatched(answers: Iterable[_Answer], tensors: Iterable[StoredTensor]) -> 
     """Yield findings about wrong shapes; `tensors` are the tensors as the files store them."""
     hits = [hit for hit, _, fate in answers if fate == Fate.MISMATCHED]
     shapes = {tensor.name: tensor.shape for tensor in tensors} if hits else {}
-    groups: dict[tuple[str, object], list[Hit]] = {}
+    groups: dict[tuple[str, object], list[Match]] = {}
     for hit in hits:
         name, dtype, shape = hit.stored.name, hit.stored.dtype, _text(hit.stored.shape)
         if dtype not in DTYPE_BITS:
@@ -529,8 +529,8 @@ def _text(shape: object) -> str:
     return str(shape)
 
 
-def _renamed(hits: Iterable[Hit]) -> Iterator[Finding]:
-    groups: dict[tuple[Step, ...], list[Hit]] = {}
+def _renamed(hits: Iterable[Match]) -> Iterator[Finding]:
+    groups: dict[tuple[Step, ...], list[Match]] = {}
     for hit in hits:
         if hit.steps and hit.expected.role.learned:
             groups.setdefault(hit.steps, []).append(hit)
@@ -552,7 +552,7 @@ def _buffers(answers: Iterable[_Answer], loading: Loading) -> Iterator[Finding]:
         yield StoredBuffer(tensors=tensors, silent=silent, reason=BUFFERS[role])
 
 
-def _pairs(hits: list[Hit]) -> tuple[MatchedPair, ...]:
+def _pairs(hits: list[Match]) -> tuple[MatchedPair, ...]:
     """Return the matches as pairs sorted by both names; one packed tensor may be in several."""
     ordered = naturally_sorted(hits, attrgetter("expected.name"))
     ordered = naturally_sorted(ordered, attrgetter("stored.name"))

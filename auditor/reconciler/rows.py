@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from auditor.analytic import Expectation, ModuleFormula, Role
-from auditor.names import parent
+from auditor.names.parts import parent
 from auditor.reconciler.matching import Fate, Step
 from auditor.reconciler.reconcile import Absent, Reconciled
 from auditor.tensors import DTYPE_BITS, Depth, StoredTensor, natural_key

@@ -17,8 +17,8 @@ from auditor.findings import (
     UnusedHead,
     by_name,
 )
-from auditor.name_kinds import answers_by_kind
-from auditor.reconciler.matching import Candidate, Fate, Hit, Places
+from auditor.names.kinds import answers_by_kind
+from auditor.reconciler.matching import Candidate, Fate, Match, Places
 from auditor.tensors import StoredTensor, learned
 
 BUFFERS = {
@@ -110,7 +110,7 @@ def _buffer(tensor: StoredTensor, role: Role, implied: int | None) -> Unexpected
     return UnexpectedTensor(tensor, 0, Fate.BUFFER.value, reason=BUFFERS[role], implied=implied)
 
 
-def read_by_no_class(hits: Collection[Hit], loading: Loading) -> Iterator[UnexpectedTensor]:
+def read_by_no_class(hits: Collection[Match], loading: Loading) -> Iterator[UnexpectedTensor]:
     """Yield the matched tensors that no class reads, according to the target's loading rules."""
     unknown_names = loading.unknown([hit.stored.name for hit in hits]) if hits else ()
     for hit, unknown in zip(hits, unknown_names, strict=True):

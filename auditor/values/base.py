@@ -18,7 +18,7 @@ from auditor.errors import Reason, SourceError, UsageError
 from auditor.findings import EqualsBase, OfFiles
 from auditor.findings.ignore import Ignore
 from auditor.messages import listed, quoted
-from auditor.names import module_kind
+from auditor.names.parts import module_kind
 from auditor.options import AuditRequest
 from auditor.reconciler.tensor_values import BaseComparison, ModuleChanges
 from auditor.report import Report, Unaudited

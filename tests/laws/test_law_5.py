@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.names import expand
-from auditor.reconciler.fold import fold
+from auditor.names.folding import expand, fold
 from auditor.tensors import natural_key
 
 # Words and numbers of a checkpoint, with what patterns are made of mixed in.

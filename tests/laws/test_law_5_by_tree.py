@@ -12,8 +12,7 @@ from auditor.analytic.families import FILES
 from auditor.analytic.listing import inventory
 from auditor.errors import CheckpointError, SourceError
 from auditor.formats.module_table import lines
-from auditor.names import expand, first, how_many, numbered
-from auditor.reconciler.fold import fold, refold
+from auditor.names.folding import expand, first, fold, how_many, number_pattern, refold
 from auditor.reconciler.rows import ExpectedRows
 from auditor.tensors import natural_key
 
@@ -39,7 +38,7 @@ def patterns_of(boxes: Iterable[tuple[str, list[int], list[int]]]) -> list[str]:
     seen: set[str] = set()
     found = []
     for word, layers, experts in boxes:
-        pattern = f"{word}.{numbered(layers)}.e{numbered(experts)}.z"
+        pattern = f"{word}.{number_pattern(layers)}.e{number_pattern(experts)}.z"
         if seen.isdisjoint(expand(pattern)):
             seen.update(expand(pattern))
             found.append(pattern)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.names import file_name, folder_of, number_in_list, number_of
+from auditor.names.parts import file_name, folder_of, number_in_list, number_of
 
 
 @given(st.text(alphabet="ab/.", max_size=12))

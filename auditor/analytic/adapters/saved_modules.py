@@ -11,7 +11,7 @@ from auditor.analytic.blocks import Layer
 from auditor.analytic.expectation import ExpectedTensor, Role
 from auditor.errors import CheckpointError
 from auditor.messages import described, quoted
-from auditor.names import modules_above
+from auditor.names.parts import modules_above
 
 IN_BASE = "base_model.model."  # the prefix of layers that peft adds inside the base
 OUTSIDE_BASE = "base_model."  # the prefix of tensors outside the base, such as prompts

@@ -12,7 +12,7 @@ from auditor.analytic.expectation import ExpectedTensor, Role
 from auditor.analytic.generated.expressions import Outside, evaluator, keys_of
 from auditor.analytic.loading import Memory
 from auditor.bounded.json_text import is_identical
-from auditor.name_kinds import name_pattern
+from auditor.names.kinds import name_pattern
 
 # Keys of every config class that shape no tensor; the learner varies none of them.
 _IGNORED = """

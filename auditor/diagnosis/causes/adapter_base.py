@@ -30,7 +30,7 @@ from auditor.diagnosis.causes.head_not_saved import CAUSE as HEAD_NOT_SAVED
 from auditor.diagnosis.causes.other_class import CAUSE as OTHER_CLASS
 from auditor.findings import MatchedPair
 from auditor.messages import quoted
-from auditor.name_kinds import members
+from auditor.names.kinds import members
 from auditor.tensors import StoredTensor
 
 # Start of names in a multimodal model -> start in its language model.
@@ -220,7 +220,7 @@ def _of_other_class(case: Case, values: Mapping[str, object], declared: str) -> 
             "are those of other modules, and loading applies no tensor",
             fix=f"load the base as a {name} before PEFT loads the adapter, or train it on the "
             f"{declared}",
-            evidence=(f"every tensor is one of an adapter of {name}, and none lacks",),
+            evidence=(f"all tensors of an adapter of {name} are stored, and no others",),
             exact=True,
         )
 

@@ -44,7 +44,7 @@ from auditor.diagnosis.solving.trials import Trees, Trials
 from auditor.errors import CheckpointError
 from auditor.findings import Unexpected
 from auditor.messages import shown
-from auditor.name_kinds import kinds_of, name_pattern
+from auditor.names.kinds import kinds_of, name_pattern
 
 CAUSE = "config-field"
 _MOST_AUDITED = 3  # solutions that leave no difference

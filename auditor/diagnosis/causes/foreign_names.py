@@ -13,7 +13,7 @@ from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.change import renamed, shaped
 from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.causes.fused_names import adds_up, exchanged
-from auditor.name_kinds import NameKind, Numbers, name_pattern, numbers_in
+from auditor.names.kinds import NameKind, Numbers, name_pattern, numbers_in
 from auditor.tensor_roles import TensorRole, expert_of, library_of, parts_of, roles_of
 from auditor.tensors import StoredTensor
 

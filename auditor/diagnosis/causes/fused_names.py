@@ -14,7 +14,7 @@ from typing import NamedTuple
 from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.change import Replacements, shaped
 from auditor.diagnosis.case import Case, Proposal
-from auditor.name_kinds import NameKind, Numbers, outermost
+from auditor.names.kinds import NameKind, Numbers, outermost
 from auditor.tensors import StoredTensor
 
 CAUSE = "fused-names"

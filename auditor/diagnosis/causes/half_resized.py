@@ -12,7 +12,7 @@ from auditor.analytic.config_keys import key_at
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.outline import follow
 from auditor.diagnosis.case import Case, Proposal
-from auditor.name_kinds import outermost
+from auditor.names.kinds import outermost
 
 CAUSE = "half-resized"
 _VOCABULARY = "vocab_size"

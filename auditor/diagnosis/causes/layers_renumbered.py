@@ -11,7 +11,7 @@ from auditor.checkpoint.change import Change
 from auditor.checkpoint.json_edits import Edit
 from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.solving.layer_lists import without_layers
-from auditor.name_kinds import list_before, numbers, place_in_list, runs
+from auditor.names.kinds import list_before, numbers, place_in_list, runs
 
 CAUSE = "layers-renumbered"
 # A word in the config key that counts the modules of a list, by the list's depth.

@@ -15,7 +15,7 @@ from auditor.analytic.config_keys import value_at
 from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.causes.other_class import other_classes
 from auditor.messages import quoted
-from auditor.name_kinds import absent_modules, numbered, numbers, outermost
+from auditor.names.kinds import absent_modules, numbered, numbers, outermost
 
 CAUSE = "lost-part"
 _MOST_PARTS = 3  # the most absent parts of one model

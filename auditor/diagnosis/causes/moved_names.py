@@ -16,7 +16,7 @@ from auditor.diagnosis.alignment import Choice, Kinds, NameEdit, Rule, choices, 
 from auditor.diagnosis.case import Case, Proposal, once
 from auditor.findings import QuantizationData, StoredBuffer, Unexpected, Unused, UnusedHead
 from auditor.messages import quoted
-from auditor.name_kinds import NameKind, chosen_of, kinds_of
+from auditor.names.kinds import NameKind, chosen_of, kinds_of
 
 WRAPPER, MOVED = "wrapper-prefix", "moved-names"
 _SAVED_FROM = {

@@ -60,7 +60,7 @@ def of_class(case: Case, name: str) -> Proposal:
         fields=(("architectures", list(report.declared), [name]),),
         summary=f"the files hold a {name}, and the config {config}",
         fix=f"{remedies[0]}, or {remedies[1]}",
-        evidence=(f"every tensor is one of {name}, and none lacks",),
+        evidence=(f"all tensors of {name} are stored, and no others",),
         either=name,
         undecided=(
             f"the config {config}, and the files hold a model of another class",
@@ -156,7 +156,7 @@ def _part_alone(case: Case) -> Iterator[Proposal]:
                         f"config is that of a whole {declared}",
                         fix=f'take {path} as the config, with architectures ["{name}"]; or upload '
                         f"the whole {declared}",
-                        evidence=(f"every tensor is one of {name}, and none lacks",),
+                        evidence=(f"all tensors of {name} are stored, and no others",),
                         either=name,
                         undecided=(
                             f"the files hold the part of {path} alone, of a whole {declared}",

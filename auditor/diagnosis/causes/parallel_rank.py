@@ -13,7 +13,7 @@ from auditor.diagnosis.causes import other_size
 from auditor.diagnosis.causes.lost_part import named_layers, partial_lists
 from auditor.findings import MatchedPair
 from auditor.findings.evidence import OfStored
-from auditor.name_kinds import members, name_pattern, numbered, numbers, outermost
+from auditor.names.kinds import members, name_pattern, numbered, numbers, outermost
 
 CAUSE = "parallel-rank"
 _MOST_RANKS = 256

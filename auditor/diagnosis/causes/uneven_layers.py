@@ -10,7 +10,7 @@ layers alike.
 from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Proposal, differing_axes
-from auditor.name_kinds import NameKind, runs
+from auditor.names.kinds import NameKind, runs
 
 CAUSE = "uneven-layers"
 _FEWEST = 4  # mismatched tensors of such names; fewer are rather broken than pruned

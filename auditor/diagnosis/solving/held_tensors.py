@@ -13,8 +13,8 @@ from auditor.errors import CheckpointError
 from auditor.layouts import unknown_quantization, unpack_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.packing import Shape
-from auditor.name_kinds import NameKind, Numbers, chosen_of, kinds_of, module_counts
-from auditor.names import number_in_list
+from auditor.names.kinds import NameKind, Numbers, chosen_of, kinds_of, module_counts
+from auditor.names.parts import number_in_list
 from auditor.tensors import StoredTensor
 
 

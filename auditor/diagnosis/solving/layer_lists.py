@@ -27,7 +27,7 @@ from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.held_tensors import HeldTensors
 from auditor.diagnosis.solving.size_keys import DEPTH
 from auditor.diagnosis.solving.trials import Trees
-from auditor.name_kinds import MOST_DIGITS
+from auditor.names.parts import MOST_DIGITS
 
 _NUMBERS = re.compile(r"(layers|idxs|indices|indexes|layer_ids)$")  # ends of keys of layer numbers
 _OF_STAGES = ("stage_names", "out_features", "out_indices")  # keys that depend on the layers

@@ -19,7 +19,7 @@ from auditor.analytic.outline import ClassTree
 from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.layer_lists import resized
 from auditor.diagnosis.solving.size_keys import DEPTH
-from auditor.name_kinds import kinds_of, module_counts
+from auditor.names.kinds import kinds_of, module_counts
 
 Shapes = Mapping[str, tuple[int, ...]]
 Implied = Callable[[Mapping[str, Any]], Shapes | None]  # values of keys -> the shapes they imply

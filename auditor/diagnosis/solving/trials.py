@@ -19,8 +19,8 @@ from auditor.analytic.outline import (
 )
 from auditor.diagnosis.solving.held_tensors import HeldTensors
 from auditor.layouts.packing import Shape
-from auditor.name_kinds import name_pattern
-from auditor.names import number_in_list, number_of
+from auditor.names.kinds import name_pattern
+from auditor.names.parts import number_in_list, number_of
 
 Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # config values -> tree of blocks
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
 from auditor.analytic.conversions import ConvertedGroup, converted_groups, tensors_before_conversion
 from auditor.analytic.loading import forms_with_prefix
-from auditor.names import modules_above
+from auditor.names.parts import modules_above
 from auditor.reconciler.matching import places
 from auditor.tensors import Depth
 

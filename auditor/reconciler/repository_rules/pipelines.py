@@ -20,7 +20,7 @@ from auditor.companions.reading import Companions
 from auditor.containers.manifest import Manifest
 from auditor.findings import ConfigContradiction, Finding, MissingComponent, OfFolders, OfKeys
 from auditor.messages import listed, named, quoted
-from auditor.names import file_name
+from auditor.names.parts import file_name
 from auditor.reconciler.contents import contents
 from auditor.reconciler.repository_rules import RepositoryFindings, unchecked_companions
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text

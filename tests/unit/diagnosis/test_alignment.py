@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.checkpoints import expect
 
 from auditor.diagnosis.alignment import Kinds, choices, renames_by_rule
-from auditor.name_kinds import kinds_of
+from auditor.names.kinds import kinds_of
 
 SMALL = {
     "vocab_size": 48,

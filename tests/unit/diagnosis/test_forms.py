@@ -3,7 +3,7 @@
 from support.checkpoints import LLAMA, expect
 
 from auditor.analytic.name_forms import NameForms, StackedParts, forms_of
-from auditor.name_kinds import kinds_of
+from auditor.names.kinds import kinds_of
 
 FORMS = NameForms(
     [

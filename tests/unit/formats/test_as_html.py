@@ -21,7 +21,7 @@ from auditor.formats.markup import element, svg
 from auditor.formats.markup import html as html_page
 from auditor.formats.registry import FORMATS
 from auditor.messages import printable
-from auditor.names import expand
+from auditor.names.folding import expand
 
 TENSORS = ListedTensors(
     tensor("encoder.weight", 4, 6),

@@ -14,7 +14,7 @@ from support.outcomes.examples import EXAMPLES, HOSTILE, hostile
 
 from auditor.findings import FINDING_KINDS, kind_of
 from auditor.formats.as_json import render, stored_text
-from auditor.names import expand
+from auditor.names.folding import expand
 
 SCHEMA = json.loads((files("auditor.formats") / "report.schema.json").read_bytes())
 VALIDATOR = Draft202012Validator(SCHEMA)

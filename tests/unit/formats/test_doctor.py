@@ -66,7 +66,7 @@ def test_a_row_about_files_says_what_the_rules_compared(answer):
     ("line", "rows"),
     [
         ("shapes and dtypes: shards are not here", {"files", "tensors", "dtype", "quantization"}),
-        ("2 weight file(s) that could not be read", {"files", "tensors", "dtype", "quantization"}),
+        ("2 weight files that could not be read", {"files", "tensors", "dtype", "quantization"}),
         ("the dtype: the config declares none", {"dtype"}),
         ("what packed tensors lack: a file that", {"tensors", "quantization"}),
         ("everything: the config does not say", {"files", "tensors", "dtype", "quantization"}),

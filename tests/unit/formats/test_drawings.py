@@ -16,7 +16,7 @@ from auditor.formats.as_badge import text_of
 from auditor.formats.as_svg import cells, cells_of_outcome, explained, icicle
 from auditor.formats.module_tree import DEEPEST, MOST_NODES, Node, kinds_of, module_tree, modules_of
 from auditor.formats.registry import FORMATS
-from auditor.names import expand
+from auditor.names.folding import expand
 from auditor.reconciler.rows import ModuleRow
 
 STATUSES = st.sampled_from(["equal", "missing", "unused", "differs", "unexpected"])

@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from auditor.names import expand
-from auditor.reconciler.fold import fold
+from auditor.names.folding import expand, fold
 
 
 def test_names_fold_to_these_patterns(subtests):

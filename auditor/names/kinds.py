@@ -13,10 +13,11 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
+from auditor.names.parts import MOST_DIGITS
+
 _Answer = TypeVar("_Answer")
 
 Numbers = tuple[str, ...]  # the numbers in a name; only short ones are converted to int
-MOST_DIGITS = 6  # the most digits of a module's number that is converted to int
 _MANY = 64  # names of a kind that is large
 _EXAMPLES = 16  # names of a large kind that are asked first
 MOST_KINDS = 20_000  # the most kinds of one model; published models have a few hundred

@@ -2,17 +2,111 @@
 
 fold does not fold names with braces or a backslash, numbers of more than 18 digits, names of more
 than 400 characters, and names with more than 8 numbers and 16 parts.
+
+A folded name is a pattern for many names, which `fold` makes. The pattern is a name with
+groups in braces. A group lists alternatives, separated by commas: `{bias,weight}`. An item `a-b` of
+two numbers stands for every number from a to b: `{0-11}`, `{0-5,20-25}`. If both numbers have the
+same length, all numbers are written with that length, with leading zeros: `{00001-00163}`. Several
+groups stand for every combination.
+
+A backslash escapes `{`, `}` and the backslash in a name.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain, product, zip_longest
+from math import prod
 
-from auditor.names import escaped_name, expand, first, pieces, ranges_of
 from auditor.tensors import natural_key
 
-_NUMBER = re.compile(r"([0-9]+)")
+_SPECIAL = re.compile(r"[{}\\]")
+_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+_TOKEN = re.compile(r"\\(?P<special>[{}\\])|\{(?P<group>[^{}\\]+)\}|(?P<text>[^{}\\]+)")
+
+
+def escaped_name(name: str) -> str:
+    """Return the pattern that stands for this name only, with special characters escaped."""
+    return _SPECIAL.sub(r"\\\g<0>", name)
+
+
+def number_pattern(places: Iterable[int]) -> str:
+    """Return a pattern for numbers, such as `{0-11}`; a single number has no braces."""
+    names = [str(place) for place in places]
+    return names[0] if len(names) == 1 else f"{{{','.join(ranges_of(names))}}}"
+
+
+def expand(folded: str) -> tuple[str, ...]:
+    """Return the names of a pattern; raise ValueError for a pattern that `fold` never makes."""
+    return tuple(_names(folded))
+
+
+def first(folded: str) -> str:
+    """Return the first name of a pattern; raise ValueError like `expand`."""
+    return next(_names(folded))
+
+
+def how_many(folded: str) -> int:
+    """Return the number of names of a pattern; raise ValueError like `expand`."""
+    return prod(map(len, _choices(folded)))
+
+
+def pieces(folded: str) -> Iterator[str | tuple[str, ...]]:
+    """Split a pattern: yield its plain text as str and each group as a tuple of its alternatives.
+
+    Raise ValueError like `expand`.
+    """
+    at = 0
+    while at < len(folded):
+        token = _TOKEN.match(folded, at)
+        if token is None:
+            raise ValueError(f"not a folded name, at character {at}: {folded[:100]!r}")
+        yield tuple(_items(token["group"])) if token["group"] else token["special"] or token[0]
+        at = token.end()
+
+
+def ranges_of(numbers: Collection[str]) -> Iterator[str]:
+    """Yield ranges of successive numbers such as `0-11`; "10" follows both "9" and "09"."""
+    padded = {len(n) for n in numbers if n[0] == "0" and len(n) > 1}
+    # 0 if there are no leading zeros.
+    widths = {n: len(n) if len(n) in padded else 0 for n in numbers}
+    run: list[str] = []
+    for number in sorted(numbers, key=lambda n: (widths[n], int(n))):
+        if run and (widths[number], int(number)) != (widths[run[-1]], int(run[-1]) + 1):
+            yield _range(run)
+            run = []
+        run.append(number)
+    if run:
+        yield _range(run)
+
+
+def _range(run: list[str]) -> str:
+    return run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}"
+
+
+def _names(folded: str) -> Iterator[str]:
+    return ("".join(choice) for choice in product(*_choices(folded)))
+
+
+def _choices(folded: str) -> list[tuple[str, ...]]:
+    return [(piece,) if isinstance(piece, str) else piece for piece in pieces(folded)]
+
+
+def _items(group: str) -> list[str]:
+    items: list[str] = []
+    for item in group.split(","):
+        if ends := _RANGE.fullmatch(item):
+            first, last = ends.groups()
+            width = len(first) if len(first) == len(last) else 0
+            items += [str(n).zfill(width) for n in range(int(first), int(last) + 1)]
+        else:
+            items.append(item)
+    return items
+
+
+# --- folding -------------------------------------------------------------------------------------
+
+_DIGITS = re.compile(r"([0-9]+)")
 _ITEM = re.compile(r"(?![0-9]+-[0-9]+\Z|[0-9]{19})[^{},\\]+")
 
 # The time of folding grows with the square of the first two limits, and untrusted names may have
@@ -106,14 +200,14 @@ def _by_texts(names: Iterable[str]) -> dict[_Texts, list[_Cell]]:
     modules: dict[tuple[_Texts, _Texts], list[_Texts]] = {}
     while ends:  # pop frees each name as soon as it is used
         module, module_ends = ends.popitem()
-        pieces = _NUMBER.split(module, _MAX_NUMBERS + 1)  # text at even places, numbers at odd ones
+        pieces = _DIGITS.split(module, _MAX_NUMBERS + 1)  # text at even places, numbers at odd ones
         kind = (tuple(pieces[::2]), tuple(sorted(module_ends)))
         modules.setdefault(kind, []).append(tuple(pieces[1::2]))
     by_texts: dict[_Texts, list[_Cell]] = {}
     while modules:
         (texts, below), numbers = modules.popitem()
         for end in below:
-            first, *split = _NUMBER.split(end, _MAX_NUMBERS + 1)
+            first, *split = _DIGITS.split(end, _MAX_NUMBERS + 1)
             cells = by_texts.setdefault((*texts[:-1], texts[-1] + first, *split[1::2]), [])
             cells += [(*upper, *split[::2]) for upper in numbers]
     return by_texts
@@ -125,7 +219,7 @@ def _box(pattern: str) -> tuple[_Texts, _Box]:
     box: list[tuple[str, ...]] = []
     for piece in pieces(pattern):
         if isinstance(piece, str):
-            text, *split = _NUMBER.split(piece)
+            text, *split = _DIGITS.split(piece)
             texts = [*texts[:-1], texts[-1] + text, *split[1::2]]
             box += [(number,) for number in split[::2]]
         else:
@@ -221,6 +315,6 @@ def _merge(cells: list[_Cell], positions: Iterable[int]) -> list[_Cell]:
 def _group(items: str | tuple[str, ...]) -> str:
     if isinstance(items, str):
         return items
-    numbers = [item for item in items if _NUMBER.fullmatch(item)]
+    numbers = [item for item in items if _DIGITS.fullmatch(item)]
     words = sorted(set(items).difference(numbers), key=natural_key)
     return "{" + ",".join([*ranges_of(numbers), *words]) + "}"

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from support.changes import with_names
 from support.small_snapshots import snapshot_of
 
-from auditor import name_kinds
 from auditor.checkpoint.snapshot import TextFile
-from auditor.name_kinds import answers_by_kind, kinds_of, members, numbers
+from auditor.names import kinds
+from auditor.names.kinds import answers_by_kind, kinds_of, members, numbers
 from auditor.tensor_roles import role_of, roles_of
 
 PARTS = ["0", "3", "03", "17", "1234567", "layers", "block", "experts", "layer", "w1", "a", "", "*"]
@@ -81,7 +81,7 @@ def test_an_index_has_its_metadata_as_well_as_its_names(subtests):
 
 
 def test_names_that_all_differ_are_not_sorted_into_kinds_for_ever(monkeypatch):
-    monkeypatch.setattr(name_kinds, "MOST_KINDS", 3)
+    monkeypatch.setattr(kinds, "MOST_KINDS", 3)
     names = [f"{letter}.{at}" for letter in "abcdef" for at in range(2)]
     assert [kind.pattern for kind in kinds_of(names)] == ["a.0", "b.0", "c.0", "d.0"]
 
