@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from auditor.names.parts import parent
 from auditor.tensors import DTYPE_BITS, Depth, StoredTensor, is_float
 
 _USUAL = 128  # characters of a module's name; BERT's longest have 43, a mixture's 60
@@ -173,11 +172,11 @@ def depth_within(names: Iterable[str], most: int) -> int | None:
     room = most * _USUAL
     modules: set[str] = set()
     for name in names:
-        module = prefix_at_depth(parent(name), MAX_DEPTH)
+        module = prefix_at_depth(name.rpartition(".")[0], MAX_DEPTH)
         while module and module not in modules and room >= 0:
             modules.add(module)
             room -= max(len(module), _USUAL)
-            module = parent(module)
+            module = module.rpartition(".")[0]
         if room < 0:
             break
     else:
@@ -201,7 +200,7 @@ def _fits(names: Iterable[str], depth: int, room: int) -> bool:
     """
     cuts: set[str] = set()
     for name in names:
-        module = prefix_at_depth(parent(name), depth)
+        module = prefix_at_depth(name.rpartition(".")[0], depth)
         if module not in cuts:
             cuts.add(module)
             room -= max(len(module), _USUAL) * depth
@@ -236,7 +235,7 @@ def _rolled_up(sums: dict[str, _Totals]) -> dict[str, _Totals]:
             levels.setdefault(prefix.count(".") + 1, []).append(prefix)
     for level in range(max(levels, default=0), 0, -1):
         for prefix in levels.get(level, ()):
-            above = parent(prefix)
+            above = prefix.rpartition(".")[0]
             if above in sums:
                 _add(sums[above], sums[prefix])
             else:

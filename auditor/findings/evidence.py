@@ -184,6 +184,10 @@ class OfPairs(MadeFinding, frozen=True, kw_only=True):
     _written = ("pairs",)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(pair.stored.name for pair in self.pairs)
+
+    @property
     def parameters(self) -> int:
         return _expected_in(pair.expected for pair in self.pairs)
 
