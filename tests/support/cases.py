@@ -170,7 +170,7 @@ def _write_weights(case: Case, folder: Path) -> None:
         for name, part in shards.items():
             _write(folder / name, part)
         if "numbers" in case.keys:
-            from support.numbers import fill  # noqa: PLC0415 - needs numpy
+            from support.case_numbers import fill  # noqa: PLC0415 - needs numpy
 
             for name in shards:
                 fill(folder / name, case.keys["numbers"], case.keys.get("bytes_as"))

@@ -28,7 +28,7 @@ cluster = pytest.importorskip("auditor.sweep.cluster")
 
 OURS = ModelSelection(author="sweep")
 MODELS = 60
-TOKEN = "hf_" + "a" * 34
+TOKEN = "hf_" + "vwxyz" * 7
 START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
 
 

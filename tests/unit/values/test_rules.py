@@ -12,7 +12,7 @@ import pytest
 from support.builders import safetensors_bytes
 from support.checkpoints import expect, stored_by
 from support.examples import one_in
-from support.numbers import drawn
+from support.case_numbers import drawn
 from support.value_causes import causes_of
 from support.value_files import write_numbers
 

@@ -207,8 +207,11 @@ def test_the_icicle_has_the_colour_of_a_kind_and_the_pattern_of_a_status(page, t
             "prefix": name,
             "depth": len(name.split(".")) if name else 0,
             "tensors": 1,
+            "elements": 6,
             "parameters": 6,
             "expected": 6,
+            "difference": 0,
+            "formula": None,
             "status": status,
         }
         for name, status in names.items()
