@@ -59,7 +59,7 @@ class DaskWorkers:
             self._client = self._connected(address)
             workers = len(self._threads())
             self._opened = opened.pop_all()
-        self._executor = self._client.get_executor(pure=False)
+        self._tasks: dict[Future[Done | None], Any] = {}  # Dask drops a task that is not kept
         topic = f"hf-audit-{self._client.id}"
         self._client.subscribe_topic(
             topic, lambda event: waits.tell(self, Wait(*event[1]) if event[1] else None)
@@ -79,10 +79,21 @@ class DaskWorkers:
             raise self._lost(f"does not answer: {error}") from None
 
     def submit(self, waiting: Waiting, *, alone: bool) -> Future[Done | None]:
-        future: Future[Done | None] = self._executor.submit(
-            audit_model, waiting, *self._arguments, alone=alone
-        )
-        return future
+        outcome: Future[Done | None] = Future()
+        task = self._client.submit(audit_model, waiting, *self._arguments, alone=alone, pure=False)
+        self._tasks[outcome] = task
+        task.add_done_callback(lambda _: self._pass_on(outcome))
+        return outcome
+
+    def _pass_on(self, outcome: Future[Done | None]) -> None:
+        """Complete an outcome; if it died with its worker, its future has an error."""
+        try:
+            outcome.set_result(self._tasks.pop(outcome).result(timeout=_CONNECTING))
+        except CancelledError:
+            outcome.cancel()
+            outcome.set_running_or_notify_cancel()
+        except BaseException as error:  # noqa: BLE001 - any error of an audit or of Dask
+            outcome.set_exception(error)
 
     def check(self) -> None:
         now = time.monotonic()
@@ -95,9 +106,14 @@ class DaskWorkers:
         elif now - self._seen > _ALONE:
             raise self._lost(f"has had no worker for {_ALONE:.0f} s")
 
+    def is_idle(self) -> bool:
+        try:
+            return bool(self.at_once) and not any(self._client.processing().values())
+        except (OSError, CancelledError) as error:
+            raise self._lost(f"is gone ({type(error).__name__})") from None
+
     def close(self) -> None:
         with self._opened, suppress(OSError, TimeoutError, CancelledError):
-            self._executor.shutdown(wait=False)
             self._client.close(timeout=_CONNECTING)
 
     def _threads(self) -> dict[str, int]:

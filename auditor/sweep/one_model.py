@@ -85,6 +85,10 @@ class Auditor:
     def check(self) -> None:
         """Do nothing: threads are not lost."""
 
+    def is_idle(self) -> bool:
+        """Return false: a thread's outcome always arrives."""
+        return False
+
     def close(self) -> None:
         """Begin no more audits and reads, and end waits; reads under way may take seconds."""
         for pool in (self._audits, self._reads, self._shards):

@@ -20,6 +20,7 @@ from auditor.sweep.one_model import Done, failed
 from auditor.sweep.store.ledger import Waiting
 
 RESUME = "outcomes are stored, and the same command resumes the sweep"
+_LOST = 30.0  # seconds after which idle workers have lost an outcome: it dies with its worker
 _AHEAD = 2  # submitted models for each worker, so that none idles while outcomes are written
 
 
@@ -33,6 +34,9 @@ class Workers(Protocol):
 
     def check(self) -> None:
         """Raise SourceError if the workers are lost."""
+
+    def is_idle(self) -> bool:
+        """Return whether no model is under way: outcomes that have not arrived are lost then."""
 
     def close(self) -> None:
         """Start no more audits, and end the waits of those under way."""
@@ -128,7 +132,9 @@ class WorkerPool:
         now = time.monotonic()
         if self._waits.longest:
             self._since = now
-        if not self._running or now - self._since <= self._hopeless:
+        elapsed = now - self._since
+        is_lost = elapsed > _LOST and self.start().is_idle()
+        if not self._running or not (is_lost or elapsed > self._hopeless):
             return
         stuck, was_alone = tuple(self._running.values()), self._is_alone
         self._is_alone = False

@@ -47,12 +47,15 @@ def test_a_figure_is_a_number_and_what_rounds_to_it():
             assert (found.unit, found.value, found.low, found.high) == (unit, *expected), text
 
 
-@pytest.mark.parametrize(
-    ("text", "total", "active"),
-    [("30B-A3B", "30B", "3B"), ("A3B", "", "3B"), ("1b-a400m", "1b", "400m"), ("7B", "7B", "")],
-)
-def test_the_active_parameters_are_a_claim_of_their_own(text, total, active):
-    assert without_active(text) == (total, active)
+def test_the_active_parameters_are_a_claim_of_their_own(subtests):
+    for text, total, active in [
+        ("30B-A3B", "30B", "3B"),
+        ("A3B", "", "3B"),
+        ("1b-a400m", "1b", "400m"),
+        ("7B", "7B", ""),
+    ]:
+        with subtests.test(text=text, total=total, active=active):
+            assert without_active(text) == (total, active)
 
 
 def test_eight_times_seven_billion_is_the_size_of_a_model_with_one_expert():
@@ -61,21 +64,19 @@ def test_eight_times_seven_billion_is_the_size_of_a_model_with_one_expert():
     assert (figure.experts, figure.value) == (8, 7_000_000_000)
 
 
-@pytest.mark.parametrize(
-    ("text", "chinese", "values"),
-    [
+def test_each_reading_of_an_ambiguous_text_is_named(subtests):
+    for text, chinese, values in [
         ("1.0948224", False, []),
         ("1.0948224", True, [109_482_240]),
         ("0.2384", True, [238_400_000_000, 23_840_000]),  # a share in units of 10^-12
         ("1,236B", False, [1_236_000_000_000, 1_236_000_000]),
         ("109.514", False, [109_514]),
         ("16G", False, [16_000_000_000, 16_000_000_000]),
-    ],
-)
-def test_each_reading_of_an_ambiguous_text_is_named(text, chinese, values):
-    figures = parse_figures(text, chinese=chinese)
-    assert [figure.value for figure in figures] == values
-    assert all(figure.reading for figure in figures)
+    ]:
+        with subtests.test(text=text, chinese=chinese, values=values):
+            figures = parse_figures(text, chinese=chinese)
+            assert [figure.value for figure in figures] == values
+            assert all(figure.reading for figure in figures)
 
 
 def test_a_share_is_a_figure_of_the_model_s_count():
@@ -119,9 +120,8 @@ def test_a_formula_has_the_value_of_its_letters():
     assert {text: evaluate(text, {"V": 10, "D": 3}) for text in FORMULAS} == FORMULAS
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
+def test_a_formula_without_a_value_is_refused(subtests):
+    for text, why in [
         ("W", "'W' is not a letter of this model's formula"),
         ("V +", "cannot be read"),
         ("(V", "cannot be read"),
@@ -132,8 +132,6 @@ def test_a_formula_has_the_value_of_its_letters():
         ("-" * 1999 + "V", "too many|cannot be read"),
         ("V;D", "';' is not expected there"),
         ("1" * 3000, "too long"),
-    ],
-)
-def test_a_formula_without_a_value_is_refused(text, why):
-    with pytest.raises(FormulaError, match=why):
-        evaluate(text, {"V": 10, "D": 3})
+    ]:
+        with subtests.test(text=text, why=why), pytest.raises(FormulaError, match=why):
+            evaluate(text, {"V": 10, "D": 3})

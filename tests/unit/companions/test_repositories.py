@@ -1,6 +1,8 @@
 """What is said of the files beside the weights, and of which repositories nothing is."""
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -99,22 +101,20 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
+def test_three_requests_and_half_a_megabyte_are_the_most(subtests):
+    for names in [
         ("tokenizer.json", "tokenizer_config.json"),
         tuple(SIZES),
         ("tokenizer.model", "generation_config.json"),
         ("vocab.txt", "tokenizer_config.json", "tokenizer.json"),
-    ],
-)
-def test_three_requests_and_half_a_megabyte_are_the_most(names):
-    plans = list(planned(companions_of(names), {**SIZES, "vocab.txt": 231_508}, OF_HUB))
-    spans = [span for plan in plans for span in plan.spans]
-    assert {plan.name for plan in plans} == set(names)
-    assert len(spans) <= 3
-    assert sum(span.length for span in spans) <= 512 * 1024
-    assert all(plan.spans or plan.unread for plan in plans)
+    ]:
+        with subtests.test(names=names):
+            plans = list(planned(companions_of(names), {**SIZES, "vocab.txt": 231_508}, OF_HUB))
+            spans = [span for plan in plans for span in plan.spans]
+            assert {plan.name for plan in plans} == set(names)
+            assert len(spans) <= 3
+            assert sum(span.length for span in spans) <= 512 * 1024
+            assert all(plan.spans or plan.unread for plan in plans)
 
 
 def test_of_a_folder_two_vocabularies_are_read_and_small_settings():
@@ -205,28 +205,27 @@ def test_special_ids_of_config_classes_are_those_of_the_library():
     assert json.loads(rebuild_special_ids.PLACE.read_text()) == rebuild_special_ids.special_ids()
 
 
-@pytest.mark.parametrize(
-    ("content", "fails"),
-    [
+def test_a_generation_config_over_which_loading_fails_is_an_error(subtests, tmp_path):
+    for content, fails in [
         ("[]", "a list"),
         ('{"pad_token_id": [0]}', "pad_token_id is [0]"),
         ('{"suppress_tokens": 3, "forced_eos_token_id": 2}', "a value, of a type"),
         ("{", None),  # transformers goes on without it
         ('{"eos_token_id": [[2]]}', None),
-    ],
-)
-def test_a_generation_config_over_which_loading_fails_is_an_error(tmp_path, content, fails):
-    folder = tmp_path / "model"
-    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
-    LlamaForCausalLM(LlamaConfig(vocab_size=8, num_hidden_layers=1, **sizes)).save_pretrained(
-        folder
-    )
-    (folder / "generation_config.json").write_text(content)
-    if fails is None:
-        LlamaForCausalLM.from_pretrained(folder)
-    else:
-        with pytest.raises(TypeError):
-            LlamaForCausalLM.from_pretrained(folder)
-    bad = [one for one in audit(str(folder)).findings if one.kind == "bad-config"]
-    assert [one.file for one in bad] == ["generation_config.json"] * (fails is not None)
-    assert all(str(fails) in one.reason for one in bad)
+    ]:
+        with subtests.test(content=content, fails=fails):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            folder = place / "model"
+            sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
+            LlamaForCausalLM(
+                LlamaConfig(vocab_size=8, num_hidden_layers=1, **sizes)
+            ).save_pretrained(folder)
+            (folder / "generation_config.json").write_text(content)
+            if fails is None:
+                LlamaForCausalLM.from_pretrained(folder)
+            else:
+                with pytest.raises(TypeError):
+                    LlamaForCausalLM.from_pretrained(folder)
+            bad = [one for one in audit(str(folder)).findings if one.kind == "bad-config"]
+            assert [one.file for one in bad] == ["generation_config.json"] * (fails is not None)
+            assert all(str(fails) in one.reason for one in bad)

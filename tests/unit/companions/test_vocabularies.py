@@ -2,6 +2,8 @@
 
 import base64
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -39,28 +41,32 @@ def trained(kind, tokens=("<x>", "<y>")):
     return fast
 
 
-@pytest.mark.parametrize("tokens", [(), ("<x>", "<y>")])
-@pytest.mark.parametrize("kind", ["BPE", "byte-level BPE", "WordPiece", "WordLevel", "Unigram"])
-def test_a_tokenizer_of_the_library_has_the_highest_id_of_auto_tokenizer(kind, tokens, tmp_path):
-    trained(kind, tokens).save_pretrained(tmp_path)
-    known = AutoTokenizer.from_pretrained(tmp_path).get_vocab()
-    found = vocabulary_files.read_tokenizer((tmp_path / "tokenizer.json").read_bytes())
-    assert found.top is not None
-    assert (found.top.id, found.unread) == (max(known.values()), "")
-    assert known[found.top.text] == found.top.id
+def test_a_tokenizer_of_the_library_has_the_highest_id_of_auto_tokenizer(subtests, tmp_path):
+    for kind in ["BPE", "byte-level BPE", "WordPiece", "WordLevel", "Unigram"]:
+        for tokens in [(), ("<x>", "<y>")]:
+            with subtests.test(tokens=tokens, kind=kind):
+                place = Path(tempfile.mkdtemp(dir=tmp_path))
+                trained(kind, tokens).save_pretrained(place)
+                known = AutoTokenizer.from_pretrained(place).get_vocab()
+                found = vocabulary_files.read_tokenizer((place / "tokenizer.json").read_bytes())
+                assert found.top is not None
+                assert (found.top.id, found.unread) == (max(known.values()), "")
+                assert known[found.top.text] == found.top.id
 
 
-@pytest.mark.parametrize("kind", ["BPE", "WordPiece", "Unigram"])
-def test_the_beginning_of_a_tokenizer_yields_no_wrong_id(kind, tmp_path):
-    trained(kind).save_pretrained(tmp_path)
-    content = (tmp_path / "tokenizer.json").read_bytes()
-    highest = max(AutoTokenizer.from_pretrained(tmp_path).get_vocab().values())
-    for length in range(0, len(content), 17):
-        found = vocabulary_files.read_tokenizer(
-            content[:length], content[-4096:], is_complete=False
-        )
-        assert found.unread or (found.top and found.top.id == highest)
-        assert found.top is None or found.top.id <= highest
+def test_the_beginning_of_a_tokenizer_yields_no_wrong_id(subtests, tmp_path):
+    for kind in ["BPE", "WordPiece", "Unigram"]:
+        with subtests.test(kind=kind):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            trained(kind).save_pretrained(place)
+            content = (place / "tokenizer.json").read_bytes()
+            highest = max(AutoTokenizer.from_pretrained(place).get_vocab().values())
+            for length in range(0, len(content), 17):
+                found = vocabulary_files.read_tokenizer(
+                    content[:length], content[-4096:], is_complete=False
+                )
+                assert found.unread or (found.top and found.top.id == highest)
+                assert found.top is None or found.top.id <= highest
 
 
 def test_the_end_of_a_long_file_has_the_last_entry_of_a_word_piece(tmp_path):

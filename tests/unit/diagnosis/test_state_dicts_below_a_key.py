@@ -1,5 +1,8 @@
 """Training checkpoints in the place of a state dict: from_pretrained finds nothing in them."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from auditor import audit
@@ -17,29 +20,30 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize(
-    ("within", "prefix", "said"),
-    [
+def test_all_is_missing_as_for_from_pretrained_and_the_key_is_named(subtests, tmp_path):
+    for within, prefix, said in [
         (("state_dict",), "net.", "'state_dict' alone, without net. before its names"),
         (("model", "state_dict"), "", "'model.state_dict' alone"),
-    ],
-)
-def test_all_is_missing_as_for_from_pretrained_and_the_key_is_named(within, prefix, said, tmp_path):
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL))
-    value = {f"{prefix}{name}": one for name, one in model.state_dict().items()}
-    names = set(model.state_dict())
-    for key in reversed(within):
-        value = {key: value, "epoch": 3}
-    model.save_pretrained(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    torch.save(value, tmp_path / "pytorch_model.bin")
-    _, info = transformers.LlamaForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
-    report = audit(str(tmp_path))
-    missing = {name for one in report.findings if one.kind == "missing" for name in one.names}
-    assert missing == set(info["missing_keys"]) == names
-    [found] = report.diagnosis
-    assert (found.cause, found.fix) == ("wrapper-prefix", f"save what lies under {said}")
-    assert report.residual == 0
+    ]:
+        with subtests.test(within=within, prefix=prefix, said=said):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL))
+            value = {f"{prefix}{name}": one for name, one in model.state_dict().items()}
+            names = set(model.state_dict())
+            for key in reversed(within):
+                value = {key: value, "epoch": 3}
+            model.save_pretrained(place)
+            (place / "model.safetensors").unlink()
+            torch.save(value, place / "pytorch_model.bin")
+            _, info = transformers.LlamaForCausalLM.from_pretrained(place, output_loading_info=True)
+            report = audit(str(place))
+            missing = {
+                name for one in report.findings if one.kind == "missing" for name in one.names
+            }
+            assert missing == set(info["missing_keys"]) == names
+            [found] = report.diagnosis
+            assert (found.cause, found.fix) == ("wrapper-prefix", f"save what lies under {said}")
+            assert report.residual == 0
 
 
 def test_a_key_that_reads_like_a_prefix_is_not_a_prefix(tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import tempfile
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -108,20 +109,20 @@ def test_each_entry_is_a_file_of_the_folder_or_skipped_and_named(tmp_path_factor
     assert all(line in named for line in skipped_lines(listing.skipped))
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("tokenizer_config.json", "outside"), ("training_args.bin", "chain")]
-)
-def test_a_link_out_of_the_folder_is_named_and_never_read(tmp_path, name, kind):
-    folder = model(tmp_path / "model")
-    plant(folder, name, kind)
-    (tmp_path / "secret.pkl").write_bytes(SECRET)
-    snapshot = fetch(str(folder), choose=with_companions)
-    content = dump(snapshot)
-    assert b"hf_abcdefgh" not in content
-    assert load(content, "s").skipped == snapshot.skipped
-    outcome = audit(str(folder))
-    assert outcome.verdict == "clean"
-    assert f"'{name}': not read, a link out of the folder" in outcome.unchecked
+def test_a_link_out_of_the_folder_is_named_and_never_read(subtests, tmp_path):
+    for name, kind in [("tokenizer_config.json", "outside"), ("training_args.bin", "chain")]:
+        with subtests.test(name=name, kind=kind):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            folder = model(place / "model")
+            plant(folder, name, kind)
+            (place / "secret.pkl").write_bytes(SECRET)
+            snapshot = fetch(str(folder), choose=with_companions)
+            content = dump(snapshot)
+            assert b"hf_abcdefgh" not in content
+            assert load(content, "s").skipped == snapshot.skipped
+            outcome = audit(str(folder))
+            assert outcome.verdict == "clean"
+            assert f"'{name}': not read, a link out of the folder" in outcome.unchecked
 
 
 def test_a_linked_folder_may_be_the_argument_and_links_may_come_back(tmp_path):
@@ -133,33 +134,32 @@ def test_a_linked_folder_may_be_the_argument_and_links_may_come_back(tmp_path):
     assert listing.skipped == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "others"),
-    [
+def test_what_an_audit_needs_and_a_link_has_is_not_audited(subtests, tmp_path):
+    """Weights on another disk: the user gives their folder, or copies them."""
+    for name, others in [
         (WEIGHTS, {}),
         ("model-00001-of-00001.safetensors", {"model.safetensors.index.json": None}),
         ("adapter_model.safetensors", {"adapter_config.json": b"{}"}),
         (CONFIG, {WEIGHTS: None}),
-    ],
-)
-def test_what_an_audit_needs_and_a_link_has_is_not_audited(tmp_path, name, others):
-    """Weights on another disk: the user gives their folder, or copies them."""
-    folder = model(tmp_path / "model")
-    contents = {
-        WEIGHTS: (folder / WEIGHTS).read_bytes(),
-        "model.safetensors.index.json": f'{{"weight_map": {{"a": "{name}"}}}}'.encode(),
-    }
-    (folder / WEIGHTS).unlink()
-    (folder / name).unlink(missing_ok=True)
-    for other, content in others.items():
-        (folder / other).write_bytes(content or contents[other])
-    (tmp_path / "elsewhere").write_bytes(contents[WEIGHTS])
-    (folder / name).symlink_to("../elsewhere")
-    outcome = audit(str(folder))
-    assert (outcome.verdict, outcome.reason) == ("unaudited", Reason.UNREADABLE)
-    assert f"{name}' is a link out of the folder" in outcome.detail
-    if name != CONFIG:
-        assert fetch(str(folder / name)) if name.startswith("model.") else True
+    ]:
+        with subtests.test(name=name, others=others):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            folder = model(place / "model")
+            contents = {
+                WEIGHTS: (folder / WEIGHTS).read_bytes(),
+                "model.safetensors.index.json": f'{{"weight_map": {{"a": "{name}"}}}}'.encode(),
+            }
+            (folder / WEIGHTS).unlink()
+            (folder / name).unlink(missing_ok=True)
+            for other, content in others.items():
+                (folder / other).write_bytes(content or contents[other])
+            (place / "elsewhere").write_bytes(contents[WEIGHTS])
+            (folder / name).symlink_to("../elsewhere")
+            outcome = audit(str(folder))
+            assert (outcome.verdict, outcome.reason) == ("unaudited", Reason.UNREADABLE)
+            assert f"{name}' is a link out of the folder" in outcome.detail
+            if name != CONFIG:
+                assert fetch(str(folder / name)) if name.startswith("model.") else True
 
 
 def test_the_blobs_of_a_cache_are_files_of_each_folder_that_links_to_them(tmp_path):
@@ -202,18 +202,20 @@ def test_links_in_a_long_chain_and_deep_folders_are_not_followed(tmp_path):
     assert raised.value.reason is Reason.TOO_LARGE
 
 
-@pytest.mark.parametrize("name", ["refs/main", f"snapshots/{'a' * 40}"])
-def test_a_cache_with_links_to_other_folders_is_not_read(tmp_path, name):
-    cached = tmp_path / "models--org--name"
-    model(cached / "snapshots" / ("a" * 40))
-    (cached / "refs").mkdir()
-    (cached / "refs" / "main").write_text("a" * 40)
-    assert audit(str(cached)).verdict == "clean"
-    (cached / name).rename(tmp_path / "secret")
-    (cached / name).symlink_to(tmp_path / "secret")
-    outcome = audit(str(cached))
-    assert (outcome.verdict, outcome.reason) == ("unaudited", Reason.UNREADABLE)
-    assert "is a link, expected what huggingface_hub writes" in outcome.detail
+def test_a_cache_with_links_to_other_folders_is_not_read(subtests, tmp_path):
+    for name in ["refs/main", f"snapshots/{'a' * 40}"]:
+        with subtests.test(name=name):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            cached = place / "models--org--name"
+            model(cached / "snapshots" / ("a" * 40))
+            (cached / "refs").mkdir()
+            (cached / "refs" / "main").write_text("a" * 40)
+            assert audit(str(cached)).verdict == "clean"
+            (cached / name).rename(place / "secret")
+            (cached / name).symlink_to(place / "secret")
+            outcome = audit(str(cached))
+            assert (outcome.verdict, outcome.reason) == ("unaudited", Reason.UNREADABLE)
+            assert "is a link, expected what huggingface_hub writes" in outcome.detail
 
 
 def test_an_adapter_has_no_other_programs_config_read(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -154,18 +155,17 @@ def test_a_snapshot_file_is_known_by_its_content(folder, tmp_path):
         assert (snapshot.model, snapshot.headers) == (original.model, original.headers)
 
 
-@pytest.mark.parametrize(
-    ("name", "error", "said"),
-    [
+def test_other_files_are_refused_by_what_they_are(subtests, tmp_path):
+    for name, error, said in [
         ("model-00002-of-00003.safetensors", UsageError, "one shard of 3: give the folder"),
         ("notes.txt", UsageError, "is not a config .*, weights .* or a snapshot"),
         ("tf_model.h5", SourceError, "has a format that is not supported"),
-    ],
-)
-def test_other_files_are_refused_by_what_they_are(tmp_path, name, error, said):
-    fill(tmp_path, {name: WEIGHTS})
-    with pytest.raises(error, match=said):
-        fetch(str(tmp_path / name))
+    ]:
+        with subtests.test(name=name, error=error, said=said):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            fill(place, {name: WEIGHTS})
+            with pytest.raises(error, match=said):
+                fetch(str(place / name))
 
 
 def test_a_config_beyond_all_bounds_is_not_read(folder):

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -72,18 +71,19 @@ def test_a_reader_of_markdown_shows_a_name_in_code_unchanged(name):
     assert part.content == printable(name)
 
 
-@pytest.mark.parametrize("name", ["every-kind", "hostile", "pipeline"])
-def test_a_report_holds_the_markup_that_it_is_made_of_and_no_other(name):
-    outcome = EXAMPLES[name]()
-    [text] = FORMATS["markdown"]([outcome], View(depth=9)).values()
-    tokens = READER.parse(text)
-    html = [one.content for one in tokens if one.type == "html_block"]
-    known = r"(</?details( open)?>|<summary><b>\w+: [\w-]+</b></summary>|\s)*"
-    assert [one for one in html if not re.fullmatch(known, one)] == []
-    children = [one for token in tokens for one in token.children or ()]
-    links = [one.attrs["href"] for one in children if one.type == "link_open"]
-    assert all(one.startswith("https://huggingface.co/") for one in links)
-    assert len(links) <= 1
-    rows = sum(one.type == "tr_open" for one in tokens)
-    cells = sum(one.type in {"td_open", "th_open"} for one in tokens)
-    assert cells == 5 * rows
+def test_a_report_holds_the_markup_that_it_is_made_of_and_no_other(subtests):
+    for name in ["every-kind", "hostile", "pipeline"]:
+        with subtests.test(name=name):
+            outcome = EXAMPLES[name]()
+            [text] = FORMATS["markdown"]([outcome], View(depth=9)).values()
+            tokens = READER.parse(text)
+            html = [one.content for one in tokens if one.type == "html_block"]
+            known = r"(</?details( open)?>|<summary><b>\w+: [\w-]+</b></summary>|\s)*"
+            assert [one for one in html if not re.fullmatch(known, one)] == []
+            children = [one for token in tokens for one in token.children or ()]
+            links = [one.attrs["href"] for one in children if one.type == "link_open"]
+            assert all(one.startswith("https://huggingface.co/") for one in links)
+            assert len(links) <= 1
+            rows = sum(one.type == "tr_open" for one in tokens)
+            cells = sum(one.type in {"td_open", "th_open"} for one in tokens)
+            assert cells == 5 * rows

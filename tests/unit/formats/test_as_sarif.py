@@ -1,8 +1,9 @@
 """--format sarif: the structure that code-scanning pages require, of single audits."""
 
 import json
+import tempfile
+from pathlib import Path
 
-import pytest
 from jsonschema import Draft202012Validator
 from support.nightly_stores import THIRD, outcome_of, written
 from support.outcomes.every_kind import every_kind
@@ -20,31 +21,40 @@ def run_of(*outcomes):
     return log["runs"][0]
 
 
-@pytest.mark.parametrize("name", ["every-kind", "hostile", "pipeline", "gated"])
-def test_what_alarms_is_a_result_and_what_is_ignored_is_suppressed(name):
-    outcome = EXAMPLES[name]()
-    results = run_of(outcome)["results"]
-    every = outcome.every
-    alarms = [one.kind for each in every for one in each.findings if one.severity != "info"]
-    left_out = [one.kind for each in every for one in each.ignored if one.severity != "info"]
-    assert sorted(one["ruleId"] for one in results if not one["suppressions"]) == sorted(alarms)
-    assert sorted(one["ruleId"] for one in results if one["suppressions"]) == sorted(left_out)
-    rules = {rule["id"] for rule in run_of(outcome)["tool"]["driver"]["rules"]}
-    assert {*alarms, *left_out} <= rules
+def test_what_alarms_is_a_result_and_what_is_ignored_is_suppressed(subtests):
+    for name in ["every-kind", "hostile", "pipeline", "gated"]:
+        with subtests.test(name=name):
+            outcome = EXAMPLES[name]()
+            results = run_of(outcome)["results"]
+            every = outcome.every
+            alarms = [one.kind for each in every for one in each.findings if one.severity != "info"]
+            left_out = [
+                one.kind for each in every for one in each.ignored if one.severity != "info"
+            ]
+            assert sorted(one["ruleId"] for one in results if not one["suppressions"]) == sorted(
+                alarms
+            )
+            assert sorted(one["ruleId"] for one in results if one["suppressions"]) == sorted(
+                left_out
+            )
+            rules = {rule["id"] for rule in run_of(outcome)["tool"]["driver"]["rules"]}
+            assert {*alarms, *left_out} <= rules
 
 
-@pytest.mark.parametrize("example", [every_kind, diagnosed, pipeline])
-def test_a_finding_has_the_same_fingerprint_in_a_night(example, tmp_path):
+def test_a_finding_has_the_same_fingerprint_in_a_night(subtests, tmp_path):
     """So that a code-scanning page takes both for the same."""
-    path = tmp_path / "x.sarif"
-    written(tmp_path, {THIRD: [outcome_of(example())]}, sarif=path)
-    of_night = json.loads(path.read_bytes())["runs"][0]["results"]
-    of_audit = [one for one in run_of(example())["results"] if not one["suppressions"]]
+    for example in [every_kind, diagnosed, pipeline]:
+        with subtests.test(example=example):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            path = place / "x.sarif"
+            written(place, {THIRD: [outcome_of(example())]}, sarif=path)
+            of_night = json.loads(path.read_bytes())["runs"][0]["results"]
+            of_audit = [one for one in run_of(example())["results"] if not one["suppressions"]]
 
-    def prints(results):
-        return {one["partialFingerprints"]["primaryLocationLineHash"] for one in results}
+            def prints(results):
+                return {one["partialFingerprints"]["primaryLocationLineHash"] for one in results}
 
-    assert prints(of_night) == prints(of_audit)
+            assert prints(of_night) == prints(of_audit)
 
 
 def test_several_models_are_one_run():

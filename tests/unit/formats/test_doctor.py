@@ -1,6 +1,5 @@
 """The page of `audit doctor`: each property is ok, wrong with what to do, or not checked."""
 
-import pytest
 from msgspec.structs import replace
 from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.every_kind import every_kind, expected
@@ -52,31 +51,34 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_a_row_about_files_says_what_the_rules_compared(answer):
-    for topic in [topic.name for topic in doctor.TOPICS if not topic.ok]:
-        outcome = replace(bert_base_chinese(), checked={topic: Checked(answer, "so and so")})
-        assert states(outcome)[topic] == ANSWERS[answer]
-        assert "So and so." in doctor.render(outcome, width=300, color=False)
-        part = replace(bert_base_chinese(), component="a", checked={topic: Checked("unread", "x")})
-        assert states(replace(outcome, parts=(part,)))[topic] == "not checked"
+def test_a_row_about_files_says_what_the_rules_compared(subtests):
+    for answer, state in ANSWERS.items():
+        with subtests.test(answer=answer):
+            for topic in [topic.name for topic in doctor.TOPICS if not topic.ok]:
+                outcome = replace(
+                    bert_base_chinese(), checked={topic: Checked(answer, "so and so")}
+                )
+                assert states(outcome)[topic] == state
+                assert "So and so." in doctor.render(outcome, width=300, color=False)
+                part = replace(
+                    bert_base_chinese(), component="a", checked={topic: Checked("unread", "x")}
+                )
+                assert states(replace(outcome, parts=(part,)))[topic] == "not checked"
 
 
-@pytest.mark.parametrize(
-    ("line", "rows"),
-    [
+def test_a_row_about_weights_is_not_ok_over_what_was_not_read(subtests):
+    for line, rows in [
         ("shapes and dtypes: shards are not here", {"files", "tensors", "dtype", "quantization"}),
         ("2 weight files that could not be read", {"files", "tensors", "dtype", "quantization"}),
         ("the dtype: the config declares none", {"dtype"}),
         ("what packed tensors lack: a file that", {"tensors", "quantization"}),
         ("everything: the config does not say", {"files", "tensors", "dtype", "quantization"}),
-    ],
-)
-def test_a_row_about_weights_is_not_ok_over_what_was_not_read(line, rows):
-    outcome = replace(bert_base_chinese(), unchecked=(line,))
-    names = {"files", "tensors", "dtype", "quantization"}
-    found = states(outcome)
-    assert {name for name in names if found[name] == "not checked"} == rows
+    ]:
+        with subtests.test(line=line, rows=rows):
+            outcome = replace(bert_base_chinese(), unchecked=(line,))
+            names = {"files", "tensors", "dtype", "quantization"}
+            found = states(outcome)
+            assert {name for name in names if found[name] == "not checked"} == rows
 
 
 def test_an_unaudited_component_is_not_ok():
@@ -91,9 +93,12 @@ def test_a_note_of_the_audit_is_no_good_word():
     assert states(outcome)["tensors"] == "note"
 
 
-@pytest.mark.parametrize("outcome", [gated(), EXAMPLES["pipeline"]()], ids=["gated", "pipeline"])
-def test_what_was_not_audited_is_not_ok(outcome):
-    assert "ok" not in {states(outcome)[name] for name in ("tensors", "dtype", "quantization")}
+def test_what_was_not_audited_is_not_ok(subtests):
+    for outcome in [gated(), EXAMPLES["pipeline"]()]:
+        with subtests.test(outcome=outcome):
+            assert "ok" not in {
+                states(outcome)[name] for name in ("tensors", "dtype", "quantization")
+            }
 
 
 def test_a_fix_of_a_cause_comes_before_general_advice():

@@ -192,17 +192,15 @@ CLEAN = EXAMPLES["bert-base-chinese"]()
 LACKING = Missing(tensors=(expected("a", 2), expected("b", 2)), reason="it is not stored")
 
 
-@pytest.mark.parametrize(
-    ("outcome", "text"),
-    [
+def test_a_badge_counts_the_tensors_that_are_stored_in_the_right_shape(subtests):
+    for outcome, text in [
         (CLEAN, "202/202"),
         (replace(CLEAN, findings=(LACKING,)), "200/202 error"),
         (replace(CLEAN, ignored=(LACKING,)), "200/202"),
         (EXAMPLES["gated"](), "not audited"),
-    ],
-)
-def test_a_badge_counts_the_tensors_that_are_stored_in_the_right_shape(outcome, text):
-    assert text_of(outcome) == text
+    ]:
+        with subtests.test(outcome=outcome, text=text):
+            assert text_of(outcome) == text
 
 
 def test_each_text_can_be_read_on_its_ground():

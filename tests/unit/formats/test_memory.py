@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -131,16 +130,14 @@ def row(prefix, parameters):
     return ModuleRow(**tally | {"prefix": prefix, "parameters": parameters})
 
 
-@pytest.mark.parametrize(
-    ("sizes", "name"),
-    [
+def test_the_largest_layer_is_a_numbered_layer_or_a_module_outside(subtests):
+    for sizes, name in [
         ({"": 9, "wte": 5, "h": 4, "h.0": 2, "h.1": 2}, "wte"),
         ({"": 9, "wte": 3, "h": 6, "h.0": 5, "h.0.mlp": 4, "h.1": 1}, "h.0"),
         ({"": 9, "embeddings": 5, "embeddings.word": 3, "layer": 4, "layer.0": 4}, "embeddings"),
-    ],
-)
-def test_the_largest_layer_is_a_numbered_layer_or_a_module_outside(sizes, name):
-    assert largest_layer(row(*size) for size in sizes.items()) == (name, sizes[name])
+    ]:
+        with subtests.test(sizes=sizes, name=name):
+            assert largest_layer(row(*size) for size in sizes.items()) == (name, sizes[name])
 
 
 def test_text_and_json_agree():

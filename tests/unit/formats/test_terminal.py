@@ -54,11 +54,12 @@ def test_colour_changes_nothing_but_colour():
         assert coloured != plain == render(make())
 
 
-@pytest.mark.parametrize(("verbose", "width"), [(False, 80), (True, 80), (True, 120)])
-def test_every_line_fits_the_width(verbose, width):
-    for name in EXAMPLES.keys() - {"hostile"}:
-        text = render(EXAMPLES[name](), width=width, depth=3 + verbose, verbose=verbose)
-        assert max(map(len, text.splitlines())) <= width, name
+def test_every_line_fits_the_width(subtests):
+    for verbose, width in [(False, 80), (True, 80), (True, 120)]:
+        with subtests.test(verbose=verbose, width=width):
+            for name in EXAMPLES.keys() - {"hostile"}:
+                text = render(EXAMPLES[name](), width=width, depth=3 + verbose, verbose=verbose)
+                assert max(map(len, text.splitlines())) <= width, name
 
 
 def test_figures_are_never_cut_however_narrow_the_terminal():
@@ -187,12 +188,13 @@ def test_the_closing_table_has_the_worst_last_and_says_what_to_do():
     assert row.cause.endswith("\N{RIGHTWARDS ARROW} audit fix short --apply")
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_line_of_a_model_fits_the_terminal_and_begins_with_the_verdict(width):
-    for make in EXAMPLES.values():
-        [line] = lines_text([terminal.one_line(make(), width, 500)]).splitlines()
-        assert cells_of(line) <= width
-        assert line.startswith(word(make())[0])
+def test_a_line_of_a_model_fits_the_terminal_and_begins_with_the_verdict(subtests):
+    for width in [40, 80, 200]:
+        with subtests.test(width=width):
+            for make in EXAMPLES.values():
+                [line] = lines_text([terminal.one_line(make(), width, 500)]).splitlines()
+                assert cells_of(line) <= width
+                assert line.startswith(word(make())[0])
 
 
 def test_the_row_of_a_repository_names_the_first_component_that_is_not_clean():
@@ -212,24 +214,21 @@ def test_the_terms_of_an_account_add_up():
             assert sum(numbers) == int(rest.split()[0].replace(",", ""))
 
 
-@pytest.mark.parametrize(
-    ("finding", "accounted"),
-    [
+def test_an_account_without_a_stored_parameter_says_nothing_of_their_use(subtests):
+    for finding, accounted in [
         (Missing(tensors=(EXPECTED,), reason=""), "0 parameters stored; 6 expected (6 missing)"),
         (
             BadHeader(file="a", reason="", hidden=(EXPECTED,)),
             "0 parameters read; 6 expected (6 not read)",
         ),
-    ],
-    ids=["an empty file", "an unread file"],
-)
-def test_an_account_without_a_stored_parameter_says_nothing_of_their_use(finding, accounted):
-    outcome = EXAMPLES["bert-base-chinese"]()
-    empty = replace(
-        outcome,
-        observed=replace(outcome.observed, parameters=0),
-        expected=replace(outcome.expected, parameters=6),
-        findings=(finding,),
-        residual=0,
-    )
-    assert account(empty) == accounted
+    ]:
+        with subtests.test(finding=finding, accounted=accounted):
+            outcome = EXAMPLES["bert-base-chinese"]()
+            empty = replace(
+                outcome,
+                observed=replace(outcome.observed, parameters=0),
+                expected=replace(outcome.expected, parameters=6),
+                findings=(finding,),
+                residual=0,
+            )
+            assert account(empty) == accounted

@@ -275,18 +275,16 @@ def _with_method(pair):
 W = "model.layers.0.mlp.up_proj"
 
 
-@pytest.mark.parametrize(
-    ("file", "lasts", "reason"),
-    [
+def test_what_is_packed_in_two_ways_is_in_the_books_once_and_a_fault(subtests):
+    for file, lasts, reason in [
         ("fp8", ("weight", "weight_scale", "weight_scale_inv"), "the weight has another scale"),
         ("bitsandbytes", ("weight", "SCB", "weight.absmax"), "is stored without its quant_map"),
         ("bitsandbytes", ("weight", "weight.absmax", "weight.absmax.absmax"), "without its quant"),
         ("torchao", ("_weight_qdata", "weight:qdata"), "is stored without its scale"),
-    ],
-)
-def test_what_is_packed_in_two_ways_is_in_the_books_once_and_a_fault(file, lasts, reason):
-    names = [f"{W}.{last}" for last in lasts]
-    stored = tuple(StoredTensor(name, None, None, None, "f", None) for name in names)
-    unpacked = LAYOUTS[file].unpack(Stored(stored), None, lambda _name: None)
-    held(unpacked, stored)
-    assert any(reason in fault.reason for fault in unpacked.faults), unpacked.faults
+    ]:
+        with subtests.test(file=file, lasts=lasts, reason=reason):
+            names = [f"{W}.{last}" for last in lasts]
+            stored = tuple(StoredTensor(name, None, None, None, "f", None) for name in names)
+            unpacked = LAYOUTS[file].unpack(Stored(stored), None, lambda _name: None)
+            held(unpacked, stored)
+            assert any(reason in fault.reason for fault in unpacked.faults), unpacked.faults

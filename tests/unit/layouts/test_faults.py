@@ -130,10 +130,11 @@ FAULTS = [  # a file, changed tensors, changed settings, and a part of the reaso
 ]
 
 
-@pytest.mark.parametrize(("file", "changes", "settings", "reason"), FAULTS)
-def test_what_cannot_be_is_a_fault(file, changes, settings, reason):
-    unpacked = unpacked_of(file, changed(file, changes), SOUND[file][1] | settings)
-    assert any(re.search(reason, found) for found in faults(unpacked)), faults(unpacked)
+def test_what_cannot_be_is_a_fault(subtests):
+    for file, changes, settings, reason in FAULTS:
+        with subtests.test(file=file, changes=changes, settings=settings, reason=reason):
+            unpacked = unpacked_of(file, changed(file, changes), SOUND[file][1] | settings)
+            assert any(re.search(reason, found) for found in faults(unpacked)), faults(unpacked)
 
 
 POSSIBLE = [  # as above, without a fault
@@ -166,10 +167,11 @@ POSSIBLE = [  # as above, without a fault
 ]
 
 
-@pytest.mark.parametrize(("file", "changes", "settings"), POSSIBLE)
-def test_what_can_be_is_no_fault(file, changes, settings):
-    unpacked = unpacked_of(file, changed(file, changes), SOUND[file][1] | settings)
-    assert (pieces(unpacked), unpacked.faults) == ({W: SHAPE}, ())
+def test_what_can_be_is_no_fault(subtests):
+    for file, changes, settings in POSSIBLE:
+        with subtests.test(file=file, changes=changes, settings=settings):
+            unpacked = unpacked_of(file, changed(file, changes), SOUND[file][1] | settings)
+            assert (pieces(unpacked), unpacked.faults) == ({W: SHAPE}, ())
 
 
 INVALID = [  # a setting of another type or size, and the words for it
@@ -199,19 +201,19 @@ INVALID = [  # a setting of another type or size, and the words for it
 ]
 
 
-@pytest.mark.parametrize(("file", "settings", "reason"), INVALID)
-def test_an_invalid_setting_is_a_fault_and_the_tensors_are_read_without_it(file, settings, reason):
-    unpacked = unpacked_of(file, changed(file, {}), SOUND[file][1] | settings)
-    assert set(pieces(unpacked)) == {W}
-    assert any(re.search(reason, found) for found in faults(unpacked)), faults(unpacked)
+def test_an_invalid_setting_is_a_fault_and_the_tensors_are_read_without_it(subtests):
+    for file, settings, reason in INVALID:
+        with subtests.test(file=file, settings=settings, reason=reason):
+            unpacked = unpacked_of(file, changed(file, {}), SOUND[file][1] | settings)
+            assert set(pieces(unpacked)) == {W}
+            assert any(re.search(reason, found) for found in faults(unpacked)), faults(unpacked)
 
 
 # --- what is not read, and what is of no layout ---------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
+def test_a_packing_of_auto_round_that_is_not_read_here_is_named(subtests):
+    for settings, words in [
         ({"packing_format": "auto_round:fp8_static"}, "the packing_format 'auto_round:fp8_static'"),
         ({"packing_format": "auto_round:gptq:marlin"}, "format 'auto_round:gptq:marlin'"),
         ({"packing_format": "a:hpu\n\x1b"}, r"packing_format 'a:hpu\n\x1b'"),
@@ -221,26 +223,23 @@ def test_an_invalid_setting_is_a_fault_and_the_tensors_are_read_without_it(file,
         ({"packing_format": "auto_round:gptq:exllamav2"}, None),
         ({"packing_format": "auto_round:awq", "backend": "ipex"}, None),  # a kernel to load with
         ({"extra_config": {M: {"bits": 16, "data_type": "float"}}}, None),
-    ],
-)
-def test_a_packing_of_auto_round_that_is_not_read_here_is_named(settings, words):
-    unknown = unknown_quantization(says("auto-round", **SOUND["auto_round"][1] | settings))
-    assert unknown is None if words is None else words in unknown
+    ]:
+        with subtests.test(settings=settings, words=words):
+            unknown = unknown_quantization(says("auto-round", **SOUND["auto_round"][1] | settings))
+            assert unknown is None if words is None else words in unknown
 
 
-@pytest.mark.parametrize(
-    ("parts", "name"), [(gptq(*SHAPE), "gptq"), (gemm(*SHAPE), "awq"), (gemm(*SHAPE, 5), "auto-")]
-)
-def test_words_that_no_config_declares_are_taken_for_gptq_or_awq_where_they_may_be(parts, name):
-    unpacked = unpack_tensors(stored(below(M, parts)), None, lambda _name: None)
-    assert pieces(unpacked) == {W: SHAPE}
-    assert unpacked.layout.startswith(name)
-    assert "the config declares no quantization" in unpacked.faults[0].reason
+def test_words_that_no_config_declares_are_taken_for_gptq_or_awq_where_they_may_be(subtests):
+    for parts, name in [(gptq(*SHAPE), "gptq"), (gemm(*SHAPE), "awq"), (gemm(*SHAPE, 5), "auto-")]:
+        with subtests.test(parts=parts, name=name):
+            unpacked = unpack_tensors(stored(below(M, parts)), None, lambda _name: None)
+            assert pieces(unpacked) == {W: SHAPE}
+            assert unpacked.layout.startswith(name)
+            assert "the config declares no quantization" in unpacked.faults[0].reason
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
+def test_integers_and_scales_of_no_layout_are_plain(subtests):
+    for parts in [
         {"weight": ("F8_E4M3", (4, 4))},  # cast, and never scaled
         {"weight": ("I8", (8, 8)), "scales": ("F16", (8,))},
         {"weight": ("BF16", (4, 4)), "weight_scale": ("F8_E4M3", (4, 1))},
@@ -250,10 +249,9 @@ def test_words_that_no_config_declares_are_taken_for_gptq_or_awq_where_they_may_
         {"indices": ("I32", (1, 8, 72))},
         {"down_proj_blocks": ("U8", (4, 64, 2, 16))},
         {"_weight_scale": ("F32", (8, 1)), "mask": ("U8", (8,))},
-    ],
-)
-def test_integers_and_scales_of_no_layout_are_plain(parts):
-    assert unpack_tensors(stored(below(M, parts)), None, lambda _name: None) is PLAIN
+    ]:
+        with subtests.test(parts=parts):
+            assert unpack_tensors(stored(below(M, parts)), None, lambda _name: None) is PLAIN
 
 
 @pytest.mark.slow

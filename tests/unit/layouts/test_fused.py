@@ -1,6 +1,8 @@
 """Experts that are stored as one tensor are the experts that the architecture names one by one."""
 
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,39 +108,36 @@ def cut(name: str, shape: tuple[int, ...] | None) -> Unpacked:
     return separated(PLAIN, stored(table), one_by_one(QWEN).get)
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "parts", "piece"),
-    [
+def test_a_stack_is_a_tensor_for_each_part_of_each_expert(subtests):
+    for name, shape, parts, piece in [
         ("gate_up_proj", (3, 10, 6), ("gate_proj", "up_proj"), (5, 6)),
         ("gate_up_proj", (3, 2, 1), ("gate_proj", "up_proj"), (1, 1)),  # compared later
         ("down_proj", (3, 6, 5), ("down_proj",), (6, 5)),
         ("down_proj", None, ("down_proj",), None),  # only an index names it
-    ],
-)
-def test_a_stack_is_a_tensor_for_each_part_of_each_expert(name, shape, parts, piece):
-    assert pieces(cut(name, shape)) == {
-        f"{EXPERTS}.{number}.{part}.weight": piece for number in range(3) for part in parts
-    }
+    ]:
+        with subtests.test(name=name, shape=shape, parts=parts, piece=piece):
+            assert pieces(cut(name, shape)) == {
+                f"{EXPERTS}.{number}.{part}.weight": piece for number in range(3) for part in parts
+            }
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "reason"),
-    [
+def test_a_tensor_that_cannot_be_split_is_a_fault_and_stays_unsplit(subtests):
+    for name, shape, reason in [
         ("gate_up_proj", (4, 10, 6), "holds 4 experts, the architecture has 3"),
         ("gate_up_proj", (2**40, 0, 6), "holds 1,099,511,627,776 experts, the architecture has 3"),
         ("gate_up_proj", (3, 9, 6), "has 9 rows for each expert, which cannot be two halves"),
         ("down_proj", (18, 5), "is (18, 5); experts in one tensor have three axes"),
-    ],
-)
-def test_a_tensor_that_cannot_be_split_is_a_fault_and_stays_unsplit(name, shape, reason):
-    unpacked = cut(name, shape)
-    assert (unpacked.tensors, faults(unpacked)) == ((), {reason: {f"{EXPERTS}.{name}"}})
+    ]:
+        with subtests.test(name=name, shape=shape, reason=reason):
+            unpacked = cut(name, shape)
+            assert (unpacked.tensors, faults(unpacked)) == ((), {reason: {f"{EXPERTS}.{name}"}})
 
 
-@pytest.mark.parametrize("implied", [{}, {f"{EXPERTS}.gate_up_proj": (3, 10, 6)}])
-def test_where_the_architecture_names_no_experts_one_by_one_nothing_is_cut(implied):
-    tensors = stored({f"{EXPERTS}.gate_up_proj": ("F32", (3, 10, 6))})
-    assert separated(PLAIN, tensors, implied.get) is PLAIN
+def test_where_the_architecture_names_no_experts_one_by_one_nothing_is_cut(subtests):
+    for implied in [{}, {f"{EXPERTS}.gate_up_proj": (3, 10, 6)}]:
+        with subtests.test(implied=implied):
+            tensors = stored({f"{EXPERTS}.gate_up_proj": ("F32", (3, 10, 6))})
+            assert separated(PLAIN, tensors, implied.get) is PLAIN
 
 
 def test_a_packed_fused_tensor_is_cut_as_its_layout_found_it():
@@ -179,23 +178,30 @@ SMALL |= {"num_hidden_layers": 2, "num_experts_per_tok": 2}
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("name", one_in(2, MIXTURES))
-def test_a_model_stored_as_it_is_in_memory_is_clean(name, tmp_path):
+def test_a_model_stored_as_it_is_in_memory_is_clean(subtests, tmp_path):
     """The names and shapes of its state dict, which loading takes as well."""
-    transformers = pytest.importorskip("transformers")
-    import torch  # noqa: PLC0415 - with the oracle alone
+    for name in one_in(2, MIXTURES):
+        with subtests.test(name=name):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            transformers = pytest.importorskip("transformers")
+            import torch  # noqa: PLC0415 - with the oracle alone
 
-    model_type, own = MIXTURES[name]
-    values = SMALL | own | {"model_type": model_type, "architectures": [name]}
-    model_class = getattr(transformers, name)
-    with torch.device("meta"):
-        model = model_class(model_class.config_class.from_dict(dict(values)))
-    tied = set(model.all_tied_weights_keys)
-    shapes = {each: tuple(x.shape) for each, x in model.state_dict().items() if each not in tied}
-    assert any(each.endswith(".experts.gate_up_proj") for each in shapes)
-    (tmp_path / "config.json").write_text(json.dumps(values))
-    write(tmp_path / "model.safetensors", {each: ("F32", shape) for each, shape in shapes.items()})
-    report = audit(str(tmp_path))
-    assert (report.verdict, report.residual) == ("clean", 0), report.findings
-    hides_what_it_cannot_show(tmp_path)
-    its_total_is_told(tmp_path)
+            model_type, own = MIXTURES[name]
+            values = SMALL | own | {"model_type": model_type, "architectures": [name]}
+            model_class = getattr(transformers, name)
+            with torch.device("meta"):
+                model = model_class(model_class.config_class.from_dict(dict(values)))
+            tied = set(model.all_tied_weights_keys)
+            shapes = {
+                each: tuple(x.shape) for each, x in model.state_dict().items() if each not in tied
+            }
+            assert any(each.endswith(".experts.gate_up_proj") for each in shapes)
+            (place / "config.json").write_text(json.dumps(values))
+            write(
+                place / "model.safetensors",
+                {each: ("F32", shape) for each, shape in shapes.items()},
+            )
+            report = audit(str(place))
+            assert (report.verdict, report.residual) == ("clean", 0), report.findings
+            hides_what_it_cannot_show(place)
+            its_total_is_told(place)

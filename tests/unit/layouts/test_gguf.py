@@ -1,5 +1,6 @@
 """A model's tensors under llama.cpp's names are the model's tensors, for every model type."""
 
+import tempfile
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
@@ -135,15 +136,17 @@ def whole(model_type: str, **more) -> tuple[Values, list[Tensor]]:
     return values, tensors(values, expectation(values, class_of(values)))
 
 
-@pytest.mark.parametrize("model_type", ["gemma2", "llama", "mixtral", "qwen3_moe", "t5"])
-def test_a_tensor_that_a_file_lacks_has_the_name_that_the_file_would_use(tmp_path, model_type):
-    values, stored = whole(model_type)
-    in_block = [tensor for tensor in stored if "blk.1." in tensor.name]
-    for lost in (in_block[0], in_block[-1]):
-        rest = [tensor for tensor in stored if tensor is not lost]
-        report = audited(tmp_path / "m.gguf", values, rest)
-        [missing] = [one for one in report.findings if one.kind == "missing"]
-        assert missing.reason.endswith(f"; GGUF has it as {lost.name}")
+def test_a_tensor_that_a_file_lacks_has_the_name_that_the_file_would_use(subtests, tmp_path):
+    for model_type in ["gemma2", "llama", "mixtral", "qwen3_moe", "t5"]:
+        with subtests.test(model_type=model_type):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            values, stored = whole(model_type)
+            in_block = [tensor for tensor in stored if "blk.1." in tensor.name]
+            for lost in (in_block[0], in_block[-1]):
+                rest = [tensor for tensor in stored if tensor is not lost]
+                report = audited(place / "m.gguf", values, rest)
+                [missing] = [one for one in report.findings if one.kind == "missing"]
+                assert missing.reason.endswith(f"; GGUF has it as {lost.name}")
 
 
 def audited(path: Path, values: Values, stored: Iterable[Tensor]) -> Report:
@@ -160,17 +163,19 @@ def kinds(report: Report) -> dict[str, tuple[str, ...]]:
     }
 
 
-@pytest.mark.parametrize("name", ["", "m-Q4_K_M.gguf"], ids=["folder", "file"])
-def test_its_metadata_are_explained_as_a_config_is(name, tmp_path):
-    values, stored = whole("llama")
-    (tmp_path / "m-Q4_K_M.gguf").write_bytes(gguf_bytes(metadata(values), stored))
-    explained = explain(str(tmp_path / name))
-    expected = expectation(values, "LlamaForCausalLM")
-    assert explained.expected is not None
-    assert explained.expected.parameters == expected.parameters
-    assert {row.prefix for row in explained.modules} == set(expected.modules)
-    assert isinstance(explained, Unaudited)
-    assert explained.reason is Reason.NO_WEIGHTS
+def test_its_metadata_are_explained_as_a_config_is(subtests, tmp_path):
+    for name in ["", "m-Q4_K_M.gguf"]:
+        with subtests.test(name=name):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            values, stored = whole("llama")
+            (place / "m-Q4_K_M.gguf").write_bytes(gguf_bytes(metadata(values), stored))
+            explained = explain(str(place / name))
+            expected = expectation(values, "LlamaForCausalLM")
+            assert explained.expected is not None
+            assert explained.expected.parameters == expected.parameters
+            assert {row.prefix for row in explained.modules} == set(expected.modules)
+            assert isinstance(explained, Unaudited)
+            assert explained.reason is Reason.NO_WEIGHTS
 
 
 def test_a_tag_selects_the_file_of_a_hub_repository_to_explain(at_hub):
@@ -188,9 +193,8 @@ def with_shape(stored: list[Tensor], name: str, *shape: int) -> list[Tensor]:
     return [one._replace(shape=shape) if one.name == name else one for one in stored]
 
 
-@pytest.mark.parametrize(
-    ("model_type", "more", "change", "found"),
-    [
+def test_tensors_are_accounted_for_under_the_names_of_transformers(subtests, tmp_path):
+    for model_type, more, change, found in [
         (
             "llama",
             {},
@@ -228,15 +232,12 @@ def with_shape(stored: list[Tensor], name: str, *shape: int) -> list[Tensor]:
             lambda stored: with_shape(stored, "blk.0.ffn_up_exps.weight", 3, 96, 64),
             {"missing": ("model.layers.0.block_sparse_moe.experts.3.w3.weight",)},
         ),
-    ],
-    ids=["more", "missing", "unknown", "beyond", "tied", "without-output", "fewer-experts"],
-)
-def test_tensors_are_accounted_for_under_the_names_of_transformers(
-    tmp_path, model_type, more, change, found
-):
-    values, stored = whole(model_type, **more)
-    report = audited(tmp_path / "m.gguf", values, change(stored))
-    assert (kinds(report), report.residual) == (found, 0)
+    ]:
+        with subtests.test(model_type=model_type, more=more, change=change, found=found):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            values, stored = whole(model_type, **more)
+            report = audited(place / "m.gguf", values, change(stored))
+            assert (kinds(report), report.residual) == (found, 0)
 
 
 def test_experts_of_the_oldest_files_have_a_tensor_each(tmp_path):
@@ -253,15 +254,17 @@ def test_experts_of_the_oldest_files_have_a_tensor_each(tmp_path):
     assert (report.verdict, report.residual, report.findings) == ("clean", 0, ())
 
 
-@pytest.mark.parametrize("model_type", ["deepseek_v2", "deepseek_v3"])
-@pytest.mark.parametrize("absorbed", [True, False])
-def test_latent_attention_is_read_fused_and_split(tmp_path, model_type, absorbed):
-    values, _ = whole(model_type, **LATENT)
-    expected = expectation(values, class_of(values))
-    stored = tensors(values, expected, absorbed=absorbed)
-    report = audited(tmp_path / "m.gguf", values, stored)
-    assert (report.verdict, report.residual) == ("clean", 0)
-    assert report.observed.parameters == expected.parameters
+def test_latent_attention_is_read_fused_and_split(subtests, tmp_path):
+    for absorbed in [True, False]:
+        for model_type in ["deepseek_v2", "deepseek_v3"]:
+            with subtests.test(model_type=model_type, absorbed=absorbed):
+                place = Path(tempfile.mkdtemp(dir=tmp_path))
+                values, _ = whole(model_type, **LATENT)
+                expected = expectation(values, class_of(values))
+                stored = tensors(values, expected, absorbed=absorbed)
+                report = audited(place / "m.gguf", values, stored)
+                assert (report.verdict, report.residual) == ("clean", 0)
+                assert report.observed.parameters == expected.parameters
 
 
 def test_halves_that_do_not_fit_are_a_fault(tmp_path):
@@ -287,63 +290,66 @@ def test_queries_keys_and_values_of_phi_may_be_stored_as_one(tmp_path):
     assert (report.verdict, report.residual, report.findings) == ("clean", 0, ())
 
 
-@pytest.mark.parametrize("model_type", ["mixtral", "qwen3_moe", "granitemoe"])
-def test_gates_and_what_they_gate_may_be_stored_as_one(tmp_path, model_type):
-    sizes = {"num_experts": 4, "moe_intermediate_size": 32, **EXPERTS}
-    values, stored = whole(model_type, **sizes)
-    fused = []
-    for tensor in stored:
-        if "ffn_gate_exps" in tensor.name:
-            count, height, width = tensor.shape
-            name = tensor.name.replace("gate", "gate_up")
-            fused.append(Tensor(name, (count, 2 * height, width)))
-        elif "ffn_up_exps" not in tensor.name:
-            fused.append(tensor)
-    pairs = [*metadata(values), (f"{values.arch}.expert_feed_forward_length", U32, 32)]
-    pairs = list({key: (key, *rest) for key, *rest in pairs}.values())
-    path = tmp_path / "m.gguf"
-    path.write_bytes(gguf_bytes(pairs, fused))
-    report = audit(str(path))
-    assert (report.verdict, report.residual, report.findings) == ("clean", 0, ())
+def test_gates_and_what_they_gate_may_be_stored_as_one(subtests, tmp_path):
+    for model_type in ["mixtral", "qwen3_moe", "granitemoe"]:
+        with subtests.test(model_type=model_type):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            sizes = {"num_experts": 4, "moe_intermediate_size": 32, **EXPERTS}
+            values, stored = whole(model_type, **sizes)
+            fused = []
+            for tensor in stored:
+                if "ffn_gate_exps" in tensor.name:
+                    count, height, width = tensor.shape
+                    name = tensor.name.replace("gate", "gate_up")
+                    fused.append(Tensor(name, (count, 2 * height, width)))
+                elif "ffn_up_exps" not in tensor.name:
+                    fused.append(tensor)
+            pairs = [*metadata(values), (f"{values.arch}.expert_feed_forward_length", U32, 32)]
+            pairs = list({key: (key, *rest) for key, *rest in pairs}.values())
+            path = place / "m.gguf"
+            path.write_bytes(gguf_bytes(pairs, fused))
+            report = audit(str(path))
+            assert (report.verdict, report.residual, report.findings) == ("clean", 0, ())
 
 
-@pytest.mark.parametrize(
-    ("shape", "fits"), [((1,), True), ((), True), ((4,), True), ((3,), False), ((4, 4), False)]
-)
-def test_the_scale_of_a_tensor_or_of_each_expert_is_quantization_data(tmp_path, shape, fits):
-    values, stored = whole("mixtral", **EXPERTS)
-    scale = Tensor("blk.0.ffn_up_exps.scale", shape)
-    report = audited(tmp_path / "m.gguf", values, [*stored, scale])
-    assert kinds(report)["quantization-data"] == (scale.name,)
-    assert ("bad-quantization" in kinds(report)) is not fits
-    assert report.residual == 0
+def test_the_scale_of_a_tensor_or_of_each_expert_is_quantization_data(subtests, tmp_path):
+    for shape, fits in [((1,), True), ((), True), ((4,), True), ((3,), False), ((4, 4), False)]:
+        with subtests.test(shape=shape, fits=fits):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            values, stored = whole("mixtral", **EXPERTS)
+            scale = Tensor("blk.0.ffn_up_exps.scale", shape)
+            report = audited(place / "m.gguf", values, [*stored, scale])
+            assert kinds(report)["quantization-data"] == (scale.name,)
+            assert ("bad-quantization" in kinds(report)) is not fits
+            assert report.residual == 0
 
 
-@pytest.mark.parametrize(
-    ("architecture", "more", "words"),
-    [
+def test_what_is_no_known_model_is_unaudited(subtests, tmp_path):
+    for architecture, more, words in [
         ("grok", [], "no closed form is known for the GGUF architecture 'grok'"),
         ("llama", [("general.type", STRING, "mmproj")], "its general.type is 'mmproj'"),
         ("llama", [("general.type", STRING, "adapter")], "its general.type is 'adapter'"),
-    ],
-)
-def test_what_is_no_known_model_is_unaudited(tmp_path, architecture, more, words):
-    pairs = [("general.architecture", STRING, architecture), *more]
-    (tmp_path / "m.gguf").write_bytes(gguf_bytes(pairs, [Tensor("token_embd.weight")]))
-    outcome = audit(str(tmp_path / "m.gguf"))
-    assert isinstance(outcome, Unaudited)
-    assert words in outcome.detail
+    ]:
+        with subtests.test(architecture=architecture, more=more, words=words):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            pairs = [("general.architecture", STRING, architecture), *more]
+            (place / "m.gguf").write_bytes(gguf_bytes(pairs, [Tensor("token_embd.weight")]))
+            outcome = audit(str(place / "m.gguf"))
+            assert isinstance(outcome, Unaudited)
+            assert words in outcome.detail
 
 
-@pytest.mark.parametrize("key", ["embedding_length", "block_count"])
-def test_metadata_that_lack_what_every_model_has_are_a_bad_config(tmp_path, key):
-    values, stored = whole("llama")
-    pairs = [pair for pair in metadata(values) if pair[0] != f"llama.{key}"]
-    path = tmp_path / "m.gguf"
-    path.write_bytes(gguf_bytes(pairs, stored))
-    (finding,) = audit(str(path)).findings
-    assert (finding.kind, finding.file) == ("bad-config", "m.gguf")
-    assert finding.reason == f"m.gguf has no 'llama.{key}' in its metadata"
+def test_metadata_that_lack_what_every_model_has_are_a_bad_config(subtests, tmp_path):
+    for key in ["embedding_length", "block_count"]:
+        with subtests.test(key=key):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            values, stored = whole("llama")
+            pairs = [pair for pair in metadata(values) if pair[0] != f"llama.{key}"]
+            path = place / "m.gguf"
+            path.write_bytes(gguf_bytes(pairs, stored))
+            (finding,) = audit(str(path)).findings
+            assert (finding.kind, finding.file) == ("bad-config", "m.gguf")
+            assert finding.reason == f"m.gguf has no 'llama.{key}' in its metadata"
 
 
 def test_a_truncated_file_is_a_bad_size(tmp_path):

@@ -1,6 +1,5 @@
 """Which modules a config packs, and in which settings; what single layouts do of their own."""
 
-import pytest
 from support.layouts.examples import layout_of
 from support.layouts.packed import faults, opened, pieces, says
 from support.layouts.sound import (
@@ -56,14 +55,17 @@ def halves(file):
     return below(M, parts) | below(DOWN, parts) | PLAIN_LINEAR
 
 
-@pytest.mark.parametrize("file", LISTS)
-def test_a_list_names_the_plain_modules_and_no_packed_ones(file):
-    settings = SOUND[file][1]
-    [(reason, names)] = faults(unpacked_of(file, halves(file), settings | LISTS[file]("x"))).items()
-    assert (names, "is plain, but not by" in reason) == (set(PLAIN_LINEAR), True)
-    assert unpacked_of(file, halves(file), settings | LISTS[file](NEXT)).faults == ()
-    [reason] = faults(unpacked_of(file, below(M, SOUND[file][0]), settings | LISTS[file](M)))
-    assert "is packed, but plain by" in reason
+def test_a_list_names_the_plain_modules_and_no_packed_ones(subtests):
+    for file, listing in LISTS.items():
+        with subtests.test(file=file):
+            settings = SOUND[file][1]
+            [(reason, names)] = faults(
+                unpacked_of(file, halves(file), settings | listing("x"))
+            ).items()
+            assert (names, "is plain, but not by" in reason) == (set(PLAIN_LINEAR), True)
+            assert unpacked_of(file, halves(file), settings | listing(NEXT)).faults == ()
+            [reason] = faults(unpacked_of(file, below(M, SOUND[file][0]), settings | listing(M)))
+            assert "is packed, but plain by" in reason
 
 
 SCHEMES = [  # further settings on which modules are packed; whether the plain one is a fault
@@ -88,46 +90,53 @@ SCHEMES = [  # further settings on which modules are packed; whether the plain o
 ]
 
 
-@pytest.mark.parametrize(("file", "settings", "is_fault"), SCHEMES)
-def test_a_plain_module_beside_packed_ones_has_to_follow_from_the_config(file, settings, is_fault):
-    found = faults(unpacked_of(file, halves(file), SOUND[file][1] | settings))
-    plain = [names for reason, names in found.items() if reason.startswith("is plain, but not")]
-    assert plain == [set(PLAIN_LINEAR)] * is_fault
+def test_a_plain_module_beside_packed_ones_has_to_follow_from_the_config(subtests):
+    for file, settings, is_fault in SCHEMES:
+        with subtests.test(file=file, settings=settings, is_fault=is_fault):
+            found = faults(unpacked_of(file, halves(file), SOUND[file][1] | settings))
+            plain = [
+                names for reason, names in found.items() if reason.startswith("is plain, but not")
+            ]
+            assert plain == [set(PLAIN_LINEAR)] * is_fault
 
 
-@pytest.mark.parametrize(
-    ("settings", "is_fault"),
-    [
+def test_an_output_layer_is_plain_if_the_config_of_compressed_tensors_says_so(subtests):
+    for settings, is_fault in [
         ({}, True),
         ({"ignore": ["lm_head"]}, False),
         ({"ignore": ["re:.*lm_head"]}, False),
         ({"ignore": ["language_model.lm_head"]}, False),  # of a model around this one
         (groups(scheme(**WEIGHTS, targets=["re:.*_proj$"])), False),
-    ],
-)
-def test_an_output_layer_is_plain_if_the_config_of_compressed_tensors_says_so(settings, is_fault):
-    table = changed("compressed_tensors", {}) | {"lm_head.weight": ("BF16", (96, 512))}
-    unpacked = unpacked_of("compressed_tensors", table, SOUND["compressed_tensors"][1] | settings)
-    assert [name for one in faults(unpacked).values() for name in one] == [
-        "lm_head.weight"
-    ] * is_fault
+    ]:
+        with subtests.test(settings=settings, is_fault=is_fault):
+            table = changed("compressed_tensors", {}) | {"lm_head.weight": ("BF16", (96, 512))}
+            unpacked = unpacked_of(
+                "compressed_tensors", table, SOUND["compressed_tensors"][1] | settings
+            )
+            assert [name for one in faults(unpacked).values() for name in one] == [
+                "lm_head.weight"
+            ] * is_fault
 
 
-@pytest.mark.parametrize("file", ["bitnet", "bitsandbytes", "eetq", "fp8", "awq", "aqlm"])
-def test_an_output_layer_outside_a_list_is_packed_unless_loading_leaves_it_plain(file):
-    table = changed(file, {}) | {"lm_head.weight": ("BF16", (96, 512))}
-    found = faults(unpacked_of(file, table, SOUND[file][1] | LISTS[file]("model.layers.1.mlp")))
-    is_fault = file != "awq"
-    assert [name for one in found.values() for name in one] == ["lm_head.weight"] * is_fault
+def test_an_output_layer_outside_a_list_is_packed_unless_loading_leaves_it_plain(subtests):
+    for file in ["bitnet", "bitsandbytes", "eetq", "fp8", "awq", "aqlm"]:
+        with subtests.test(file=file):
+            table = changed(file, {}) | {"lm_head.weight": ("BF16", (96, 512))}
+            found = faults(
+                unpacked_of(file, table, SOUND[file][1] | LISTS[file]("model.layers.1.mlp"))
+            )
+            is_fault = file != "awq"
+            assert [name for one in found.values() for name in one] == ["lm_head.weight"] * is_fault
 
 
-@pytest.mark.parametrize(("router", "is_fault"), [("gate", True), ("shared_expert_gate", False)])
-def test_a_packed_router_is_a_fault_because_no_class_has_a_linear_there(router, is_fault):
-    mlp = "model.layers.0.mlp"
-    table = below(f"{mlp}.experts.0.up_proj", gptq(*SHAPE))
-    table |= below(f"{mlp}.{router}", gptq(64, 512))
-    found = faults(unpacked_of("gptq", table, SOUND["gptq"][1]))
-    assert list(found.values()) == [{f"{mlp}.gate.qweight"}] * is_fault
+def test_a_packed_router_is_a_fault_because_no_class_has_a_linear_there(subtests):
+    for router, is_fault in [("gate", True), ("shared_expert_gate", False)]:
+        with subtests.test(router=router, is_fault=is_fault):
+            mlp = "model.layers.0.mlp"
+            table = below(f"{mlp}.experts.0.up_proj", gptq(*SHAPE))
+            table |= below(f"{mlp}.{router}", gptq(64, 512))
+            found = faults(unpacked_of("gptq", table, SOUND["gptq"][1]))
+            assert list(found.values()) == [{f"{mlp}.gate.qweight"}] * is_fault
 
 
 # --- settings by module ---------------------------------------------------------------------------
@@ -150,13 +159,14 @@ def test_a_name_comes_before_an_expression_and_that_before_a_class():
         assert (set(pieces(unpacked).values()), faults(unpacked)) == ({SHAPE}, {})
 
 
-@pytest.mark.parametrize("dtype", ["I8", "F8_E4M3"])
-def test_a_weight_of_8_bits_whose_scales_are_lost_is_no_plain_one(dtype):
-    weights = INT8 if dtype == "I8" else FLOAT8 | {"strategy": "channel"}
-    table = below(M, scaled(SHAPE, (256, 1), dtype)) | {f"{NEXT}.weight": (dtype, SHAPE)}
-    unpacked = unpacked_of("compressed_tensors", table, groups(scheme(**weights)))
-    assert set(pieces(unpacked)) == {W, f"{NEXT}.weight"}
-    assert faults(unpacked) == {"is stored without its weight_scale": {f"{NEXT}.weight"}}
+def test_a_weight_of_8_bits_whose_scales_are_lost_is_no_plain_one(subtests):
+    for dtype in ["I8", "F8_E4M3"]:
+        with subtests.test(dtype=dtype):
+            weights = INT8 if dtype == "I8" else FLOAT8 | {"strategy": "channel"}
+            table = below(M, scaled(SHAPE, (256, 1), dtype)) | {f"{NEXT}.weight": (dtype, SHAPE)}
+            unpacked = unpacked_of("compressed_tensors", table, groups(scheme(**weights)))
+            assert set(pieces(unpacked)) == {W, f"{NEXT}.weight"}
+            assert faults(unpacked) == {"is stored without its weight_scale": {f"{NEXT}.weight"}}
 
 
 def test_sparse_bitmasks_are_unpacked_although_nothing_loads_them():
@@ -233,20 +243,22 @@ def test_weights_of_bitnet_that_were_saved_after_loading_are_plain_beside_their_
     assert (pieces(unpacked), unpacked.faults) == ({}, ())
 
 
-@pytest.mark.parametrize("file", ["quanto", "hqq"])
-def test_a_weight_that_the_architecture_does_not_have_is_as_many_numbers(file):
-    table, said = changed(file, {}), says(file, **SOUND[file][1])
-    unpacked = opened(layout_of(file), table, said)
-    assert (pieces(unpacked), unpacked.faults) == ({W: (OUT * INPUTS,)}, ())
+def test_a_weight_that_the_architecture_does_not_have_is_as_many_numbers(subtests):
+    for file in ["quanto", "hqq"]:
+        with subtests.test(file=file):
+            table, said = changed(file, {}), says(file, **SOUND[file][1])
+            unpacked = opened(layout_of(file), table, said)
+            assert (pieces(unpacked), unpacked.faults) == ({W: (OUT * INPUTS,)}, ())
 
 
-@pytest.mark.parametrize(("file", "conv"), [("gptq", gptq), ("auto_round", gptq)])
-def test_a_conv1d_has_its_inputs_first_as_a_plain_checkpoint_of_gpt2_has(file, conv):
-    module = "transformer.h.0.attn.c_attn"
-    name, table = f"{module}.weight", below(module, conv(192, 64, group=32))
-    settings = SOUND[file][1] | {"group_size": 32}
-    unpacked = opened(layout_of(file), table, says(file, **settings), {name: (64, 192)})
-    assert (pieces(unpacked), unpacked.faults) == ({name: (64, 192)}, ())
+def test_a_conv1d_has_its_inputs_first_as_a_plain_checkpoint_of_gpt2_has(subtests):
+    for file, conv in [("gptq", gptq), ("auto_round", gptq)]:
+        with subtests.test(file=file, conv=conv):
+            module = "transformer.h.0.attn.c_attn"
+            name, table = f"{module}.weight", below(module, conv(192, 64, group=32))
+            settings = SOUND[file][1] | {"group_size": 32}
+            unpacked = opened(layout_of(file), table, says(file, **settings), {name: (64, 192)})
+            assert (pieces(unpacked), unpacked.faults) == ({name: (64, 192)}, ())
 
 
 def test_gpt_oss_stores_its_experts_in_blocks_unless_the_config_leaves_them_alone():
@@ -277,11 +289,15 @@ def test_the_older_names_of_torchao_are_read_as_well():
     assert unpacked.faults == ()
 
 
-@pytest.mark.parametrize("kind", ["INT8", "INT4"])
-def test_experts_before_the_matrix_of_torchao_stay_there(kind):
-    table = {
-        f"{EXPERTS}.{last.replace('_weight_', '_gate_up_proj_')}": (dtype, (4, *shape))
-        for last, (dtype, shape) in torchao(64, 96, kind).items()
-    }
-    unpacked = unpacked_of("torchao", table, {})
-    assert (pieces(unpacked), unpacked.faults) == ({f"{EXPERTS}.gate_up_proj": (4, 64, 96)}, ())
+def test_experts_before_the_matrix_of_torchao_stay_there(subtests):
+    for kind in ["INT8", "INT4"]:
+        with subtests.test(kind=kind):
+            table = {
+                f"{EXPERTS}.{last.replace('_weight_', '_gate_up_proj_')}": (dtype, (4, *shape))
+                for last, (dtype, shape) in torchao(64, 96, kind).items()
+            }
+            unpacked = unpacked_of("torchao", table, {})
+            assert (pieces(unpacked), unpacked.faults) == (
+                {f"{EXPERTS}.gate_up_proj": (4, 64, 96)},
+                (),
+            )

@@ -65,14 +65,15 @@ def test_a_layout_that_no_tensor_bears_out_is_a_fault():
     assert fault.reason == "the config declares gptq, but no stored tensor is packed"
 
 
-@pytest.mark.parametrize(
-    ("method", "reason"),
-    [(None, "the config declares no quantization"), ("awq", "the config declares awq")],
-)
-def test_packed_tensors_of_another_layout_are_unpacked_and_a_fault(method, reason):
-    unpacked = unpacked_of(FOUR_BITS, method)
-    assert [piece[1:] for piece in unpacked.tensors] == [("a.weight", (4, 4), "NF4")]
-    assert unpacked.faults[0].reason == f"packed as bitsandbytes, but {reason}"
+def test_packed_tensors_of_another_layout_are_unpacked_and_a_fault(subtests):
+    for method, reason in [
+        (None, "the config declares no quantization"),
+        ("awq", "the config declares awq"),
+    ]:
+        with subtests.test(method=method, reason=reason):
+            unpacked = unpacked_of(FOUR_BITS, method)
+            assert [piece[1:] for piece in unpacked.tensors] == [("a.weight", (4, 4), "NF4")]
+            assert unpacked.faults[0].reason == f"packed as bitsandbytes, but {reason}"
 
 
 # --- declarations of a layout ---------------------------------------------------------------------
@@ -81,9 +82,8 @@ GPTQ = {"quant_method": "gptq", "bits": 4}
 OF_MLX = {"bits": 4, "group_size": 64}
 
 
-@pytest.mark.parametrize(
-    ("values", "method", "where"),
-    [
+def test_a_config_names_its_layout_at_the_top_or_in_its_text_config(subtests):
+    for values, method, where in [
         ({"quantization_config": {"quant_method": "FP8"}}, "fp8", "quantization_config"),
         ({"text_config": {"quantization_config": GPTQ}}, "gptq", "text_config.quantization_config"),
         ({"quantization_config": {}}, "an unnamed method", "quantization_config"),
@@ -91,46 +91,44 @@ OF_MLX = {"bits": 4, "group_size": 64}
         ({"compression_config": {"format": "x"}}, "compressed-tensors", "compression_config"),
         ({"quantization_config": OF_MLX}, "mlx", "quantization_config"),
         ({"quantization_config": GPTQ, "quantization": OF_MLX}, "mlx", "quantization"),
-    ],
-)
-def test_a_config_names_its_layout_at_the_top_or_in_its_text_config(values, method, where):
-    declared = declaration(values, None)
-    assert (declared.method, declared.where) == (method, where)
+    ]:
+        with subtests.test(values=values, method=method, where=where):
+            declared = declaration(values, None)
+            assert (declared.method, declared.where) == (method, where)
 
 
-@pytest.mark.parametrize("values", [{}, {"quantization_config": None}, {"text_config": "x"}])
-def test_a_config_that_names_none_declares_none(values):
-    assert declaration(values, None) is None
+def test_a_config_that_names_none_declares_none(subtests):
+    for values in [{}, {"quantization_config": None}, {"text_config": "x"}]:
+        with subtests.test(values=values):
+            assert declaration(values, None) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "settings", "method"),
-    [
+def test_a_file_beside_the_config_names_the_layout_where_the_config_does_not(subtests):
+    for name, settings, method in [
         ("quantize_config.json", {"bits": 4, "group_size": 128, "desc_act": True}, "gptq"),
         ("quant_config.json", {"w_bit": 4, "q_group_size": 128}, "awq"),
         ("quantize_config.json", {"quant_method": "awq", "bits": 4}, "awq"),
         ("hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}, "modelopt"),
-    ],
-)
-def test_a_file_beside_the_config_names_the_layout_where_the_config_does_not(
-    name, settings, method
-):
-    file = JsonFile(name, json.dumps(settings).encode())
-    declared = declaration({}, file)
-    assert (declared.method, declared.where) == (method, name)
-    assert declaration({"quantization_config": {"quant_method": "hqq"}}, file).method == "hqq"
+    ]:
+        with subtests.test(name=name, settings=settings, method=method):
+            file = JsonFile(name, json.dumps(settings).encode())
+            declared = declaration({}, file)
+            assert (declared.method, declared.where) == (method, name)
+            assert (
+                declaration({"quantization_config": {"quant_method": "hqq"}}, file).method == "hqq"
+            )
 
 
-@pytest.mark.parametrize(
-    ("values", "files", "message"),
-    [
+def test_an_invalid_declaration_is_refused(subtests):
+    for values, files, message in [
         ({"quantization_config": "gptq"}, {}, "^quantization_config is the string"),
         ({"quantization_config": {"quant_method": 1}}, {}, "quant_method is 1; a str"),
         ({"text_config": {"quantization": []}}, {}, r"^text_config\.quantization is a list"),
         ({}, {"quantize_config.json": b"{"}, r"^quantize_config\.json is cut off"),
         ({}, {"hf_quant_config.json": b"{}"}, r"^quantization of hf_quant_config.json is null"),
-    ],
-)
-def test_an_invalid_declaration_is_refused(values, files, message):
-    with pytest.raises(CheckpointError, match=message):
-        declaration(values, next((JsonFile(*one) for one in files.items()), None))
+    ]:
+        with (
+            subtests.test(values=values, files=files, message=message),
+            pytest.raises(CheckpointError, match=message),
+        ):
+            declaration(values, next((JsonFile(*one) for one in files.items()), None))

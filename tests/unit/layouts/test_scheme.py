@@ -25,9 +25,8 @@ def odd(plain, packed, *, described=HALF, **options):
     return set(plain_among_packed(Stored(stored(table)), packed, **options))
 
 
-@pytest.mark.parametrize(
-    ("plain", "packed", "found"),
-    [
+def test_names_that_differ_only_in_integers_are_of_one_kind(subtests):
+    for plain, packed, found in [
         ("model.layers.1.mlp.fc", {"model.layers.0.mlp.fc", LAYER}, True),
         ("model.layers.1.mlp.fc", {"model.layers.0.mlp.fc"}, False),  # a layer for drafting
         ("model.layers.1.mlp.fc", {"model.layers.0.mlp.gate", LAYER}, False),
@@ -39,10 +38,9 @@ def odd(plain, packed, *, described=HALF, **options):
         ("model.layers.1.self_attn.o_proj", {"model.layers.1.mlp.up_proj"}, False),
         ("model.layers.1.self_attn.weights_proj", {LAYER}, False),  # an indexer's, or a gate's
         ("model.layers.1.mlp.fc", {"model.layers.1.mlp.fc", "model.layers.0.mlp.fc"}, False),
-    ],
-)
-def test_names_that_differ_only_in_integers_are_of_one_kind(plain, packed, found):
-    assert odd([plain], packed) == ({plain} if found else set())
+    ]:
+        with subtests.test(plain=plain, packed=packed, found=found):
+            assert odd([plain], packed) == ({plain} if found else set())
 
 
 def test_a_layer_without_anything_packed_counts_where_the_writer_stores_what_it_loads():
@@ -50,25 +48,22 @@ def test_a_layer_without_anything_packed_counts_where_the_writer_stores_what_it_
     assert odd(plain, packed, whole_layers=True) == set(plain)
 
 
-@pytest.mark.parametrize(
-    ("described", "found"),
-    [
+def test_plain_is_a_matrix_of_floats(subtests):
+    for described, found in [
         (HALF, True),
         (None, True),  # only an index names it
         (("F16", (64,)), False),
         (("U8", (64, 32)), False),
         (("F8_E4M3", (64, 32)), False),
-    ],
-)
-def test_plain_is_a_matrix_of_floats(described, found):
-    modules = ["model.layers.1.mlp.fc"]
-    packed = {"model.layers.0.mlp.fc", LAYER}
-    assert odd(modules, packed, described=described) == (set(modules) if found else set())
+    ]:
+        with subtests.test(described=described, found=found):
+            modules = ["model.layers.1.mlp.fc"]
+            packed = {"model.layers.0.mlp.fc", LAYER}
+            assert odd(modules, packed, described=described) == (set(modules) if found else set())
 
 
-@pytest.mark.parametrize(
-    ("listed", "meant"),
-    [
+def test_whatever_may_be_meant_for_a_module_counts_as_listed(subtests):
+    for listed, meant in [
         ((), False),
         (("lm_head",), False),
         (("layers.11",), False),
@@ -78,11 +73,10 @@ def test_plain_is_a_matrix_of_floats(described, found):
         (("mlp.*",), True),  # a pattern may mean anything
         (("a" * 1_000_000,), False),
         (tuple(f"a{number}" for number in range(100_000)), True),  # too many to tell
-    ],
-)
-def test_whatever_may_be_meant_for_a_module_counts_as_listed(listed, meant):
-    module = "model.layers.1.mlp.fc"
-    assert unlisted(frozenset(listed))([module]) == ([] if meant else [module])
+    ]:
+        with subtests.test(listed=listed, meant=meant):
+            module = "model.layers.1.mlp.fc"
+            assert unlisted(frozenset(listed))([module]) == ([] if meant else [module])
 
 
 # --- patterns of skip lists -----------------------------------------------------------------------
@@ -129,17 +123,19 @@ SKIPPED = [
 ]
 
 
-@pytest.mark.parametrize(("key", "name", "expected"), SKIPPED)
-def test_a_skip_list_ends_at_a_dot_or_is_the_end_of_a_name(key, name, expected):
-    assert (names_in_skip_lists([key], [name]) == {name}) is expected
+def test_a_skip_list_ends_at_a_dot_or_is_the_end_of_a_name(subtests):
+    for key, name, expected in SKIPPED:
+        with subtests.test(key=key, name=name, expected=expected):
+            assert (names_in_skip_lists([key], [name]) == {name}) is expected
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize(("key", "name", "expected"), SKIPPED)
-def test_a_skip_list_skips_what_transformers_skips(key, name, expected):
-    from transformers.quantizers.quantizers_utils import should_convert_module  # noqa: PLC0415
+def test_a_skip_list_skips_what_transformers_skips(subtests):
+    for key, name, expected in SKIPPED:
+        with subtests.test(key=key, name=name, expected=expected):
+            from transformers.quantizers.quantizers_utils import should_convert_module  # noqa: PLC0415
 
-    assert should_convert_module(name, [key]) is not expected
+            assert should_convert_module(name, [key]) is not expected
 
 
 @pytest.mark.slow
@@ -153,6 +149,7 @@ def test_a_skip_list_of_any_length_ends_for_names_of_any_depth():
     }
 
 
-@pytest.mark.parametrize("key", [r"(a)\1", "(a", "(?i)LM", "a" * 5000 + "("])
-def test_a_skip_list_with_a_key_that_is_not_followed_is_undecided(key):
-    assert names_in_skip_lists(["a", key], ["a"]) is None
+def test_a_skip_list_with_a_key_that_is_not_followed_is_undecided(subtests):
+    for key in [r"(a)\1", "(a", "(?i)LM", "a" * 5000 + "("]:
+        with subtests.test(key=key):
+            assert names_in_skip_lists(["a", key], ["a"]) is None

@@ -75,11 +75,12 @@ def test_an_answer_without_a_rule_is_refused():
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("target", ["RadioModel", "OlmoeForCausalLM"])
-def test_the_rules_of_a_model_of_the_library_come_through(target):
-    from auditor.oracle.build import build_expectation  # noqa: PLC0415 - seconds
+def test_the_rules_of_a_model_of_the_library_come_through(subtests):
+    for target in ["RadioModel", "OlmoeForCausalLM"]:
+        with subtests.test(target=target):
+            from auditor.oracle.build import build_expectation  # noqa: PLC0415 - seconds
 
-    found = build_expectation({"num_hidden_layers": 1}, target)
-    assert found.loading.memory is not None
-    answer = json.loads(json.dumps(to_json(found)))
-    assert from_json(answer, target, "") == replace(found, library="")
+            found = build_expectation({"num_hidden_layers": 1}, target)
+            assert found.loading.memory is not None
+            answer = json.loads(json.dumps(to_json(found)))
+            assert from_json(answer, target, "") == replace(found, library="")

@@ -2,8 +2,10 @@
 
 import io
 import json
+import tempfile
 import warnings
 from itertools import chain
+from pathlib import Path
 
 import pytest
 from support.builders import safetensors_bytes
@@ -50,12 +52,14 @@ def test_a_tie_that_is_stored_twice_is_a_duplicate(tmp_path):
     assert (found.names, found.of) == ((DECODER,), (EMBEDDING,))
 
 
-@pytest.mark.parametrize("key", [EMBEDDING, None])
-def test_a_tie_in_a_copy_is_a_difference_only_if_it_is_stored_twice(key, tmp_path):
-    files = {ONE: safetensors_bytes(TENSORS), TORCH: with_tie(key=key)}
-    report = audit(folder(tmp_path, **files))
-    found = [one.names for one in report.findings if one.kind == "copy-differs"]
-    assert found == ([] if key else [(DECODER,)])
+def test_a_tie_in_a_copy_is_a_difference_only_if_it_is_stored_twice(subtests, tmp_path):
+    for key in [EMBEDDING, None]:
+        with subtests.test(key=key):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            files = {ONE: safetensors_bytes(TENSORS), TORCH: with_tie(key=key)}
+            report = audit(folder(place, **files))
+            found = [one.names for one in report.findings if one.kind == "copy-differs"]
+            assert found == ([] if key else [(DECODER,)])
 
 
 def test_what_the_pickle_would_call_is_an_error_whatever_else_is_right(tmp_path):
@@ -95,22 +99,26 @@ SIZES = {
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize(("name", "legacy"), [(name, name.startswith("GPT2")) for name in SIZES])
-def test_what_transformers_would_have_saved_closes(name, legacy, tmp_path):
-    import torch  # noqa: PLC0415 - the oracle's
-    import transformers  # noqa: PLC0415 - likewise
+def test_what_transformers_would_have_saved_closes(subtests, tmp_path):
+    for name, legacy in [(name, name.startswith("GPT2")) for name in SIZES]:
+        with subtests.test(name=name, legacy=legacy):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            import torch  # noqa: PLC0415 - the oracle's
+            import transformers  # noqa: PLC0415 - likewise
 
-    model_class = getattr(transformers, name)
-    config = model_class.config_class(vocab_size=20, **SIZES[name])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        held = model_class(config).state_dict()
-    out = io.BytesIO()
-    torch.save(held, out, _use_new_zipfile_serialization=not legacy)
-    (tmp_path / CONFIG).write_text(json.dumps(config.to_diff_dict() | {"architectures": [name]}))
-    (tmp_path / TORCH).write_bytes(out.getvalue())
-    report = audit(str(tmp_path))
-    assert (report.verdict, report.residual) == ("clean", 0)
-    assert report.observed.tensors == len(held)
-    unique = {one.data_ptr(): one.numel() for one in held.values()}
-    assert report.observed.parameters == sum(unique.values())
+            model_class = getattr(transformers, name)
+            config = model_class.config_class(vocab_size=20, **SIZES[name])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                held = model_class(config).state_dict()
+            out = io.BytesIO()
+            torch.save(held, out, _use_new_zipfile_serialization=not legacy)
+            (place / CONFIG).write_text(
+                json.dumps(config.to_diff_dict() | {"architectures": [name]})
+            )
+            (place / TORCH).write_bytes(out.getvalue())
+            report = audit(str(place))
+            assert (report.verdict, report.residual) == ("clean", 0)
+            assert report.observed.tensors == len(held)
+            unique = {one.data_ptr(): one.numel() for one in held.values()}
+            assert report.observed.parameters == sum(unique.values())

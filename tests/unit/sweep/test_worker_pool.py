@@ -3,13 +3,14 @@
 import threading
 import time
 from collections import Counter
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
 
 import pytest
 
 from auditor.downloader.waits import Wait, Waits
 from auditor.errors import Reason
-from auditor.sweep import one_model
+from auditor.sweep import one_model, worker_pool
 from auditor.sweep.one_model import Auditor
 from auditor.sweep.rate_limits import RateLimiter
 from auditor.sweep.settings import Policy
@@ -159,3 +160,37 @@ def test_no_more_models_are_under_way_than_at_once(pool):
     with pool(audit) as made:
         reasons(made, [f"{number}" for number in range(200)])
     assert max(most) <= 4
+
+
+class Losing:
+    """Workers that lose the first outcome, as Dask may if a worker dies."""
+
+    at_once = 4
+
+    def __init__(self):
+        self.lost = []
+
+    def submit(self, waiting, *, alone):
+        future = Future()
+        if alone:
+            future.set_result(one_model.failed(waiting, Reason.GATED, "said the Hub"))
+        else:
+            self.lost.append(future)
+        return future
+
+    def check(self):
+        pass
+
+    def is_idle(self):
+        return True
+
+    def close(self):
+        pass
+
+
+def test_a_model_whose_outcome_was_lost_is_audited_again(monkeypatch, waits):
+    monkeypatch.setattr(worker_pool, "_LOST", 0.05)
+    workers = Losing()
+    with closing(WorkerPool(lambda: workers, 60.0, waits)) as pool:
+        assert reasons(pool, "ab") == {"a": "gated", "b": "gated"}
+    assert len(workers.lost) == 2

@@ -10,9 +10,9 @@ import jsonschema
 import numpy as np
 import pytest
 from support.builders import safetensors_bytes
+from support.case_numbers import drawn
 from support.checkpoints import expect, stored_by
 from support.examples import one_in
-from support.case_numbers import drawn
 from support.value_causes import causes_of
 from support.value_files import write_numbers
 

@@ -37,9 +37,8 @@ def mismatched(name, stored, model):
     return LoadReport(mismatched=(Mismatch(name, stored, model),))
 
 
-@pytest.mark.parametrize(
-    ("stored", "memory", "expected"),
-    [
+def test_every_name_is_missing_unexpected_mismatched_or_fine(subtests):
+    for stored, memory, expected in [
         (STORED, PAIR, NOTHING),
         (without(STORED, "head.weight"), PAIR, LoadReport(missing=("head.weight",))),
         (STORED | {"x.LayerNorm.beta": (3,)}, PAIR, LoadReport(unexpected=("x.LayerNorm.bias",))),
@@ -74,15 +73,13 @@ def mismatched(name, stored, model):
             Memory({"a": (1,), "b": (1,), "c": (1,)}, ties=(("b", "a"), ("c", "a"))),
             NOTHING,
         ),
-    ],
-)
-def test_every_name_is_missing_unexpected_mismatched_or_fine(stored, memory, expected):
-    assert load(stored.items(), "m", PLAIN, memory) == expected
+    ]:
+        with subtests.test(stored=stored, memory=memory, expected=expected):
+            assert load(stored.items(), "m", PLAIN, memory) == expected
 
 
-@pytest.mark.parametrize(
-    ("stored", "expected"),
-    [
+def test_experts_that_are_stored_one_by_one_are_one_tensor(subtests):
+    for stored, expected in [
         (EACH, NOTHING),
         ({"m.e.gate_up": (2, 8, 5)}, NOTHING),  # as it is in memory
         ({"e.0.gate": (4, 5), "e.0.up": (4, 5)}, mismatched("m.e.gate_up", (1, 8, 5), (2, 8, 5))),
@@ -96,15 +93,13 @@ def test_every_name_is_missing_unexpected_mismatched_or_fine(stored, memory, exp
                 "Concatenate: one has the shape (2, 4, 5), another (1, 4, 5)",
             ),
         ),
-    ],
-)
-def test_experts_that_are_stored_one_by_one_are_one_tensor(stored, expected):
-    assert load(stored.items(), "m", Loading(converters=(EXPERTS,)), FUSED) == expected
+    ]:
+        with subtests.test(stored=stored, expected=expected):
+            assert load(stored.items(), "m", Loading(converters=(EXPERTS,)), FUSED) == expected
 
 
-@pytest.mark.parametrize(
-    ("stored", "memory", "expected"),
-    [
+def test_one_stored_tensor_may_become_several(subtests):
+    for stored, memory, expected in [
         ({"m.qkv": (6, 4)}, CUT, NOTHING),
         ({"m.qkv": (6, 4), "m.k": (2, 4)}, CUT, NOTHING),
         ({"x.qkv": (6, 4)}, Memory({}), LoadReport(unexpected=("x.k", "x.q", "x.v"))),
@@ -118,10 +113,9 @@ def test_experts_that_are_stored_one_by_one_are_one_tensor(stored, expected):
             Memory({"m.q": (2, 4), "m.v": (2, 4)}),
             LoadReport(raises="m.k would be loaded, and the model has no such parameter"),
         ),
-    ],
-)
-def test_one_stored_tensor_may_become_several(stored, memory, expected):
-    assert load(stored.items(), "m", Loading(converters=(QKV,)), memory) == expected
+    ]:
+        with subtests.test(stored=stored, memory=memory, expected=expected):
+            assert load(stored.items(), "m", Loading(converters=(QKV,)), memory) == expected
 
 
 def test_a_part_of_which_a_generated_form_knows_nothing_is_not_predicted():

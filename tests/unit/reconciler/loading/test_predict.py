@@ -161,26 +161,26 @@ def test_a_buffer_of_old_is_reported_where_no_rule_is_silent_about_it() -> None:
     assert found.report == LoadReport(unexpected=("h.0.attn.masked_bias",))
 
 
-@pytest.mark.parametrize(
-    ("model_type", "target"),
-    [
-        ("bart", "BartForConditionalGeneration"),
-        ("mbart", "MBartForConditionalGeneration"),
-        ("pegasus", "PegasusForConditionalGeneration"),
-        ("marian", "MarianMTModel"),
-    ],
-)
-@pytest.mark.parametrize("name", ["final_logits_bias", "model.final_logits_bias"])
-def test_a_buffer_is_loaded_from_under_the_base_models_prefix_too(model_type, target, name):
+def test_a_buffer_is_loaded_from_under_the_base_models_prefix_too(subtests):
     """The prefix is cut off wherever the rest is a name: rename_source_key in transformers."""
-    model = catalogue.expect(config_of(model_type=model_type, vocab_size=8, pad_token_id=1), target)
-    learned = [one for one in stored_by(model) if one.name != "final_logits_bias"]
-    found = contents(*learned, stored(name, (1, 8)))
-    told, findings = predicted(
-        found, model, FamilyExpectations(declared=model, siblings=lambda: ())
-    )
-    assert told.report == LoadReport()
-    assert [one.kind for one in findings if name in one.names] == [StoredBuffer.kind]
+    for name in ["final_logits_bias", "model.final_logits_bias"]:
+        for model_type, target in [
+            ("bart", "BartForConditionalGeneration"),
+            ("mbart", "MBartForConditionalGeneration"),
+            ("pegasus", "PegasusForConditionalGeneration"),
+            ("marian", "MarianMTModel"),
+        ]:
+            with subtests.test(model_type=model_type, target=target, name=name):
+                model = catalogue.expect(
+                    config_of(model_type=model_type, vocab_size=8, pad_token_id=1), target
+                )
+                learned = [one for one in stored_by(model) if one.name != "final_logits_bias"]
+                found = contents(*learned, stored(name, (1, 8)))
+                told, findings = predicted(
+                    found, model, FamilyExpectations(declared=model, siblings=lambda: ())
+                )
+                assert told.report == LoadReport()
+                assert [one.kind for one in findings if name in one.names] == [StoredBuffer.kind]
 
 
 def test_names_alone_yield_no_shapes_and_no_report() -> None:

@@ -89,17 +89,21 @@ def test_each_group_is_expected_as_it_is_stored(values, target, data):
         assert parameters == sum(prod(shapes[name]) for name in below)
 
 
-@pytest.mark.parametrize(("values", "target"), CLASSES)
-def test_the_prefix_of_the_base_model_is_no_matter(values, target):
-    plain = expect(values, target)
-    prefix = f"{plain.prefix}."
-    memory = in_form(plain, groups(plain))
-    for shapes in (
-        {name.removeprefix(prefix): shape for name, shape in memory.items()},
-        {f"{prefix}{name}": shape for name, shape in memory.items()},
-    ):
-        found = expected_as_stored(plain, shapes)
-        assert audited(shapes, found)[0] == audited(memory, expected_as_stored(plain, memory))[0]
+def test_the_prefix_of_the_base_model_is_no_matter(subtests):
+    for values, target in CLASSES:
+        with subtests.test(values=values, target=target):
+            plain = expect(values, target)
+            prefix = f"{plain.prefix}."
+            memory = in_form(plain, groups(plain))
+            for shapes in (
+                {name.removeprefix(prefix): shape for name, shape in memory.items()},
+                {f"{prefix}{name}": shape for name, shape in memory.items()},
+            ):
+                found = expected_as_stored(plain, shapes)
+                assert (
+                    audited(shapes, found)[0]
+                    == audited(memory, expected_as_stored(plain, memory))[0]
+                )
 
 
 def test_what_is_half_on_disk_is_expected_on_disk():
