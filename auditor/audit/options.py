@@ -48,4 +48,4 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 class TrialOptions(Options, frozen=True, kw_only=True):
-    """The options of an audit that the diagnosis makes, of which only the findings are read."""
+    """The options of an audit by the diagnosis, which reads only its findings."""

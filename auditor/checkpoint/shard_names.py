@@ -1,6 +1,6 @@
 """The numbers in shard names: `model-00002-of-00005.safetensors` is shard 2 of 5. No I/O.
 
-GGUF files are grouped into models, of which a tag selects one.
+GGUF files are grouped into models, and a tag selects one of them.
 """
 
 import re

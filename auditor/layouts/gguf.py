@@ -13,7 +13,7 @@ shapes: it adds one to norms of Gemma and reorders query rows of Llama.
 A tensor that only repeats the config (rotary frequencies) is quantization data, and so is the scale
 of a tensor or of each expert, which types such as NVFP4 have.
 
-Pairs that form one tensor of the model, of which the first is recorded as the tensor:
+Pairs that form one tensor of the model; the first of a pair is recorded as the tensor:
 
     halves of gated experts   ffn_gate_exps and ffn_up_exps (E, F, D) are (E, 2 * F, D) in Granite,
                               and (E, D, 2 * F) in gpt-oss, with gates and ups in alternation;
