@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.depths import depths, listed
 
+from auditor.names.parts import parent
 from auditor.tensors import DTYPE_BITS, Depth, Span, StoredTensor
-from auditor.walker import MAX_DEPTH, Counted, Shallow, depth_within, parent, walk
+from auditor.walker import MAX_DEPTH, Counted, Shallow, depth_within, walk
 
 _names = st.lists(st.sampled_from("ab07"), min_size=1, max_size=6).map(".".join)
 
