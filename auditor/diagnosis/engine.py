@@ -179,7 +179,8 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
     rivals: list[Proposal] = []
     was_compared = isinstance(case.report, Report) and case.config
     causes = CAUSES if was_compared else OF_FILES
-    if was_compared and is_remnant(len(case.missing), len(case.shapes)):
+    missing = sum(one.count for one in case.alarms if Missing.describes(one))
+    if was_compared and is_remnant(missing, len(case.shapes)):
         causes = OF_REMNANTS
     if any(head.name.lower().endswith(".gguf") for head in case.snapshot.headers):
         causes = OF_GGUF
