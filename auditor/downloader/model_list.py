@@ -29,7 +29,7 @@ MAX_PAGE = 64 * 1024 * 1024
 PAGE_SECONDS = 300.0
 MAX_PAGES = 30_000
 
-# Most files of one model: the Hub recommends fewer, and so many take 8 MB of the list.
+# The most files of one model: the Hub recommends fewer, and these take 8 MB of the list.
 MAX_FILES = 100_000
 
 # RFC 8288 allows other parameters before rel, and a relation without quotes.
@@ -114,7 +114,7 @@ def _page(answer: Answer) -> tuple[bytes, str | None]:
 # --- one page -------------------------------------------------------------------------------------
 
 
-# The most commas in a page: 64 MB have room for so many files, and each comma may begin an entry.
+# The most commas in a page: 64 MB cannot hold more files, and each comma may begin an entry.
 _MOST_VALUES = 2_000_000
 
 _MOST_VALUES_IN_GROUP = 100_000  # of a group, unless one entry has more; files take 12 MB

@@ -20,7 +20,7 @@ class TensorValues(Struct, frozen=True, kw_only=True):
     nan: int
     inf: int
     nonzero: bool  # whether some number that was read is not zero
-    absmax: float | None  # of the finite numbers; None if there are none
+    absmax: float | None  # the largest finite magnitude; None without a finite number
     fits_bf16: bool | None = None  # whether the lower halves of F32 are all zero; None if not F32
     zeros: int | None = None
     minimum: float | None = None  # this and the next three fields are of the finite numbers
