@@ -114,6 +114,7 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
     requested: str  # as the user wrote it
     model: str | None = None  # the Hub id after renames, or the path
     commit: str | None = None
+    version: str | None = None  # of a store's listing
     source: Source | None = None
     origin: str | None = None  # the source of the bytes, in one sentence
     declared: tuple[str, ...] = ()  # config.architectures
@@ -150,6 +151,7 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
             requested=requested,
             model=snapshot.model,
             commit=snapshot.commit,
+            version=snapshot.version,
             source=snapshot.source,
             origin=snapshot.origin,
             companions=companion_names(snapshot),

@@ -46,6 +46,7 @@ class Source(StrEnum):
     FILE = "file"
     SNAPSHOT = "snapshot"
     BUNDLED = "bundled"
+    STORE = "store"
 
 
 class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -250,6 +251,7 @@ class Snapshot(Observation, frozen=True, kw_only=True):
     model: str  # the Hub id after renames, or the path as the user wrote it
     commit: str | None  # 40 hex digits; None for a folder
     source: Source
+    version: str | None = None  # digest of a store's listing, 40 hex digits; None: no store
     origin: str  # one sentence about where these bytes come from
     files: tuple[RepoFile, ...]  # sorted by name; every file of the repo, weights or not
     skipped: tuple[SkippedEntry, ...] = ()  # sorted by name; a folder's entries that are no files

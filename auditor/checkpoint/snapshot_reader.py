@@ -132,6 +132,7 @@ class SnapshotDocument(_Closed):
     companions: list[BytesEntry] | None = None
     published: list[PublishedText] = []
     skipped: list[SkippedEntry] = []
+    store_version: Sha1 | None = None
 
 
 def is_snapshot(content: bytes) -> bool:
@@ -199,6 +200,7 @@ class _Reader:
         return Snapshot(
             model=document.model,
             commit=document.commit,
+            version=document.store_version,
             source=Source.SNAPSHOT,
             origin=document.origin,
             files=tuple(document.files),

@@ -75,6 +75,7 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
         companions=None if companions is None else [_companion(one) for one in companions],
         published=list(snapshot.published),
         skipped=list(snapshot.skipped),
+        store_version=snapshot.version,
     )
     builtins: dict[str, Any] = to_builtins(document)
     return builtins

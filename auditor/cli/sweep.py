@@ -23,11 +23,13 @@ from auditor.cli.console import (
 )
 from auditor.cli.signals import Stopped
 from auditor.downloader import reading_variables
+from auditor.downloader.model_argument import store_address
 from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.options import FailOn
 from auditor.streams import lines_of
 from auditor.sweep.settings import (
+    ModelSelection,
     Output,
     Policy,
     SelectionTable,
@@ -142,12 +144,17 @@ def _settings(
         settings = read_sweep_settings(Path(source))
     else:
         ids: tuple[str, ...] = ()
-        if source:
+        address = store_address(source or "")
+        if address and selection:
+            raise UsageError("an address of a store selects its models; omit --author and the like")
+        if source and not address:
             is_stream = source == "-"
             ids = (
                 ids_of(lines_of(sys.stdin), "standard input") if is_stream else ids_in(Path(source))
             )
         chosen = selection_of(convert(selection, SelectionTable), ids)
+        if address:
+            chosen = ModelSelection(address=address.url)
         settings = SweepSettings(selections=(chosen,))
     try:
         limits = convert(asdict(settings.policy) | policy, Policy)

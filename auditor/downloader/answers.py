@@ -243,14 +243,29 @@ _AT_A_PROXY = (
 _OTHER = (Reason.BAD_RESPONSE, "the Hub answered {status} for {id}{detail}")
 _DISABLED_MESSAGE = "Access to this resource is disabled."
 _BAD_TOKEN_MESSAGE = "Invalid credentials in Authorization header"  # noqa: S105 - a message, not a password
+_OF_A_SERVER = {
+    401: Reason.DENIED,
+    403: Reason.DENIED,
+    404: Reason.NOT_FOUND,
+    410: Reason.NOT_FOUND,
+}
 _MODEL_PATHS = ("/api/models/", "/resolve/")  # in the paths of requests for one model
 
 
-def refusal_error(model: HubModel, answer: Answer, body: bytes, *, by_hub: bool) -> SourceError:
-    """Return the error for an answer that is neither the file nor a redirect to it."""
+def refusal_error(
+    model: HubModel | None, answer: Answer, body: bytes, *, by_hub: bool
+) -> SourceError:
+    """Return the error for an answer that is neither the file nor a redirect to it.
+
+    `model` is None for a file of a web server that is no Hub.
+    """
     status = answer.status
     if status in _PASSING:
         return _passing_error(answer)
+    if model is None:
+        reason = _OF_A_SERVER.get(status, Reason.BAD_RESPONSE)
+        detail = f"{answer.host} answered {status} for {quoted(answer.url.path)}"
+        return SourceError(reason, detail)
     if not by_hub:  # a signed address may have expired: the Hub signs a new one
         detail = f"{answer.host}, to which the Hub redirects, answered {status}"
         return PassingError(Reason.BAD_RESPONSE, detail)

@@ -19,7 +19,7 @@ from auditor.checkpoint.selecting import (
 )
 from auditor.checkpoint.snapshot import BaseModel, Snapshot, Source
 from auditor.downloader import bundled, local_folder, reading_variables
-from auditor.downloader.model_argument import HubModel, parse_id, parse_model
+from auditor.downloader.model_argument import HubModel, StoreAddress, parse_id, parse_model
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.machine import require_address_space
 from auditor.messages import quoted
@@ -62,7 +62,8 @@ def fetch(
 ) -> Snapshot:
     """Read the config, the index and the headers of one checkpoint, without its weights.
 
-    `requested` is a path if that path exists, else a Hub id with an optional `@revision`.
+    `requested` is a path if that path exists, else the address of a store, or a Hub id with an
+    optional `@revision`.
     The snapshot of an adapter has the config of its base, or the reason why that is missing.
     A model that only a paper describes consists of its config, whatever the source.
     `source` is where an id is looked up. `say` is called with a line for each wait, and for a copy
@@ -76,6 +77,8 @@ def fetch(
     read_model = partial(_read_model, source=source, token=token, say=say)
     if isinstance(target, Path):
         snapshot = local_folder.read(target, requested, choose)
+    elif isinstance(target, StoreAddress):
+        snapshot = _read_store(target, token, say, choose)
     else:
         snapshot = read_model(target, choose=choose)
     from_path = partial(local_folder.read, choose=select_config)
@@ -108,6 +111,14 @@ def _read_model(
         if source == "auto":
             return _stand_in(target, error, say, choose)
         raise SourceError(error.reason, f"{error}; {_WAYS_OUT}") from error
+
+
+def _read_store(
+    address: StoreAddress, token: str | None, say: Callable[[str], None], choose: Chooser
+) -> Snapshot:
+    with reading_variables():
+        from auditor.downloader import store  # noqa: PLC0415 - as above
+    return store.read(address, token, say, choose)
 
 
 def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> Snapshot:

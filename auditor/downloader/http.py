@@ -94,12 +94,13 @@ requests_log = logging.getLogger("auditor.requests")
 class Session:
     """The requests of one audit of one model; several threads use it.
 
+    `model` is None if the server is no Hub: refusals then have no message of a Hub.
     `silence` and `over` are passed to the RetryPolicy that repeats failed requests.
     """
 
     def __init__(  # noqa: PLR0913 - one keyword for each bound
         self,
-        model: HubModel,
+        model: HubModel | None,
         token: str | None,
         say: Callable[[str], None],
         *,

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from auditor.checkpoint.hub_listing import id_fault
 from auditor.errors import UsageError
 from auditor.messages import quoted
+from auditor.redaction import hide_user
 
 # A Hub id may end in almost anything; all known names with these three endings are files.
 _FILE_ENDINGS = (".json", ".json.gz", ".safetensors")
@@ -65,13 +66,34 @@ class HubModel(Struct, frozen=True, kw_only=True):
         return (self.id, name) if namespace in _LEGACY_NAMESPACES else (self.id,)
 
 
-def parse_model(requested: str) -> Path | HubModel:
+class StoreAddress(Struct, frozen=True):
+    """The address of a folder or a file in a store, such as s3://bucket/model."""
+
+    url: str  # without a slash at its end
+
+    @property
+    def scheme(self) -> str:
+        return self.url.partition("://")[0]
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def parent(self) -> "StoreAddress":
+        return StoreAddress(self.url.rpartition("/")[0])
+
+
+def parse_model(requested: str) -> Path | HubModel | StoreAddress:
     """Return a path if it exists, else the model that an id, an address or org/name/FILE names.
 
     Raise UsageError, which names the fault, if the argument cannot be parsed.
     """
     if _exists_here(os.path.expanduser(requested)):  # noqa: PTH111 - Path.expanduser raises
         return Path(requested).expanduser()
+    if store := store_address(requested):
+        return store
     if is_address(requested):
         return _parse_address(requested)
     match = _FILE_OF_MODEL.fullmatch(requested)
@@ -152,6 +174,30 @@ _WEB_PATH = (
 )
 
 
+_SCHEME = re.compile(r"(?:[a-z0-9+-]*::)*([a-z][a-z0-9+-]{1,15})://.", re.DOTALL)
+_OF_HF = ("hf://buckets/", "hf://datasets/")
+
+
+def store_address(requested: str) -> StoreAddress | None:
+    """Return the address of a store; None if the argument is another one, or an address of the Hub.
+
+    A web server's folder ends in a slash, since most pasted addresses are pages of other sites.
+    """
+    scheme = _SCHEME.match(requested)
+    if scheme is None or (requested.startswith(_HF) and not requested.startswith(_OF_HF)):
+        return None
+    if scheme[1] in {"http", "https"}:
+        split = urlsplit(requested)
+        is_folder = requested.endswith(("/", *_FILE_ENDINGS)) and not split.query
+        if not is_folder or split.netloc.lower() in _HOSTS or split.netloc == _endpoint_host():
+            return None
+    if "::" in requested or not requested.isprintable():
+        raise UsageError(f"{quoted(requested)} is not an address of one store")
+    if scheme[1].startswith("http") or ":" in requested.partition("@")[0].partition("://")[2]:
+        hide_user(requested)  # the user of abfs://container@account is no secret
+    return StoreAddress(requested.rstrip("/"))
+
+
 def is_address(requested: str) -> bool:
     return requested.startswith(_HF) or _ADDRESS.match(requested) is not None
 
@@ -179,7 +225,8 @@ def _web(requested: str) -> HubModel:
     # A query or a fragment does not identify the model.
     split = urlsplit(requested if "://" in requested else f"https://{requested}")
     if split.netloc.lower() not in _HOSTS and split.netloc != _endpoint_host():
-        raise ValueError(f"{quoted(split.netloc)} is another site")
+        detail = f"{quoted(split.netloc)} is another site"
+        raise ValueError(f"{detail}; the address of a web server's folder ends in a slash")
     path = "/".join(part for part in split.path.split("/") if part)
     match = _match(_WEB_PATH, path.removeprefix("api/models/"))
     return HubModel(**{key: text and unquote(text) for key, text in match.groupdict().items()})

@@ -46,8 +46,8 @@ from auditor.tensors import natural_key
 _Object = TypeVar("_Object", bound=Struct)
 # Fields of an outcome that are JSON values.
 _SAME = (
-    *("requested", "model", "commit", "source", "target", "model_type", "origin", "declared"),
-    *("unchecked", "notes", "component", "companions"),
+    *("requested", "model", "commit", "source", "target", "model_type", "origin", "version"),
+    *("declared", "unchecked", "notes", "component", "companions"),
 )
 _LOADS: Mapping[bool | None, Any] = {True: True, False: False, None: "unknown"}
 _KNOWN: Mapping[Any, bool | None] = {True: True, False: False, "unknown": None}

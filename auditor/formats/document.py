@@ -180,6 +180,7 @@ class Document(Struct, frozen=True, kw_only=True):
     fetched: FetchedObject = FetchedObject()
     detail: str | None = None  # the reason in one sentence: what, where, what to do
     origin: str | None = None  # the source of the bytes
+    version: str | None = None  # a digest of the listing of a store; null: no store, or not known
     declared: Texts = ()  # the config's architectures
     unchecked: Texts = ()  # what was not compared, a sentence each
     notes: Texts = ()  # decisions that a reader should know

@@ -55,7 +55,8 @@ def _with_news(store: Store, night: Night) -> Sequence[Result]:
     previous = store.previous(night.night)
     for compared in store.compared(night, previous, clean=False):
         tonight = compared.tonight
-        if tonight and tonight.commit_sha and not compared.is_unchanged:
+        is_on_hub = tonight and tonight.commit_sha and "://" not in tonight.model
+        if tonight and is_on_hub and not compared.is_unchanged:
             entry = entry_of(compared, Baseline(), first=previous is None)
             severities = {match.finding.severity for match in entry.news}
             worst = next((one for one in ALARMING if one in severities), None)

@@ -13,14 +13,15 @@ from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
 from auditor.audit.options import Options
 from auditor.audit.outcome import with_code_in_files
 from auditor.audit.pipeline import examine, unread
+from auditor.checkpoint.filenames import Chooser
 from auditor.checkpoint.hub_listing import Listing, listing_of
 from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, with_companions
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
 from auditor.checkpoint.snapshot_writer import dump_own_and_shared
-from auditor.downloader import hub, local_folder
+from auditor.downloader import hub, local_folder, store
 from auditor.downloader.fetching import ignore_message, with_base_model
-from auditor.downloader.model_argument import HubModel
+from auditor.downloader.model_argument import HubModel, store_address
 from auditor.downloader.waits import ProgressLines
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.findings import Severity
@@ -128,6 +129,24 @@ class Auditor:
 
     def _fetched(self, waiting: Waiting, over: Event) -> Snapshot:
         budget = Budget(Bounds.of_a_model(self._policy), self._limiter, self._talk, over)
+
+        def config_of(base: HubModel) -> Snapshot:
+            """Read the config of an adapter's base, within the budget of the adapter."""
+            session = budget.session(base, self._token)
+            listing = hub.fetch_listing(base, session)
+            return hub.read_from_listing(base, listing, session, select_config, pool=self._reads)
+
+        choose = with_companions if self._policy.companions else select
+        if address := store_address(waiting.model):
+            snapshot = store.read(address, self._token, self._talk, choose)
+            if snapshot.version != waiting.commit_sha:
+                detail = f"{waiting.model} changed since it was listed"
+                raise SourceError(Reason.COMMIT_MOVED, detail)
+        else:
+            snapshot = self._from_hub(waiting, budget, choose)
+        return with_base_model(snapshot, local_folder.read, config_of)
+
+    def _from_hub(self, waiting: Waiting, budget: Budget, choose: Chooser) -> Snapshot:
         model = HubModel(id=waiting.model, revision=waiting.commit_sha)
         session = budget.session(model, self._token)
         companions = self._policy.companions
@@ -136,16 +155,7 @@ class Auditor:
             listing = hub.fetch_listing(model, session)
         names = {file.name for file in listing.files}
         pool = self._shards if INDEX in names and WEIGHTS not in names else self._reads
-        choose = with_companions if companions else select
-        snapshot = hub.read_from_listing(model, listing, session, choose, pool=pool, patient=True)
-
-        def config_of(base: HubModel) -> Snapshot:
-            """Read the config of an adapter's base, within the budget of the adapter."""
-            session = budget.session(base, self._token)
-            listing = hub.fetch_listing(base, session)
-            return hub.read_from_listing(base, listing, session, select_config, pool=self._reads)
-
-        return with_base_model(snapshot, local_folder.read, config_of)
+        return hub.read_from_listing(model, listing, session, choose, pool=pool, patient=True)
 
 
 def _packed(snapshot: Snapshot) -> StoredObject:
@@ -177,11 +187,13 @@ def failed(
 
 
 def unaudited_model(model: str, commit: str, reason: Reason, detail: str) -> Unaudited:
+    is_in_store = store_address(model) is not None
     return Unaudited(
         requested=model,
         model=model if commit else None,
-        commit=commit or None,
-        source=Source.HUB,
+        commit=None if is_in_store else commit or None,
+        version=commit or None if is_in_store else None,
+        source=Source.STORE if is_in_store else Source.HUB,
         reason=reason,
         detail=detail,
     )
@@ -199,7 +211,8 @@ def _stored(waiting: Waiting, *, companions: bool) -> Snapshot | None:
         snapshot = load(content, name)
     else:
         snapshot = load_own_and_shared(content, decompress_text(waiting.shared), name)
-    snapshot = replace(snapshot, source=Source.HUB)
+    source = Source.HUB if snapshot.version is None else Source.STORE
+    snapshot = replace(snapshot, source=source)
     if not companions:
         return replace(snapshot, companions=None)
     if snapshot.companions is not None:
@@ -243,12 +256,21 @@ def recorded(outcome: Report | Unaudited) -> Recorded:
         )
     # The shared part has empty values for the model's own, which fix the order of keys.
     shared = as_json.stored_text(
-        replace(outcome, requested="", model=None, commit=None, fetched=Fetched(), claims=())
+        replace(
+            outcome,
+            requested="",
+            model=None,
+            commit=None,
+            version=None,
+            fetched=Fetched(),
+            claims=(),
+        )
     )
     own: dict[str, Any] = {
         "requested": outcome.requested,
         "model": outcome.model,
         "commit": outcome.commit,
+        "version": outcome.version,
         "fetched": {
             "requests": outcome.fetched.requests,
             "bytes": outcome.fetched.bytes,

@@ -8,14 +8,15 @@ from threading import Event
 from typing import Self
 
 from auditor.checkpoint.hub_listing import push_time
-from auditor.downloader import hub, model_list
+from auditor.downloader import hub, model_list, store
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
-from auditor.downloader.model_argument import HubModel, parse_id
+from auditor.downloader.model_argument import HubModel, StoreAddress, parse_id, store_address
 from auditor.downloader.model_list import PAGE, ListEntry
 from auditor.downloader.parallel import awaited, threads
 from auditor.downloader.waits import ProgressLines
 from auditor.errors import Reason, SourceError, UsageError
+from auditor.messages import quoted
 from auditor.sweep.one_model import recorded, unaudited_model
 from auditor.sweep.rate_limits import PAGE_BOUNDS, Bounds, Budget, RateLimiter
 from auditor.sweep.settings import ModelSelection, Policy
@@ -51,7 +52,9 @@ class Selector:
 
     def pages(self, selection: ModelSelection) -> Iterator[Page]:
         """Yield the models of a selection; raise SourceError if the list cannot be read."""
-        if selection.ids:
+        if selection.address:
+            yield self._in_store(StoreAddress(selection.address))
+        elif selection.ids:
             yield from self.named(selection.ids)
         else:
             yield from self._listed(selection.query, selection.top)
@@ -74,6 +77,14 @@ class Selector:
                 if left <= 0:
                     return
 
+    def _in_store(self, address: StoreAddress) -> Page:
+        """Return the models below an address, by one listing."""
+        listing = store.list_files(store.opened(address, self._token, self._talk))
+        return tuple(
+            _in_folder(f"{address.url}/{folder}".rstrip("/"), part)
+            for folder, part in store.models_in(listing)
+        )
+
     def _from_entry(self, entry: ListEntry) -> SelectedModel:
         """Return the model of a list entry; if the entry has no commit, request it from the Hub."""
         if entry.excess:
@@ -87,6 +98,9 @@ class Selector:
     def _requested_model(self, requested: str) -> SelectedModel:
         """Request the commit and the files of one model id."""
         try:
+            if address := store_address(requested):
+                listed = store.list_files(store.opened(address, self._token, self._talk))
+                return _in_folder(address.url, listed)
             model = parse_id(requested)
             session = self._session(model, Bounds.of_a_model(self._policy))
             listing = hub.fetch_listing(model, session)
@@ -102,6 +116,13 @@ class Selector:
     def _session(self, model: HubModel, bounds: Bounds) -> Session:
         budget = Budget(bounds, self._limiter, self._talk, self._over)
         return budget.session(model, self._token)
+
+
+def _in_folder(address: str, listing: store.Listing) -> SelectedModel:
+    if listing.version is None:
+        detail = f"the store of {quoted(address)} does not tell one version of a file from another"
+        return _refused(address, Reason.BAD_REQUEST, f"{detail}; audit the model by its address")
+    return SelectedModel(address, listing.version, address)
 
 
 def _refused(requested: str, reason: Reason, detail: str) -> SelectedModel:

@@ -101,6 +101,7 @@ class ModelSelection(Struct, frozen=True, kw_only=True):
     search: str | None = None
     sort: str | None = None  # downloads, likes, lastModified, ...: in descending order
     top: int | None = None  # the largest number of models
+    address: str | None = None  # of a folder of a store: every model in it
 
     @property
     def described(self) -> Mapping[str, object]:

@@ -5,7 +5,6 @@ Files are compared by sha256. With `--values`, tensors are compared as far as bo
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -105,7 +104,7 @@ class BaseReader:
         """List the files of the base; raise SourceError or UsageError if that fails."""
         # A card is untrusted: the name in it is never a path on this machine.
         target = parse_model(name) if self._base is not None else HubModel(id=name)
-        if isinstance(target, Path) or self._source == "cache":
+        if not isinstance(target, HubModel) or self._source == "cache":
             base = fetch(name, source=self._source, say=self._say, choose=select_config)
             return ListedModel(base.model, base.files, base.commit, base.folder)
         return listed_on_hub(target, self._token, self._say)
@@ -130,7 +129,7 @@ class BaseReader:
         with ExitStack() as stack:
             if snapshot.folder is not None:
                 data: LocalBytes | SampledBytes = stack.enter_context(opened(placed))
-            elif snapshot.commit is not None:
+            elif snapshot.commit is not None or snapshot.version is not None:
                 planned = self._planned(audited, placed)
                 data, spent = fetch_sample(snapshot, planned, self._token, self._say)
                 cost = cost.plus(spent)

@@ -95,6 +95,8 @@ class ValuesReader:
                 if redirected is None:
                     redirected = snapshot.fetched.redirects > 0
                 return self._with_sample(outcome, snapshot, ignore, cost=1 + redirected)
+            if snapshot.source is Source.STORE and snapshot.version is not None:
+                return self._with_sample(outcome, snapshot, ignore, cost=1)
         except SourceError as error:
             return outcome.as_unaudited(error.reason, str(error))
         finally:

@@ -13,6 +13,7 @@ from auditor.containers.gguf import GgufHeader
 from auditor.containers.safetensors import LENGTH_BYTES, Header
 from auditor.containers.weight_formats import Table
 from auditor.downloader.local_file import BLOCK, RegularFile, open_regular_file
+from auditor.downloader.model_argument import StoreAddress
 from auditor.errors import CheckpointError
 from auditor.messages import named
 from auditor.tensors import Span, StoredTensor
@@ -190,14 +191,21 @@ def fetch_sample(
     token: str | None,
     say: Callable[[str], None],
 ) -> tuple[SampledBytes, Fetched]:
-    """Read the planned spans of weight files on the Hub; return the bytes and the cost."""
-    from auditor.downloader.hub import read_spans  # noqa: PLC0415 - 0.1 s
-
+    """Read the planned spans of weight files of the Hub or a store; return bytes and cost."""
     file_by_path = {
         Path(head.name): RepoFile(name=head.name, size=head.size) for head in snapshot.headers
     }
     spans = [(file_by_path[path], span) for path, span in planned]
-    parts, fetched = read_spans(snapshot.model, snapshot.commit or "", spans, token=token, say=say)
+    if snapshot.version is not None:
+        from auditor.downloader import store  # noqa: PLC0415 - 0.1 s
+
+        address = StoreAddress(snapshot.model)
+        parts, fetched = store.read_spans(address, snapshot.version, spans, token=token, say=say)
+    else:
+        from auditor.downloader import hub  # noqa: PLC0415 - likewise
+
+        commit = snapshot.commit or ""
+        parts, fetched = hub.read_spans(snapshot.model, commit, spans, token=token, say=say)
     return SampledBytes(zip(planned, parts, strict=True)), fetched
 
 

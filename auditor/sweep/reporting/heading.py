@@ -141,12 +141,14 @@ def new_row(
     `at` is the page of the Hub that the model links to: the `tree` of its files, or the `commit`.
     """
     commit = f"/{at}/{item['commit']}" if item["commit"] else ""
+    name = element("bdi", {}, item["model"])
+    is_on_hub = "://" not in item["model"]  # an address of a store has no page
     address = HUB + quote(printable(f"{item['model']}{commit}"))
-    of_model = element("span", {"class": "hidden"}, " of ", element("bdi", {}, item["model"]))
+    of_model = element("span", {"class": "hidden"}, " of ", name)
     model = element(
         "span",
         {},
-        element("a", {"href": address}, element("bdi", {}, item["model"])),
+        element("a", {"href": address}, name) if is_on_hub else name,
         f" ({item['component']})" if item["component"] else None,
         *((" ", element("a", {"href": page}, "report", of_model)) if page else ()),
         " ",
