@@ -29,7 +29,6 @@ from auditor.messages import quoted
 from auditor.options import FailOn
 from auditor.streams import lines_of
 from auditor.sweep.settings import (
-    ModelSelection,
     Output,
     Policy,
     SelectionTable,
@@ -145,16 +144,13 @@ def _settings(
     else:
         ids: tuple[str, ...] = ()
         address = store_address(source or "")
-        if address and selection:
-            raise UsageError("an address of a store selects its models; omit --author and the like")
         if source and not address:
             is_stream = source == "-"
             ids = (
                 ids_of(lines_of(sys.stdin), "standard input") if is_stream else ids_in(Path(source))
             )
-        chosen = selection_of(convert(selection, SelectionTable), ids)
-        if address:
-            chosen = ModelSelection(address=address.url)
+        table = convert(selection, SelectionTable)
+        chosen = selection_of(replace(table, address=address.url) if address else table, ids)
         settings = SweepSettings(selections=(chosen,))
     try:
         limits = convert(asdict(settings.policy) | policy, Policy)

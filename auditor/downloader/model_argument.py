@@ -187,7 +187,10 @@ def store_address(requested: str) -> StoreAddress | None:
     if scheme is None or (requested.startswith(_HF) and not requested.startswith(_OF_HF)):
         return None
     if scheme[1] in {"http", "https"}:
-        split = urlsplit(requested)
+        try:
+            split = urlsplit(requested)
+        except ValueError:
+            return None
         is_folder = requested.endswith(("/", *_FILE_ENDINGS)) and not split.query
         if not is_folder or split.netloc.lower() in _HOSTS or split.netloc == _endpoint_host():
             return None
@@ -225,6 +228,8 @@ def _web(requested: str) -> HubModel:
     # A query or a fragment does not identify the model.
     split = urlsplit(requested if "://" in requested else f"https://{requested}")
     if split.netloc.lower() not in _HOSTS and split.netloc != _endpoint_host():
+        if split.netloc.lower().endswith("modelscope.cn"):
+            raise ValueError("ModelScope is not read: download the model, and audit its folder")
         detail = f"{quoted(split.netloc)} is another site"
         raise ValueError(f"{detail}; the address of a web server's folder ends in a slash")
     path = "/".join(part for part in split.path.split("/") if part)

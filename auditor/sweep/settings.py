@@ -139,7 +139,7 @@ class SweepSettings(Struct, frozen=True, kw_only=True):
 
 
 class SelectionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A [[selection]] table of a sweep.toml: it has either `ids` or other fields."""
+    """A [[selection]] table of a sweep.toml: it has `ids`, an `address`, or other fields."""
 
     ids: Path | None = None  # a file with an id on each line
     author: Text | None = None
@@ -148,6 +148,7 @@ class SelectionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     search: Text | None = None
     sort: Text | None = None
     top: Count | None = None
+    address: Text | None = None
 
 
 class _SweepFile(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -211,6 +212,8 @@ def selection_of(table: SelectionTable, ids: Sequence[str] = ()) -> ModelSelecti
     """Return the selection by a table's filters or by ids; raise UsageError if both are given."""
     ids = ids_in(table.ids) if table.ids else ids
     filters = (table.author, table.filter, table.library, table.search, table.sort, table.top)
+    if table.address and (ids or any(filters)):
+        raise UsageError("an address of a store selects its models; omit ids, author and the like")
     if ids and any(filters):
         raise UsageError(
             "ids are combined with filters; give ids, or author, filter, search and top"
@@ -223,6 +226,7 @@ def selection_of(table: SelectionTable, ids: Sequence[str] = ()) -> ModelSelecti
         search=table.search,
         sort=table.sort or ("downloads" if table.top else None),
         top=table.top,
+        address=table.address and table.address.rstrip("/"),
     )
 
 
