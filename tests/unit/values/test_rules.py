@@ -37,7 +37,7 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize("family", one_in(2, FAMILIES))
 def test_each_fault_is_named_alone_and_a_sound_checkpoint_is_left_alone(tmp_path, family):
     pytest.importorskip("torch", reason="writes the checkpoints")
-    from diagnose_values import COLUMNS, judged  # noqa: PLC0415 - needs torch
+    from diagnosing.numbers import COLUMNS, judged  # noqa: PLC0415 - needs torch
     from support.value_faults import value_cases  # noqa: PLC0415 - likewise
 
     for case in value_cases(family, tmp_path):
