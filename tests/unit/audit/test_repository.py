@@ -1,8 +1,6 @@
 """Repositories of several models, end to end: from a folder, from a Hub, from a snapshot."""
 
-import re
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -39,7 +37,6 @@ from auditor import Reason, Report, Unaudited, UsageError
 from auditor.checkpoint.snapshot import Fetched
 from auditor.cli.console import FailOn, exit_code
 from auditor.findings import (
-    BadConfig,
     Missing,
     MissingComponent,
     OtherWeights,
@@ -363,33 +360,6 @@ def test_a_pipeline_in_the_cache_is_audited_as_far_as_it_is_there(
 
 
 # --- hostile manifests ------------------------------------------------------------------------
-
-
-def test_a_broken_manifest_is_a_finding_and_all_folders_are_audited(subtests, tmp_path):
-    for index, says in [
-        (
-            {f"c{n}": ["diffusers", "X"] for n in range(65)},
-            "names 65 components, expected at most 64",
-        ),
-        ({"../../etc": ["diffusers", "X"]}, "leaves the folder"),
-        ({"/etc": ["diffusers", "X"]}, "is an absolute path"),
-        ({"a\\b": ["diffusers", "X"]}, "has a backslash"),
-        ({"vae": ["diffusers", 3]}, "expected .library, class."),
-        ({"vae": [["diffusers"], "X"]}, "expected .library, class."),
-        ({"_class_name": ["X"]}, "_class_name is a list, expected a string"),
-    ]:
-        with subtests.test(index=index, says=says):
-            place = Path(tempfile.mkdtemp(dir=tmp_path))
-            report = auditor.audit(written(place, stable_diffusion(index)))
-            assert isinstance(report, Report)
-            [bad] = [finding for finding in report.findings if BadConfig.describes(finding)]
-            assert bad.file == "model_index.json"
-            assert re.search(says, bad.reason)
-            assert verdicts(report) == {
-                "text_encoder": "clean",
-                "unet": "unaudited",
-                "vae": "unaudited",
-            }
 
 
 def test_folders_without_end_are_refused(tmp_path: Path) -> None:
