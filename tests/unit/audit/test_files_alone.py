@@ -1,7 +1,6 @@
 """What files contradict by themselves is found whatever the architecture: no config is needed."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,6 @@ from support.running import run
 from support.sharding import INDEX, alarms, kinds, pointer, reindexed, shard_names, sharded
 
 from auditor import Report, audit
-from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader.fetching import fetch
 
 BERT = expect("BertModel")
 TABLE = {tensor.name: (tensor.dtype, tensor.shape) for tensor in stored_by(BERT)}
@@ -84,19 +81,6 @@ def test_a_pointer_or_a_lost_shard_and_a_wrong_total_are_two_findings(
         for total in totals:
             reindexed(folder, total_size=total)
             assert sorted([*other, "bad-index"]) == kinds(audit(str(folder))), (pointers, total)
-
-
-@pytest.mark.parametrize("state", STATES)
-def test_a_snapshot_gives_the_same_findings(state: str, tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, state)
-    pointer(folder / ONE)
-    reindexed(folder, total_size=3 * TOTAL, renamed={FIRST: "a.weight"})
-    before = audit(str(folder), companions=False)
-    file = tmp_path / "m.json"
-    file.write_bytes(dump(fetch(str(folder)), "m.json"))
-    shutil.rmtree(folder)
-    after = audit(str(file))
-    assert (after.findings, after.unchecked) == (before.findings, before.unchecked)
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import copy
 import json
 import pickle
-import shutil
 import tempfile
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,9 +14,6 @@ from support.outcomes.examples import EXAMPLES
 
 import auditor
 from auditor import Reason, Report, Unaudited, UsageError
-from auditor.checkpoint.snapshot_reader import load
-from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader.fetching import fetch
 from auditor.findings import (
     NewlyInitialized,
     Renamed,
@@ -192,30 +188,6 @@ def test_ignored_findings_leave_the_verdict_and_stay_in_the_report(tmp_path: Pat
     assert auditor.audit(folder, ignore=(Ignore.parse("unexpected:other.*"),)).verdict == "findings"
 
 
-def test_a_snapshot_gives_the_same_report_as_what_it_was_taken_of(subtests, tmp_path):
-    for shards in [1, 3]:
-        with subtests.test(shards=shards):
-            place = Path(tempfile.mkdtemp(dir=tmp_path))
-            folder = _folder(place / "m", stored_by(expect("BertModel")), shards=shards)
-            before = auditor.audit(str(folder))
-            content = dump(fetch(str(folder)), "m.json")
-            file = place / "m.json"
-            file.write_bytes(content)
-            shutil.rmtree(folder)
-            after = auditor.audit(str(file))
-            for field in (
-                "model",
-                "target",
-                "expected",
-                "observed",
-                "modules",
-                "findings",
-                "residual",
-            ):
-                assert getattr(after, field) == getattr(before, field)
-            assert load(content, "m.json").headers == fetch(str(file)).headers
-
-
 def test_an_audit_of_a_depth_has_the_rows_of_a_full_one_cut_off_there(subtests, tmp_path):
     for depth in [0, 1, 2, 3]:
         for target in ["BertModel", "BertForMaskedLM"]:
@@ -263,9 +235,6 @@ def test_a_layout_that_a_file_beside_the_config_declares_is_unpacked(subtests, t
             report = auditor.audit(str(folder))
             assert report.residual == 0
             assert report.verdict == ("clean" if packed else "findings")
-            file = place / "m.json"
-            file.write_bytes(dump(fetch(str(folder)), "m.json"))
-            assert auditor.audit(str(file)).findings == report.findings
 
 
 # --- reports of another process -------------------------------------------------------------------
