@@ -22,7 +22,7 @@ export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 export AUDITOR_LIBRARIES = $(CURDIR)/$(LIBRARIES)
 
 .DEFAULT_GOAL := help
-.PHONY: help engines audit test quick test-tools bounds oracle parity catalogue lint format rewrite fuzz scanners fuzz-stops hostile bench pictures diagnose corpus claims first-hour dist peers clean browser
+.PHONY: help engines audit test quick test-tools bounds oracle parity catalogue lint format rewrite fuzz scanners hostile bench pictures diagnose corpus claims first-hour dist peers clean browser
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,7 +85,7 @@ format: $(VENV)/.test ## let ruff format and mend what it can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
-fuzz: $(VENV)/.test ## hostile bytes against other readers: six laws, a minute each
+fuzz: $(VENV)/.test ## hostile bytes against other readers: six laws, a minute each; ARGS=stops: interruptions
 	@$(PROGRAM) -m fuzz $(ARGS)
 
 hostile: $(VENV)/.test ## audit some three hundred hostile inputs, each alone: time, memory, exit code
@@ -96,11 +96,6 @@ bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules/@huggingface/hub ## m
 
 scanners: $(VENV)/.test ## install four scanners of pickles and judge what their tests write: law 14
 	@$(PROGRAM) -m scanners $(ARGS)
-
-fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute, fixes at every point, pushes at forty
-	@$(PROGRAM) tools/fuzz/stopped_sweeps.py $(ARGS)
-	@$(PROGRAM) tools/fuzz/stopped_fixes.py
-	@$(PROGRAM) tools/fuzz/stopped_pushes.py
 
 pictures: $(VENV)/.test ## draw docs/pictures/ anew: terminals, pages, a night; needs Chromium
 	@$(PROGRAM) tools/pictures.py

@@ -93,6 +93,7 @@ def test_numbers_are_the_same_in_a_file_with_holes_and_several_threads(subtests,
 def test_a_model_of_the_hub_has_the_same_report(subtests, hub, hub_env):
     for platform in PLATFORMS:
         with subtests.test(platform=platform):
+            hub.clear()
             hub.add("org/m", healthy(1))
             args = ("org/m", "--format", "json")
             expected, found = (run(hub_env, LAUNCHER, each, *args) for each in ("linux", platform))

@@ -128,6 +128,7 @@ def test_a_terminal_shows_how_many_headers_are_read(hub, hub_env):
 def test_a_terminal_shows_after_a_second_that_the_hub_is_slow(subtests, hub, hub_env):
     for slow in [API, "*/model.safetensors"]:
         with subtests.test(slow=slow):
+            hub.clear()
             hub.add("o/n", {**healthy(1), "generation_config.json": b"{}"})
             hub.misbehave(fault=Late(seconds=2.2), path=slow, times=1)
             code, sent = at_a_terminal("o/n", env=hub_env)

@@ -8,7 +8,7 @@ from itertools import chain, cycle, islice, repeat
 from pathlib import Path
 
 import pytest
-from support.bad_input.making import CONFIG, GOOD_CONFIG, TENSORS, cases, found, whole
+from support.bad_input.making import CONFIG, GOOD_CONFIG, TENSORS, found, whole
 from support.bad_input.making import assert_says as said
 from support.bad_input.running import CLEAN, FINDINGS
 from support.torch_files import (
@@ -112,8 +112,8 @@ def test_a_file_from_which_torch_runs_something_is_unsafe(audit, tmp_path):
 
 
 def test_a_hostile_torch_file_ends_in_a_finding(subtests, audit, tmp_path):
-    for row in cases(ROWS):
-        with subtests.test(row=row):
+    for row in ROWS:
+        with subtests.test(name=row.name):
             place = Path(tempfile.mkdtemp(dir=tmp_path))
             row.spoil(place / "input")
             said(audit(str(place / "input"), "--format", "json"), row)

@@ -93,9 +93,10 @@ def test_an_adapter_without_its_base_is_tallied_and_not_audited(at_hub, subtests
     at_hub.add("org/odd", {CONFIG: coded({**GPT2, "n_embd": "8"})})
     at_hub.add("org/labels", {CONFIG: coded({**GPT2, "num_labels": "2"})})
     at_hub.add("org/unknown", {CONFIG: coded({"architectures": ["NoneForCausalLM"]})})
+    at_hub.add("org/adapter", files())
     for named, reason, why in WITHOUT_A_BASE:
         with subtests.test(named=named):
-            at_hub.add("org/adapter", files({**LORA, "base_model_name_or_path": named}))
+            at_hub.push("org/adapter", files({**LORA, "base_model_name_or_path": named}))
             outcome = auditor.audit("org/adapter")
             assert isinstance(outcome, Unaudited)
             assert outcome.reason is reason

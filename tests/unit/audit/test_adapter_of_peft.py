@@ -68,6 +68,7 @@ def saved(folder: Path, hub: Hub, base: str, method: str, **more) -> Path:
 def test_what_peft_saves_closes_clean(subtests, at_hub, tmp_path):
     for base, method in one_in(3, CASES):
         with subtests.test(base=base, method=method):
+            at_hub.clear()
             place = Path(tempfile.mkdtemp(dir=tmp_path))
             report = auditor.audit(str(saved(place / "a", at_hub, base, method)))
             assert isinstance(report, Report), report

@@ -13,6 +13,9 @@ import auditor
 from auditor import Reason, Report, Unaudited, UsageError
 from auditor.analytic import catalogue
 from auditor.analytic.auto_classes import is_auto, resolve_auto_class
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader.fetching import fetch
 from auditor.findings import BadConfig, Finding, Missing, NewlyInitialized, Unused
 from auditor.oracle.transformers_classes import installed_library
 
@@ -206,6 +209,28 @@ def test_a_module_may_be_in_the_folder_itself_however_that_is_written(subtests, 
             folder = Path(written(place, under(inside, files) if inside else files))
             report = auditor.audit(as_sentences(folder, {**TRANSFORMER, "path": path}))
             assert (report.verdict, report.residual) == ("clean", 0)
+
+
+def test_a_snapshot_has_the_files_that_name_its_loader(at_hub: Hub):
+    config = {"model_type": "bert", "architectures": ["BertModel"], **SMALL}
+    head = {**config, "architectures": ["BertForMaskedLM"]}
+    for where in ("", "0_Transformer"):
+        files = {
+            **model(head),
+            "sentence_bert_config.json": text({"transformer_task": "fill-mask"}),
+        }
+        files = under(where, files) if where else files
+        files["modules.json"] = text([{**TRANSFORMER, "path": where}, POOLING])
+        files |= under(POOLING["path"], {"config.json": b"{}"})
+        at_hub.add(f"org/sparse{len(where)}", files)
+        snapshot = fetch(f"org/sparse{len(where)}")
+        again = load(dump(snapshot), "snapshot.json")
+        assert (again.settings, again.components) == (snapshot.settings, snapshot.components)
+        first, second = (
+            auditor.examine(one, auditor.Options(requested="x")) for one in (snapshot, again)
+        )
+        assert first.findings == second.findings
+        assert first.verdict == second.verdict == "clean"
 
 
 @pytest.mark.oracle

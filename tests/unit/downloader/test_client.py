@@ -1,8 +1,5 @@
 """The client between audits: connections that serve again, tokens, proxies, changed settings."""
 
-import tempfile
-from pathlib import Path
-
 import pytest
 from huggingface_hub import constants
 from support.hub import Header
@@ -76,18 +73,17 @@ def body_of(url):
         reply.close()
 
 
-def test_a_proxy_of_the_environment_is_used(subtests, model, machine):
-    for name in ["http_proxy", "ALL_PROXY"]:
-        with subtests.test(name=name):
-            del model
-            with raw_server() as proxy:
-                proxy.otherwise(OK)
-                machine.setenv(name, f"http://127.0.0.1:{proxy.server_address[1]}")
-                assert body_of("http://model.invalid/x") == b"hello"
-                assert [path for path, _ in proxy.asked] == ["http://model.invalid/x"]
-                machine.setenv("NO_PROXY", "model.invalid")
-                with pytest.raises(SourceError):
-                    body_of("http://model.invalid/x")
+@pytest.mark.parametrize("name", ["http_proxy", "ALL_PROXY"])
+def test_a_proxy_of_the_environment_is_used(name, model, machine):
+    del model
+    with raw_server() as proxy:
+        proxy.otherwise(OK)
+        machine.setenv(name, f"http://127.0.0.1:{proxy.server_address[1]}")
+        assert body_of("http://model.invalid/x") == b"hello"
+        assert [path for path, _ in proxy.asked] == ["http://model.invalid/x"]
+        machine.setenv("NO_PROXY", "model.invalid")
+        with pytest.raises(SourceError):
+            body_of("http://model.invalid/x")
 
 
 def test_the_client_is_made_anew_where_settings_change(model, machine):
@@ -98,20 +94,16 @@ def test_the_client_is_made_anew_where_settings_change(model, machine):
     assert shared_client() is not first
 
 
-def test_a_system_without_certificates_gets_advice(subtests, model, machine, tmp_path):
-    for content in [None, b"no certificate"]:
-        with subtests.test(content=content):
-            place = Path(tempfile.mkdtemp(dir=tmp_path))
-            del model
-            file = place / "certificates"
-            if content:
-                file.write_bytes(content)
-            machine.delenv("SSL_CERT_DIR", raising=False)
-            machine.setenv("SSL_CERT_FILE", str(file) if content else "")
-            with pytest.raises(
-                UsageError, match=r"No CA certificates.*; install ca-certificates, or name"
-            ):
-                shared_client()
+@pytest.mark.parametrize("content", [None, b"no certificate"])
+def test_a_system_without_certificates_gets_advice(content, model, machine, tmp_path):
+    del model
+    file = tmp_path / "certificates"
+    if content:
+        file.write_bytes(content)
+    machine.delenv("SSL_CERT_DIR", raising=False)
+    machine.setenv("SSL_CERT_FILE", str(file) if content else "")
+    with pytest.raises(UsageError, match=r"No CA certificates.*; install ca-certificates, or name"):
+        shared_client()
 
 
 def test_a_wrong_proxy_is_refused_without_its_password(model, machine):

@@ -166,6 +166,7 @@ def test_the_request_has_a_user_agent_and_no_compression(at_hub):
 def test_a_revision_is_read_as_such(subtests, at_hub):
     for revision in ["refs/pr/1", "a/branch", "commit"]:
         with subtests.test(revision=revision):
+            at_hub.clear()
             at_hub.add("org/name", FILES)
             name = "side" if revision == "commit" else revision
             sha = at_hub.push("org/name", {**FILES, CONFIG: b"[1]"}, revision=name)
@@ -179,6 +180,7 @@ def test_a_revision_is_read_as_such(subtests, at_hub):
 def test_a_weight_file_without_a_header_is_handed_on(subtests, at_hub):
     for content in [b"", b"abc"]:
         with subtests.test(content=content):
+            at_hub.clear()
             at_hub.add("org/name", {CONFIG: b"{}", ONE: content})
             head = fetch("org/name").headers[0]
             assert (head.prefix, head.size) == (content, len(content))
@@ -222,6 +224,7 @@ def test_what_cannot_be_audited_is_known_by_its_listing(subtests, at_hub):
         ({"unet/diffusion_pytorch_model.safetensors": WEIGHTS}, Reason.NO_SAFETENSORS),
     ]:
         with subtests.test(files=files, reason=reason):
+            at_hub.clear()
             at_hub.add("org/name", files)
             with pytest.raises(SourceError, match="org/name") as raised:
                 fetch("org/name")

@@ -21,6 +21,7 @@ def test_a_refusal_is_recognised_by_its_kind(subtests, at_hub):
         ("org/open", "hf_wrong", Reason.DENIED, "check the token"),
     ]:
         with subtests.test(requested=requested, token=token, reason=reason, said=said):
+            at_hub.clear()
             at_hub.add("org/open", FILES)
             at_hub.add("org/private", FILES, private=True)
             at_hub.add("org/gated", FILES, gated="manual")

@@ -73,6 +73,7 @@ def test_a_model_of_the_hub_has_hashes_licence_datasets_and_base(at_hub):
 def test_a_card_of_other_types_is_left_out(subtests, at_hub):
     for card in [{"license": 3, "datasets": {}, "base_model": [[]]}, {}]:
         with subtests.test(card=card):
+            at_hub.clear()
             at_hub.add("acme/model", small_model(), card=card)
             [component] = document(audit("acme/model"))["components"]
             assert {"licenses", "pedigree"}.isdisjoint(component)

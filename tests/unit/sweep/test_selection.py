@@ -103,7 +103,7 @@ def test_an_entry_without_a_commit_is_requested_by_itself(at_hub, selector):
 def test_an_entry_that_names_no_model_is_passed_over(subtests, at_hub, selector):
     for entry in [None, {"id": 3}, {"id": "../../etc"}]:
         with subtests.test(entry=entry):
-            at_hub.behave()
+            at_hub.clear()
             good = {"id": "o/n", "sha": "a" * 40, "siblings": []}
             at_hub.misbehave(path="/api/models", fault=WrongJson(value=[entry, good]))
             assert names(selector, author="o") == ["o/n"]
@@ -112,6 +112,7 @@ def test_an_entry_that_names_no_model_is_passed_over(subtests, at_hub, selector)
 def test_a_page_that_fails_once_is_requested_again(subtests, at_hub, selector):
     for fault in [ServerError(), ShortBody(missing=3)]:
         with subtests.test(fault=fault):
+            at_hub.clear()
             at_hub.add("o/n", FILES)
             at_hub.misbehave(path="/api/models", fault=fault, times=1)
             assert names(selector, author="o") == ["o/n"]
@@ -124,10 +125,10 @@ def test_a_list_that_goes_on_elsewhere_is_not_followed(subtests, at_hub, selecto
         ("<{own}>", "is circular"),
     ]:
         with subtests.test(link=link, message=message):
+            at_hub.clear()
             for number in range(3):
                 at_hub.add(f"o/m{number}", FILES)
             query = "author=o&limit=1000&expand=sha&expand=siblings&expand=lastModified"
-            at_hub.behave()
             value = link.replace("{own}", f"{at_hub.url}/api/models?{query}") + '; rel="next"'
             at_hub.misbehave(path="/api/models", fault=Linked(value=value))
             with pytest.raises(SourceError, match=message):
@@ -141,8 +142,8 @@ READABLE = ["<{next}>;rel=next", '<{next}>; title="a"; REL="next"']
 def test_a_link_to_the_next_page_that_cannot_be_read_is_not_the_end(subtests, at_hub, selector):
     for link in UNREADABLE:
         with subtests.test(link=link):
+            at_hub.clear()
             at_hub.add("o/m", FILES)
-            at_hub.behave()
             value = link.replace("{next}", f"{at_hub.url}/api/models?cursor=a")
             at_hub.misbehave(path="/api/models", fault=Linked(value=value))
             with pytest.raises(SourceError, match="the Link header of the list of models is"):
@@ -152,9 +153,9 @@ def test_a_link_to_the_next_page_that_cannot_be_read_is_not_the_end(subtests, at
 def test_a_link_to_the_next_page_may_have_each_form_of_its_standard(subtests, at_hub, selector):
     for link in READABLE:
         with subtests.test(link=link):
+            at_hub.clear()
             at_hub.add("o/m", FILES)
             at_hub.add("p/m", FILES)
-            at_hub.behave()
             value = link.replace("{next}", f"{at_hub.url}/api/models?author=p")
             at_hub.misbehave(path="/api/models", fault=Linked(value=value), times=1)
             assert names(selector, author="o") == ["o/m", "p/m"]

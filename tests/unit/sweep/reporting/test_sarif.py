@@ -97,18 +97,20 @@ def test_what_the_baseline_accepts_is_suppressed(sarif, tmp_path):
     ]
 
 
-def test_a_place_is_a_relative_path_that_leads_nowhere_else(subtests, sarif):
-    for model, file, uri in [
+@pytest.mark.parametrize(
+    ("model", "file", "uri"),
+    [
         ("o/a", "a.safetensors", "o/a/a.safetensors"),
         ("o/a", None, "o/a"),
         ("../..", "../etc/passwd", "%2E%2E/%2E%2E/%2E%2E/etc/passwd"),
         ("/o//a", "b c#?%.bin", "o/a/b%20c%23%3F%25.bin"),
         ("o/\u202ea", "\u00e9", "o/%5Cu202ea/%C3%A9"),
-    ]:
-        with subtests.test(model=model, file=file, uri=uri):
-            run = sarif({THIRD: [plain(model, finding("missing", "a", file=file))]})
-            place = run["results"][0]["locations"][0]["physicalLocation"]
-            assert place["artifactLocation"]["uri"] == uri
+    ],
+)
+def test_a_place_is_a_relative_path_that_leads_nowhere_else(model, file, uri, sarif):
+    run = sarif({THIRD: [plain(model, finding("missing", "a", file=file))]})
+    place = run["results"][0]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == uri
 
 
 @given(st.text(st.characters(exclude_categories=()), min_size=1) | st.sampled_from(HOSTILE))
@@ -120,13 +122,15 @@ def test_no_text_makes_a_link_or_stands_for_an_argument(text):
     assert shown.isprintable()
 
 
-def test_a_message_reads_as(subtests):
-    for text, shown in [
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
         ("layers.{0-3}", "layers.{{0-3}}"),
         ("[here](https://x)", r"\[here\](https://x)"),
         ("a\\[b](c)", r"a\\\[b\](c)"),
         ("a\x1b[31m", r"a\\x1b\[31m"),
         ("plain (2, 3)", "plain (2, 3)"),
-    ]:
-        with subtests.test(text=text, shown=shown):
-            assert message(text) == shown
+    ],
+)
+def test_a_message_reads_as(text, shown):
+    assert message(text) == shown
