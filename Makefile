@@ -88,7 +88,7 @@ format: $(VENV)/.test ## let ruff format and mend what it can
 fuzz: $(VENV)/.test ## hostile bytes against other readers: six laws, a minute each; ARGS=stops: interruptions
 	@$(PROGRAM) -m fuzz $(ARGS)
 
-hostile: $(VENV)/.test ## audit some three hundred hostile inputs, each alone: time, memory, exit code
+hostile: $(VENV)/.test ## audit 240 hostile inputs, each alone: time, memory, exit code
 	@$(PROGRAM) -m hostile $(ARGS)
 
 bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules/@huggingface/hub ## measure beside other tools; ARGS: companions, sweep, store, values, types (which has limits)
