@@ -210,26 +210,32 @@ def test_files_that_others_left_there_are_audited_with_the_commit(hub, env, fold
     assert (done.returncode, "vocab.txt" in done.stdout) == (1, True), done.stdout
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("/api/repos/create", CONFIG),
-        ("/api/repos/create", WEIGHTS),
-        ("*/preupload/*", CONFIG),
-        ("/lfs/*", WEIGHTS),
-        ("/lfs/*", "added.json"),
-    ],
+MOMENTS = (
+    ("/api/repos/create", CONFIG),
+    ("/api/repos/create", WEIGHTS),
+    ("*/preupload/*", CONFIG),
+    ("/lfs/*", WEIGHTS),
+    ("/lfs/*", "added.json"),
 )
-def test_a_folder_that_changes_before_the_commit_is_not_committed(hub, env, folder, path, name):
-    def change():
-        with (folder / name).open("ab") as file:
-            file.write(b" ")
 
-    hub.misbehave(fault=When(do=change), path=path)
-    done = push(folder, env)
-    assert done.returncode == 3
-    assert name in done.stderr.splitlines()[-1]
-    assert requests(hub, "/commit/") == []
+
+def test_a_folder_that_changes_before_the_commit_is_not_committed(hub, env, folder, subtests):
+    for path, name in MOMENTS:
+
+        def change(file=folder / name):
+            with file.open("ab") as changed:
+                changed.write(b" ")
+
+        with subtests.test(path=path, name=name):
+            hub.clear()
+            hub.intake.objects.clear()
+            shutil.rmtree(folder)
+            write(folder, healthy(0))
+            hub.misbehave(fault=When(do=change), path=path)
+            done = push(folder, env)
+            assert done.returncode == 3
+            assert name in done.stderr.splitlines()[-1]
+            assert requests(hub, "/commit/") == []
 
 
 def by_another_file(path, content):
@@ -244,13 +250,20 @@ def in_place(path, content):
 
 @pytest.mark.filterwarnings("ignore:Use 'content=")  # huggingface_hub's own
 @pytest.mark.parametrize("name", ["model.npz", WEIGHTS, CONFIG])
-@pytest.mark.parametrize(
-    ("step", "change"),
-    [("hub_api", by_another_file), ("_progress", in_place), ("require_unchanged", in_place)],
-)
-def test_a_file_that_is_replaced_at_any_step_is_not_committed(at_hub, folder, name, step, change):
+def test_a_file_that_is_replaced_at_any_step_is_not_committed(at_hub, folder, name, subtests):
     """The Hub takes `.npz` without LFS: huggingface_hub reads it when it makes the commit."""
     at_hub.let_write(WRITE)
+    steps = {"hub_api": by_another_file, "_progress": in_place, "require_unchanged": in_place}
+    for step, change in steps.items():
+        with subtests.test(step=step):
+            at_hub.clear()
+            at_hub.intake.objects.clear()
+            shutil.rmtree(folder)
+            write(folder, healthy(0))
+            is_not_committed(at_hub, folder, name, step, change)
+
+
+def is_not_committed(at_hub, folder, name, step, change):
     write(folder, {"model.npz": b"a" * 99, "README.md": b"# A model"})
     old = {path.name: path.read_bytes() for path in folder.iterdir()}
     files, work = pushing.files_of(folder), getattr(pushing, step)
