@@ -213,42 +213,12 @@ HALF = {name: ("F16", shape) for name, (_, shape) in tensors(BERT).items()}
 FP16 = {"model.fp16.safetensors": safetensors_bytes(HALF)}
 
 
-def test_the_default_is_audited_and_a_variant_on_request(tmp_path: Path) -> None:
-    folder = written(tmp_path, {**model(BERT), **FP16})
-    default, half = auditor.audit(folder), auditor.audit(folder, variant="fp16")
-    assert dict(default.observed.by_dtype) == {"F32": 448}
-    assert [finding.names for finding in default.findings] == [("model.fp16.safetensors",)]
-    assert "--variant fp16" in default.findings[0].reason
-    assert dict(half.observed.by_dtype) == {"F16": 448}
-    assert (half.verdict, half.findings[0].names) == ("clean", ("model.safetensors",))
-    assert half.findings[0].reason.startswith("what is loaded by default")
-    [note] = half.notes
-    assert note.startswith("the variant fp16 is audited, model.fp16.safetensors: ")
-    assert note.endswith('variant="fp16")')
-    assert default.observed.parameters == half.observed.parameters == half.expected.parameters
-
-
-def test_a_variant_is_stored_in_the_dtype_that_it_is_named_after(tmp_path: Path) -> None:
-    files = {"config.json": text(BERT), "model.bf16.safetensors": FP16["model.fp16.safetensors"]}
-    [wrong] = auditor.audit(written(tmp_path, files)).findings
-    assert (wrong.kind, wrong.declared) == ("wrong-dtype", "BF16")
-    assert wrong.reason == "stored as F16, the variant bf16 declares BF16"
-
-
-def test_the_only_variant_is_audited_unasked(tmp_path: Path) -> None:
-    outcome = auditor.audit(written(tmp_path, {"config.json": text(BERT), **FP16}))
-    assert outcome.observed.parameters == 448
-    assert "variant fp16" in outcome.notes[0]
-
-
-def test_of_several_variants_and_no_default_one_has_to_be_named(tmp_path: Path) -> None:
+def test_of_several_variants_one_has_to_be_named(tmp_path: Path) -> None:
     files = {"config.json": text(BERT), **FP16}
     files["model.bf16.safetensors"] = FP16["model.fp16.safetensors"]
-    folder = written(tmp_path, files)
-    outcome = auditor.audit(folder)
+    outcome = auditor.audit(written(tmp_path, files))
     assert isinstance(outcome, Unaudited)
     assert "'bf16', 'fp16'; name one with --variant" in outcome.detail
-    assert auditor.audit(folder, variant="fp16").observed.parameters == 448
 
 
 def test_a_missing_variant_is_reported(tmp_path: Path) -> None:
