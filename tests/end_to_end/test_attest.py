@@ -264,19 +264,21 @@ GAINED = (
 )
 
 
-@pytest.mark.parametrize("gain", [*GAINS, by_link_to_the_statement], ids=lambda one: one.__name__)
-def test_whatever_a_folder_has_gained_is_a_difference(gain, folder, tmp_path):
+def test_whatever_a_folder_has_gained_is_a_difference(folder, tmp_path, subtests):
     output = tmp_path / STATED
     assert code_of("attest", str(folder), output=output) == 0
-    for number, name in enumerate(GAINED):
-        other = shutil.copytree(folder, tmp_path / str(number) / "model")
-        shutil.copy(output, tmp_path / str(number))
-        if name.startswith("venv"):
-            (other / "venv").mkdir()
-            (other / "venv" / "pyvenv.cfg").touch()
-        (other / name).parent.mkdir(parents=True, exist_ok=True)
-        gain(other / name)
-        assert code_of("verify", output, str(other)) == 1, name
+    for gain in (*GAINS, by_link_to_the_statement):
+        for number, name in enumerate(GAINED):
+            with subtests.test(gain=gain.__name__, name=name):
+                place = tmp_path / gain.__name__ / str(number)
+                other = shutil.copytree(folder, place / "model")
+                shutil.copy(output, place)
+                if name.startswith("venv"):
+                    (other / "venv").mkdir()
+                    (other / "venv" / "pyvenv.cfg").touch()
+                (other / name).parent.mkdir(parents=True, exist_ok=True)
+                gain(other / name)
+                assert code_of("verify", output, str(other)) == 1
 
 
 def test_a_link_to_the_statement_is_not_the_statement(folder):
