@@ -22,7 +22,7 @@ export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 export AUDITOR_LIBRARIES = $(CURDIR)/$(LIBRARIES)
 
 .DEFAULT_GOAL := help
-.PHONY: help engines audit test quick test-tools bounds oracle parity catalogue lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour dist peers clean browser
+.PHONY: help engines audit test quick test-tools bounds oracle parity catalogue lint format rewrite fuzz scanners hostile bench pictures diagnose corpus claims first-hour dist peers clean browser
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,28 +85,17 @@ format: $(VENV)/.test ## let ruff format and mend what it can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
-fuzz: $(VENV)/.test ## hostile bytes against other readers: six laws, a minute each
+fuzz: $(VENV)/.test ## hostile bytes against other readers: six laws, a minute each; ARGS=stops: interruptions
 	@$(PROGRAM) -m fuzz $(ARGS)
 
-hostile: $(VENV)/.test ## audit some three hundred hostile inputs, each alone: time, memory, exit code
+hostile: $(VENV)/.test ## audit 240 hostile inputs, each alone: time, memory, exit code
 	@$(PROGRAM) -m hostile $(ARGS)
 
-bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules/@huggingface/hub ## time, requests, bytes and memory beside other tools, on loopback
-	@$(PROGRAM) tools/bench.py --peers $(PEERS) $(ARGS)
-
-bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on nginx on loopback
-	@$(PROGRAM) tools/bench_sweep.py $(ARGS)
-
-bench-companions: $(VENV)/.test ## what reading beside the weights costs one audit at 50 ms
-	@$(PROGRAM) tools/bench_companions.py $(ARGS)
+bench: $(VENV)/.test $(PEERS)/hf-mem $(PEERS)/node_modules/@huggingface/hub ## measure beside other tools; ARGS: companions, sweep, store, values, types (which has limits)
+	@$(PROGRAM) -m benching $(ARGS)
 
 scanners: $(VENV)/.test ## install four scanners of pickles and judge what their tests write: law 14
 	@$(PROGRAM) -m scanners $(ARGS)
-
-fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute, fixes at every point, pushes at forty
-	@$(PROGRAM) tools/fuzz/stopped_sweeps.py $(ARGS)
-	@$(PROGRAM) tools/fuzz/stopped_fixes.py
-	@$(PROGRAM) tools/fuzz/stopped_pushes.py
 
 pictures: $(VENV)/.test ## draw docs/pictures/ anew: terminals, pages, a night; needs Chromium
 	@$(PROGRAM) tools/pictures.py
@@ -114,31 +103,11 @@ pictures: $(VENV)/.test ## draw docs/pictures/ anew: terminals, pages, a night; 
 browser: $(VENV)/.run | $(VENV)/browser ## build reports/browser, a page that audits on the reader's machine
 	@$(BIN)/python tools/browser/build.py $(VENV)/browser reports/browser
 
-diagnose: $(VENV)/.test ## plant faults in checkpoints of twenty families: flagged, named, alone, false
-	@$(PROGRAM) tools/diagnose.py $(ARGS)
-
-diagnose-speed: $(VENV)/.test ## time the diagnosis of faults in DeepSeek-V3 and BERT: 2 s and 0.1 s
-	@$(PROGRAM) tools/diagnose_speed.py $(ARGS)
-
-diagnose-sizes: $(VENV)/.test ## explain configs of one published size over the weights of another: complete, false
-	@$(PROGRAM) tools/diagnose_sizes.py $(ARGS)
-
-diagnose-layers: $(VENV)/.test ## explain depths with their lists by layer, of every language model of transformers
-	@$(PROGRAM) tools/diagnose_layers.py $(ARGS)
-
-claim-speed: $(VENV)/.test ## time a claim of every model type: none takes a second
-	@$(PROGRAM) tools/claim_speed.py $(ARGS)
-
-explain-speed: $(VENV)/.test ## time audit explain of every model type, each a process: none takes 0.3 s
-	@$(PROGRAM) tools/explain_speed.py $(ARGS)
+diagnose: $(VENV)/.test ## plant faults, count the causes that are named; ARGS: beside, numbers, sizes, layers, speed
+	@$(PROGRAM) -m diagnosing $(ARGS)
 
 claims: $(VENV)/.test ## explain 500 claims with a slip or two, drawn at random: first, in three
 	@$(PROGRAM) tools/claims.py $(ARGS)
-diagnose-values: $(VENV)/.test ## the same of faults in their numbers, by --values; ARGS=--sampled: from the Hub
-	@$(PROGRAM) tools/diagnose_values.py $(ARGS)
-
-bench-values: $(VENV)/.test ## --values beside safe_open and torch, and diff: GB/s a core, memory
-	@$(PROGRAM) tools/bench_values.py $(ARGS)
 
 first-hour: $(VENV)/.test ## install from a clone as the README says, then each of its commands, and slips
 	@$(PROGRAM) tools/first_hour.py

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from importlib.resources import files
 from pathlib import Path
 
@@ -88,31 +89,29 @@ def code_of(command, *arguments, **options):
 # --- what a statement is ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("contents", "code"),
-    [
+def test_a_statement_follows_in_toto_and_its_schema_whatever_the_verdict(subtests, tmp_path):
+    for contents, code in [
         (model_files(), 0),
         (model_files("pooler.dense.bias"), 1),
         (model_files(class_name="UnheardOf"), 3),
         ({**model_files(), "model.safetensors": b"no header"}, 1),
-    ],
-    ids=["clean", "a missing tensor", "an unknown class", "no header"],
-)
-def test_a_statement_follows_in_toto_and_its_schema_whatever_the_verdict(contents, code, tmp_path):
-    folder, output = written(tmp_path / "model", contents), tmp_path / STATED
-    assert code_of("attest", str(folder), output=output) == code
-    statement = json.loads(output.read_bytes())
-    report = Resource.from_contents(REPORT)
-    base = SCHEMA["$id"].rpartition("/")[0]
-    registry = Registry().with_resource(f"{base}/report.schema.json", report)
-    Draft202012Validator(SCHEMA, registry=registry).validate(statement)
-    in_toto = pytest.importorskip("in_toto_attestation.v1.statement")
-    json_format = pytest.importorskip("google.protobuf.json_format")
-    official = json_format.Parse(output.read_bytes(), in_toto.spb.Statement())
-    in_toto.Statement.copy_from_pb(official).validate()
-    pytest.importorskip("sigstore.dsse").Statement(output.read_bytes())
-    assert {one["name"] for one in statement["subject"]} == set(contents)
-    assert code_of("verify", output, str(folder)) == 0
+    ]:
+        with subtests.test(contents=contents, code=code):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            folder, output = written(place / "model", contents), place / STATED
+            assert code_of("attest", str(folder), output=output) == code
+            statement = json.loads(output.read_bytes())
+            report = Resource.from_contents(REPORT)
+            base = SCHEMA["$id"].rpartition("/")[0]
+            registry = Registry().with_resource(f"{base}/report.schema.json", report)
+            Draft202012Validator(SCHEMA, registry=registry).validate(statement)
+            in_toto = pytest.importorskip("in_toto_attestation.v1.statement")
+            json_format = pytest.importorskip("google.protobuf.json_format")
+            official = json_format.Parse(output.read_bytes(), in_toto.spb.Statement())
+            in_toto.Statement.copy_from_pb(official).validate()
+            pytest.importorskip("sigstore.dsse").Statement(output.read_bytes())
+            assert {one["name"] for one in statement["subject"]} == set(contents)
+            assert code_of("verify", output, str(folder)) == 0
 
 
 def test_two_folders_with_the_same_files_have_the_same_statement(folder, tmp_path):
@@ -265,19 +264,21 @@ GAINED = (
 )
 
 
-@pytest.mark.parametrize("gain", [*GAINS, by_link_to_the_statement], ids=lambda one: one.__name__)
-def test_whatever_a_folder_has_gained_is_a_difference(gain, folder, tmp_path):
+def test_whatever_a_folder_has_gained_is_a_difference(folder, tmp_path, subtests):
     output = tmp_path / STATED
     assert code_of("attest", str(folder), output=output) == 0
-    for number, name in enumerate(GAINED):
-        other = shutil.copytree(folder, tmp_path / str(number) / "model")
-        shutil.copy(output, tmp_path / str(number))
-        if name.startswith("venv"):
-            (other / "venv").mkdir()
-            (other / "venv" / "pyvenv.cfg").touch()
-        (other / name).parent.mkdir(parents=True, exist_ok=True)
-        gain(other / name)
-        assert code_of("verify", output, str(other)) == 1, name
+    for gain in (*GAINS, by_link_to_the_statement):
+        for number, name in enumerate(GAINED):
+            with subtests.test(gain=gain.__name__, name=name):
+                place = tmp_path / gain.__name__ / str(number)
+                other = shutil.copytree(folder, place / "model")
+                shutil.copy(output, place)
+                if name.startswith("venv"):
+                    (other / "venv").mkdir()
+                    (other / "venv" / "pyvenv.cfg").touch()
+                (other / name).parent.mkdir(parents=True, exist_ok=True)
+                gain(other / name)
+                assert code_of("verify", output, str(other)) == 1
 
 
 def test_a_link_to_the_statement_is_not_the_statement(folder):
@@ -479,13 +480,13 @@ def test_a_hostile_statement_is_no_more_than_wrong(change, folder, tmp_path):
     assert_harmless_text(done.stderr)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{}", b"[" * 100_000, b'{"dsseEnvelope": {}}\n', b"\xff"]
-)
-def test_another_file_is_not_a_statement(content, tmp_path):
-    (tmp_path / STATED).write_bytes(content)
-    assert code_of("verify", tmp_path / STATED, str(tmp_path)) == 1
-    assert code_of("verify", Path("absent.json"), str(tmp_path)) == 2
+def test_another_file_is_not_a_statement(subtests, tmp_path):
+    for content in [b"", b"{}", b"[" * 100_000, b'{"dsseEnvelope": {}}\n', b"\xff"]:
+        with subtests.test(content=content):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            (place / STATED).write_bytes(content)
+            assert code_of("verify", place / STATED, str(place)) == 1
+            assert code_of("verify", Path("absent.json"), str(place)) == 2
 
 
 # --- the document -------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import json
 from math import prod
 from pathlib import Path
 
-import pytest
 from support.builders import safetensors_bytes
 from support.claim_generator import expected
 from support.running import run
@@ -34,9 +33,8 @@ def test_a_count_divided_by_2_to_the_20_is_called_so():
     assert found["note"] == "75641856 divided by 2^20, not by a million (binary-million)"
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_text_that_is_not_a_count_gets_one_line(subtests):
+    for text, said in [
         (
             "seven",
             "nothing to compare with: seven for bert: not a number: expected a count",
@@ -44,13 +42,12 @@ def test_a_count_divided_by_2_to_the_20_is_called_so():
         ("1.0948224", "the number has no unit: expected 1.0948224M, B or 亿\n"),
         ("V*Q", "neither a number nor a formula: 'Q' is not a letter of this model's formula"),
         ("0.2177", "a share of the model, but no --part is named\n"),
-    ],
-)
-def test_a_text_that_is_not_a_count_gets_one_line(text, said):
-    done = run("claim", "bert", text)
-    assert done.returncode == 3
-    assert said in done.stdout
-    assert done.stdout.count("\n") == 1
+    ]:
+        with subtests.test(text=text, said=said):
+            done = run("claim", "bert", text)
+            assert done.returncode == 3
+            assert said in done.stdout
+            assert done.stdout.count("\n") == 1
 
 
 def test_the_reading_of_an_ambiguous_count_is_printed():
@@ -65,18 +62,18 @@ def test_the_reading_of_an_ambiguous_count_is_printed():
         assert line in printed
 
 
-@pytest.mark.parametrize(
-    ("claims", "code"),
-    [
+def test_the_exit_code_follows_the_verdict(subtests):
+    for claims, code in [
         (["109482240"], 0),
         (["109482240", "3B"], 1),
         (["--part", "vision tower=5"], 3),
         ([], 2),
-    ],
-)
-def test_the_exit_code_follows_the_verdict(claims, code):
-    done = run("claim", "bert-base-uncased", *claims, "--as", "BertModel", "--source", "bundled")
-    assert done.returncode == code, done.stdout
+    ]:
+        with subtests.test(claims=claims, code=code):
+            done = run(
+                "claim", "bert-base-uncased", *claims, "--as", "BertModel", "--source", "bundled"
+            )
+            assert done.returncode == code, done.stdout
 
 
 def test_a_claim_is_judged_with_other_values_of_the_config():

@@ -158,15 +158,18 @@ def test_source_auto_falls_back_to_the_package_and_reports_it(hub_env) -> None:
 COMMAND_LINE = {"typer", "annotated_doc", "shellingham", "msgspec", "typing_extensions"}
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_a_help_fits_a_screen_and_has_an_example(command):
-    shown = run(*filter(None, [command]), "--help", env={**os.environ, "COLUMNS": "80"}).stdout
-    assert "--help" in shown or not command
-    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
-    assert len(shown.splitlines()) <= 25
-    assert max(map(len, shown.splitlines())) < 80
-    if command:
-        assert f"\nExample: {COMMANDS[command].example}\n" in shown
+def test_a_help_fits_a_screen_and_has_an_example(subtests):
+    for command in ["", *COMMANDS]:
+        with subtests.test(command=command):
+            shown = run(
+                *filter(None, [command]), "--help", env={**os.environ, "COLUMNS": "80"}
+            ).stdout
+            assert "--help" in shown or not command
+            assert "\N{HORIZONTAL ELLIPSIS}" not in shown
+            assert len(shown.splitlines()) <= 25
+            assert max(map(len, shown.splitlines())) < 80
+            if command:
+                assert f"\nExample: {COMMANDS[command].example}\n" in shown
 
 
 def test_an_option_that_the_help_only_names_is_explained_by_help_all():

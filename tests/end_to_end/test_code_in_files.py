@@ -5,8 +5,9 @@ import json
 import os
 import pickle
 import re
+import tempfile
+from pathlib import Path
 
-import pytest
 from support.checkpoints import config_bytes
 from support.running import run
 
@@ -36,15 +37,17 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("files", FOLDERS.values(), ids=FOLDERS)
-def test_every_format_shows_what_an_unaudited_folder_runs(files, tmp_path):
-    for name, content in {**files, "head.dill": pickle.dumps(Called())}.items():
-        (tmp_path / "model" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "model" / name).write_bytes(content)
-    out = tmp_path / "out"
-    for form, read in READS.items():
-        options = ["-o", str(out)] if form == "csv" else []
-        ended = run(str(tmp_path / "model"), "--format", form, *options)
-        text = (out / "findings.csv").read_text() if form == "csv" else ended.stdout
-        assert ended.returncode in {1, 3}
-        assert "head.dill" in read(text), form
+def test_every_format_shows_what_an_unaudited_folder_runs(subtests, tmp_path):
+    for files in FOLDERS.values():
+        with subtests.test(files=files):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            for name, content in {**files, "head.dill": pickle.dumps(Called())}.items():
+                (place / "model" / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / "model" / name).write_bytes(content)
+            out = place / "out"
+            for form, read in READS.items():
+                options = ["-o", str(out)] if form == "csv" else []
+                ended = run(str(place / "model"), "--format", form, *options)
+                text = (out / "findings.csv").read_text() if form == "csv" else ended.stdout
+                assert ended.returncode in {1, 3}
+                assert "head.dill" in read(text), form

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -93,25 +94,24 @@ def test_a_finding_as_well_does_not_make_it_1(models):
     assert audit(models[1], "--fail-on", "never").returncode == 3
 
 
-@pytest.mark.parametrize(
-    ("options", "name", "function"),
-    [
+def test_a_report_that_cannot_be_shown_is_an_outcome_as_well(subtests, models, tmp_path):
+    for options, name, function in [
         ([], "terminal", "one_line"),
         (["--format", "json"], "as_json", "render"),
         (["--format", "csv"], "as_csv", "files"),
         (["-o", "out", "--format", "csv", "--quiet"], "as_csv", "files"),
-    ],
-)
-def test_a_report_that_cannot_be_shown_is_an_outcome_as_well(
-    options, name, function, models, tmp_path
-):
-    ran = audit(*models, *options, module="formats", name=name, function=function, cwd=tmp_path)
-    assert_said(ran, models)
-    for path in (*tmp_path.glob("out.json"), *tmp_path.glob("out/models.csv")):
-        assert "crashed" in path.read_text()
-        assert path.read_text().count("clean") >= 2
-    if options[:1] != ["-o"]:
-        assert ran.stdout
+    ]:
+        with subtests.test(options=options, name=name, function=function):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            ran = audit(
+                *models, *options, module="formats", name=name, function=function, cwd=place
+            )
+            assert_said(ran, models)
+            for path in (*place.glob("out.json"), *place.glob("out/models.csv")):
+                assert "crashed" in path.read_text()
+                assert path.read_text().count("clean") >= 2
+            if options[:1] != ["-o"]:
+                assert ran.stdout
 
 
 def test_ctrl_c_and_what_ends_a_program_pass(models):
@@ -129,16 +129,16 @@ def test_a_model_that_memory_is_too_little_for_has_an_outcome_and_the_others_are
     assert outcomes[1]["reason"] == "too-little-memory"
 
 
-@pytest.mark.parametrize("command", [["explain"], ["memory"], ["snapshot", "-o", "x"]])
-@pytest.mark.parametrize(
-    ("error", "said"), [("KeyError", "please report it"), ("MemoryError", "too little memory")]
-)
-def test_every_command_ends_in_one_line(command, error, said, models, tmp_path):
-    where = {"module": "downloader", "name": "local_folder", "function": "read"}
-    ran = audit(*command, models[1], error=error, cwd=tmp_path, **where)
-    assert ran.returncode == 3
-    [line] = ran.stderr.splitlines()
-    assert said in line.replace("-", " ")
+def test_every_command_ends_in_one_line(subtests, models, tmp_path):
+    for error, said in [("KeyError", "please report it"), ("MemoryError", "too little memory")]:
+        for command in [["explain"], ["memory"], ["snapshot", "-o", "x"]]:
+            with subtests.test(command=command, error=error, said=said):
+                place = Path(tempfile.mkdtemp(dir=tmp_path))
+                where = {"module": "downloader", "name": "local_folder", "function": "read"}
+                ran = audit(*command, models[1], error=error, cwd=place, **where)
+                assert ran.returncode == 3
+                [line] = ran.stderr.splitlines()
+                assert said in line.replace("-", " ")
 
 
 def fail(*_args, **_named):

@@ -84,39 +84,35 @@ def gguf_file(path, tensors, config):
     writer.close()
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "summary", "code"),
-    [
+def test_the_first_line_states_what_was_made_of_a_model(subtests, models):
+    for first, second, summary, code in [
         ("base", "shards", "B is A: the same bytes in all 21; it is in SHARDS files, A in 1.", 0),
         ("base", "merged", "B has the same tensors as A, other numbers in 4 of 21, all in", 1),
         ("base", "bf16", "B has the tensors of A in BF16 (A is in F32)", 1),
         ("llava", "blind", "it lost the vision tower (vision_tower).", 1),
-    ],
-)
-def test_the_first_line_states_what_was_made_of_a_model(models, first, second, summary, code):
-    done = run("diff", first, second, cwd=models)
-    assert (done.returncode, done.stderr) == (code, "")
-    shards = len(list((models / "shards").glob("*.safetensors")))
-    assert summary.replace("SHARDS", str(shards)) in done.stdout.splitlines()[0]
-    assert ("Not compared:" in done.stdout) == (second == "bf16")
+    ]:
+        with subtests.test(first=first, second=second, summary=summary, code=code):
+            done = run("diff", first, second, cwd=models)
+            assert (done.returncode, done.stderr) == (code, "")
+            shards = len(list((models / "shards").glob("*.safetensors")))
+            assert summary.replace("SHARDS", str(shards)) in done.stdout.splitlines()[0]
+            assert ("Not compared:" in done.stdout) == (second == "bf16")
 
 
-@pytest.mark.parametrize(
-    ("second", "summary", "most"),
-    [
+def test_values_show_how_far_a_version_is_from_its_base(subtests, models):
+    for second, summary, most in [
         ("merged", "B is A merged with a LoRA: other numbers in 4 of 21", 100),
         ("bf16", "B is A in BF16 (A is in F32)", 2**-8),
         ("gguf", "B is A in gguf, Q8_0 and F32", 2**-6),
-    ],
-)
-def test_values_show_how_far_a_version_is_from_its_base(models, second, summary, most):
-    done = run("diff", "base", second, "--values", "--format", "json", cwd=models)
-    assert (done.returncode, done.stderr) == (1, "")
-    found = json.loads(done.stdout)
-    assert found["summary"].startswith(summary)
-    assert "config differs" not in found["summary"]
-    distances = [row["largest distance"] for row in found["values"]]
-    assert 0 < max(distances) <= most
-    assert found["not_compared"] == []
-    if second == "merged":
-        assert {row["rank of the difference"] for row in found["values"]} == {2}
+    ]:
+        with subtests.test(second=second, summary=summary, most=most):
+            done = run("diff", "base", second, "--values", "--format", "json", cwd=models)
+            assert (done.returncode, done.stderr) == (1, "")
+            found = json.loads(done.stdout)
+            assert found["summary"].startswith(summary)
+            assert "config differs" not in found["summary"]
+            distances = [row["largest distance"] for row in found["values"]]
+            assert 0 < max(distances) <= most
+            assert found["not_compared"] == []
+            if second == "merged":
+                assert {row["rank of the difference"] for row in found["values"]} == {2}

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from fuzz.run import TARGETS as FUZZED
 from rewrite_documents import DOCUMENTS, SHOWN, TABLES, marked, printed
 from rewrite_security import SECURITY, rewritten
@@ -29,9 +28,10 @@ CASE = re.compile(r"```yaml (\w+/[\w-]+\.yaml)\n(.*?)```", re.DOTALL)
 STRATEGY = re.compile(r"```python strategies/(\w+\.py)\n(.*?)```", re.DOTALL)
 
 
-@pytest.mark.parametrize(("command", "shown"), CONSOLE, ids=[command for command, _ in CONSOLE])
-def test_a_command_prints_what_the_documents_show(command: str, shown: str) -> None:
-    assert printed(command) == shown
+def test_a_command_prints_what_the_documents_show(subtests):
+    for command, shown in CONSOLE:
+        with subtests.test(command=command, shown=shown):
+            assert printed(command) == shown
 
 
 def test_the_readme_and_contributing_are_short() -> None:
@@ -86,10 +86,11 @@ def test_the_image_is_built_from_the_clone_and_runs_without_rights() -> None:
     assert (steps[4], steps[-1]) == ("USER audit", 'ENTRYPOINT ["audit"]')
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_table_is_printed_from_what_it_is_about(name: str) -> None:
-    [found] = marked(name).finditer(EVERYTHING)
-    assert found[2] == TABLES[name]()
+def test_a_table_is_printed_from_what_it_is_about(subtests):
+    for name in TABLES:
+        with subtests.test(name=name):
+            [found] = marked(name).finditer(EVERYTHING)
+            assert found[2] == TABLES[name]()
 
 
 def test_the_columns_of_the_tables_are_documented() -> None:
@@ -116,7 +117,7 @@ def test_the_table_of_architectures_is_the_one_that_the_command_prints() -> None
 
 def test_the_tests_to_paste_run_as_they_are(tmp_path):
     blocks = BLOCK.findall(CONTRIBUTING.read_text())
-    assert len(blocks) == 3  # a layout, a format, a finding
+    assert len(blocks) == 2  # a layout, a format
     for name, text in blocks:
         (tmp_path / name).write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT / "pyproject.toml")]
@@ -135,9 +136,11 @@ def test_the_strategy_to_paste_is_the_one_of_its_type():
     assert (ROOT / "tests" / "support" / "strategies" / name).read_text() == text
 
 
-def test_the_case_to_paste_is_the_first_of_its_file():
-    [(name, text)] = CASE.findall(CONTRIBUTING.read_text())
-    assert (ROOT / "tests" / "cases" / name).read_text().startswith(text)
+def test_the_cases_to_paste_are_the_first_of_their_files():
+    cases = CASE.findall(CONTRIBUTING.read_text())
+    assert len(cases) == 2  # a finding, a cause
+    for name, text in cases:
+        assert (ROOT / "tests" / "cases" / name).read_text().startswith(text)
 
 
 def test_the_bounds_of_security_are_those_of_the_code() -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from importlib.metadata import version
 from itertools import cycle
 from pathlib import Path
@@ -120,25 +121,25 @@ def test_the_second_audit_starts_no_process_and_imports_neither_library(switch: 
     assert json.loads(done.stdout) == first
 
 
-@pytest.mark.parametrize("missing", ["torch", "transformers"])
-def test_without_the_extra_it_names_what_lets_transformers_build_it(
-    tmp_path: Path, env, missing: str
-) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "switch_transformers", **SWITCH}))
-    without = f"sys.modules[{missing!r}] = None\nfrom auditor.cli import main"
-    done = python(without, str(path), env=env)
-    assert done.returncode == 3
-    assert done.stderr.endswith(
-        "unknown-architecture: no closed form is known for "
-        "model_type 'switch_transformers'; with torch and transformers installed, transformers "
-        "builds it if it has the class\n"
-    )
-    for asked in (("--oracle",), ("--as", "SwitchTransformersModel")):
-        done = python(without, str(path), *asked, env=env)
-        assert done.returncode == 2
-        assert re.search("torch (and )?transformers", done.stderr)
-        assert "hf-audit[" not in done.stderr
+def test_without_the_extra_it_names_what_lets_transformers_build_it(subtests, tmp_path, env):
+    for missing in ["torch", "transformers"]:
+        with subtests.test(missing=missing):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            path = place / "config.json"
+            path.write_text(json.dumps({"model_type": "switch_transformers", **SWITCH}))
+            without = f"sys.modules[{missing!r}] = None\nfrom auditor.cli import main"
+            done = python(without, str(path), env=env)
+            assert done.returncode == 3
+            assert done.stderr.endswith(
+                "unknown-architecture: no closed form is known for "
+                "model_type 'switch_transformers'; with torch and transformers installed, "
+                "transformers builds it if it has the class\n"
+            )
+            for asked in (("--oracle",), ("--as", "SwitchTransformersModel")):
+                done = python(without, str(path), *asked, env=env)
+                assert done.returncode == 2
+                assert re.search("torch (and )?transformers", done.stderr)
+                assert "hf-audit[" not in done.stderr
 
 
 UNBUILT = [
@@ -170,19 +171,19 @@ def unbuilt(folder: Path, changes) -> Path:
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize(("changes", "code", "said"), UNBUILT)
-def test_a_class_that_the_oracle_cannot_build_is_reported_in_one_line(
-    tmp_path: Path, changes, code: int, said: str
-) -> None:
-    outcome = auditor.audit(str(unbuilt(tmp_path, changes)))
-    if code == 3:
-        assert isinstance(outcome, auditor.Unaudited)
-        detail = outcome.detail
-    else:
-        assert isinstance(outcome, auditor.Report)
-        [detail] = [finding.reason for finding in outcome.findings]
-    assert "\n" not in detail
-    jsonschema.validate(detail, {"pattern": said})
+def test_a_class_that_the_oracle_cannot_build_is_reported_in_one_line(subtests, tmp_path):
+    for changes, code, said in UNBUILT:
+        with subtests.test(changes=changes, code=code, said=said):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            outcome = auditor.audit(str(unbuilt(place, changes)))
+            if code == 3:
+                assert isinstance(outcome, auditor.Unaudited)
+                detail = outcome.detail
+            else:
+                assert isinstance(outcome, auditor.Report)
+                [detail] = [finding.reason for finding in outcome.findings]
+            assert "\n" not in detail
+            jsonschema.validate(detail, {"pattern": said})
 
 
 @pytest.mark.oracle
@@ -226,29 +227,27 @@ def roformers(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize(("written", "target"), list(zip(cycle(WRITTEN), SIBLINGS, strict=False)))
-def test_as_another_class_it_names_what_from_pretrained_names(
-    roformers, written: str, target: str
-) -> None:
-    import transformers  # noqa: PLC0415 - as above
+def test_as_another_class_it_names_what_from_pretrained_names(subtests, roformers):
+    for written, target in list(zip(cycle(WRITTEN), SIBLINGS, strict=False)):
+        with subtests.test(written=written, target=target):
+            import transformers  # noqa: PLC0415 - as above
 
-    _, info = getattr(transformers, target).from_pretrained(
-        roformers[written], output_loading_info=True
-    )
-    report = auditor.audit(str(roformers[written]), target=target)
-    assert isinstance(report, auditor.Report)
-    assert (report.verdict, report.residual) == ("clean", 0)
-    assert report.load_report is not None
-    assert set(report.load_report.missing) == info["missing_keys"]
-    assert set(report.load_report.unexpected) == info["unexpected_keys"]
-    kinds = {finding.kind for finding in report.findings}
-    assert kinds.isdisjoint({"missing", "unexpected"})  # a sibling wrote it
+            _, info = getattr(transformers, target).from_pretrained(
+                roformers[written], output_loading_info=True
+            )
+            report = auditor.audit(str(roformers[written]), target=target)
+            assert isinstance(report, auditor.Report)
+            assert (report.verdict, report.residual) == ("clean", 0)
+            assert report.load_report is not None
+            assert set(report.load_report.missing) == info["missing_keys"]
+            assert set(report.load_report.unexpected) == info["unexpected_keys"]
+            kinds = {finding.kind for finding in report.findings}
+            assert kinds.isdisjoint({"missing", "unexpected"})  # a sibling wrote it
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize(
-    ("target", "code", "said"),
-    [
+def test_a_class_of_no_family_or_of_another_one_is_refused(subtests, switch, env):
+    for target, code, said in [
         ("SwitchTransformersForMagic", 2, "transformers .* has no such model class"),
         (
             "SwitchTransformersPreTrainedModel",
@@ -260,14 +259,11 @@ def test_as_another_class_it_names_what_from_pretrained_names(
             3,
             "other-family: RoFormerModel is of the family roformer, the .* switch_transformers",
         ),
-    ],
-)
-def test_a_class_of_no_family_or_of_another_one_is_refused(
-    switch: Path, env, target: str, code: int, said: str
-) -> None:
-    done = run(str(switch), "--as", target, "-q", env=env)
-    assert done.returncode == code
-    jsonschema.validate(done.stderr, {"pattern": said})
+    ]:
+        with subtests.test(target=target, code=code, said=said):
+            done = run(str(switch), "--as", target, "-q", env=env)
+            assert done.returncode == code
+            jsonschema.validate(done.stderr, {"pattern": said})
 
 
 # --- a second opinion -------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 import json
 import re
+import tempfile
 from pathlib import Path
 
-import pytest
 from support.pipelines import stable_diffusion, written
 from support.running import run
 
@@ -71,17 +71,18 @@ def test_of_a_pipeline_the_folders_that_can_be_explained_are_named(tmp_path: Pat
     assert run("explain", str(tmp_path / "text_encoder")).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("model_type", "parameters"),
-    [  # of AutoModel.from_config(AutoConfig.for_model(model_type)) in transformers 5.24
+def test_a_type_with_a_generated_form_is_explained(subtests):
+    for (
+        model_type,
+        parameters,
+    ) in [  # of AutoModel.from_config(AutoConfig.for_model(model_type)) in transformers 5.24
         ("canine", 132_082_944),
         ("vilt", 111_595_008),
-    ],
-)
-def test_a_type_with_a_generated_form_is_explained(model_type: str, parameters: int) -> None:
-    done = run("explain", model_type, "--depth", "0")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1].startswith(f"{parameters:,} parameters in ")
+    ]:
+        with subtests.test(model_type=model_type, parameters=parameters):
+            done = run("explain", model_type, "--depth", "0")
+            assert (done.returncode, done.stderr) == (0, "")
+            assert done.stdout.splitlines()[-1].startswith(f"{parameters:,} parameters in ")
 
 
 def test_architectures_lists_every_class_of_the_catalogue() -> None:
@@ -191,40 +192,44 @@ def test_an_argument_of_the_class_is_set_as_a_key_is():
     assert report.expected.parameters == 102_267_648 - 590_592
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
+def test_an_argument_that_a_class_does_not_take_is_a_clear_line(subtests):
+    for args, said in [
         (("bert", "--as", "BertForMaskedLM", "--set", "add_pooling_layer=false"), "no such argu"),
         (("bert", "--set", "add_pooling_layer=0"), "true or false is needed"),
         (("bert", "--tensors", "--set", "hidden_size"), "hidden_size=1024"),
         (("bert", "--tensors", "--format", "docx"), "--format is 'docx', expected one of"),
         (("llama", "--set", "hiden_size=1024"), "did you mean hidden_size?"),
         (("gemma3", "--set", "text_confg.hidden_size=640"), "did you mean text_config?"),
-    ],
-)
-def test_an_argument_that_a_class_does_not_take_is_a_clear_line(args, said):
-    done = run("explain", *args)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    ]:
+        with subtests.test(args=args, said=said):
+            done = run("explain", *args)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert said in done.stderr
 
 
-@pytest.mark.parametrize(
-    "command", [("explain",), ("explain", "--kinds"), ("explain", "--format=json"), ("claim", "7B")]
-)
-def test_a_value_that_the_class_cannot_build_is_refused_before_any_number(command):
-    name, *options = command
-    done = run(name, "llama", *options, "--set", "hidden_size=1001")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "hidden_size 1001 is not a multiple of" in done.stderr
+def test_a_value_that_the_class_cannot_build_is_refused_before_any_number(subtests):
+    for command in [
+        ("explain",),
+        ("explain", "--kinds"),
+        ("explain", "--format=json"),
+        ("claim", "7B"),
+    ]:
+        with subtests.test(command=command):
+            name, *options = command
+            done = run(name, "llama", *options, "--set", "hidden_size=1001")
+            assert (done.returncode, done.stdout) == (2, "")
+            assert "hidden_size 1001 is not a multiple of" in done.stderr
 
 
-@pytest.mark.parametrize("command", [("explain",), ("claim", "110M"), ("memory",)])
-def test_a_config_that_the_class_cannot_build_is_named_beside_its_numbers(command, tmp_path):
-    config = {"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 1000}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    name, *options = command
-    done = run(name, str(tmp_path), *options)
-    assert "bad-config: hidden_size 1000 is not a multiple of" in done.stderr
+def test_a_config_that_the_class_cannot_build_is_named_beside_its_numbers(subtests, tmp_path):
+    for command in [("explain",), ("claim", "110M"), ("memory",)]:
+        with subtests.test(command=command):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            config = {"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 1000}
+            (place / "config.json").write_text(json.dumps(config))
+            name, *options = command
+            done = run(name, str(place), *options)
+            assert "bad-config: hidden_size 1000 is not a multiple of" in done.stderr
 
 
 def test_a_key_of_the_config_is_no_argument():

@@ -6,7 +6,6 @@ line of it for a command, no page takes it for markup, no spreadsheet for a form
 
 import os
 import shutil
-from itertools import product
 
 import pytest
 import typer
@@ -44,7 +43,10 @@ FORMATS_OF = {
     "report": ONE_FORMAT,
     "accept": ONE_FORMAT,
 }
-RUNS = [(command, form) for command, forms in FORMATS_OF.items() for form in forms]
+# Those of `check` one by one: they read all folders.
+RUNS = [("check", (form,)) for form in FORMATS] + [
+    (command, forms) for command, forms in FORMATS_OF.items() if command != "check"
+]
 MORE_OPTIONS = {
     ("check", "terminal"): [("--tensors", "-v"), ("--ignore", "unexpected:*")],
     ("check", "csv"): [("--tensors",)],
@@ -120,18 +122,25 @@ def test_the_table_of_this_test_has_every_command_and_its_formats():
         assert all(one.choices in {(), FORMATS_OF[command]} for one in forms), command
 
 
-@pytest.mark.parametrize(("command", "form"), RUNS)
-def test_no_name_is_more_than_text_in_any_output(command, form, folders, env, tmp_path):
+@pytest.mark.parametrize(("command", "forms"), RUNS)
+def test_no_name_is_more_than_text_in_any_output(command, forms, folders, env, tmp_path):
     for folder in folders.values():
         shutil.copytree(folder, tmp_path / folder.name)
     paths = {kind: folder.name for kind, folder in folders.items()}
     if command == "diff":
         paths["tuned"] = tuned(tmp_path / paths["tensors"]).name
-    given = () if FORMATS_OF[command] == ONE_FORMAT else ("--format", form)
-    plain = argument_lists(command, form, paths)
-    runs = [((), one) for one in plain]
-    runs += product(MORE_OPTIONS.get((command, form), ()), plain[:2])
-    for more, arguments in runs:
+    runs = [
+        (form, more, arguments)
+        for form in forms
+        for plain in [argument_lists(command, form, paths)]
+        for more, some in [
+            ((), plain),
+            *((one, plain[:2]) for one in MORE_OPTIONS.get((command, form), ())),
+        ]
+        for arguments in some
+    ]
+    for form, more, arguments in runs:
+        given = () if FORMATS_OF[command] == ONE_FORMAT else ("--format", form)
         output = ("-o", f"{FOLDER_NAME}.json") if command in {"snapshot", "attest"} else ()
         done = run(command, *given, *more, *output, "--", *arguments, env=env, cwd=tmp_path)
         assert_harmless_text(done.stderr)

@@ -22,20 +22,21 @@ def test_the_notebook_shows_the_results_of_its_cells():
     assert executed(content) == content
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_outcome_is_shown_as_a_line_as_json_and_without_script(name):
-    outcome = EXAMPLES[name]()
-    assert repr(outcome).isprintable()
-    assert len(repr(outcome)) < 400
-    assert outcome.verdict in repr(outcome)
-    assert json.loads(outcome.to_json()) == json.loads(as_json.render(outcome))
-    assert json.loads(json.dumps(outcome.to_dict())) == json.loads(outcome.to_json())
-    shown = outcome._repr_html_()
-    assert shown.isascii()
-    assert not re.search(r"<(script|style|iframe|link)\b", shown)
-    assert {*re.findall(r'src="([a-z]+:[a-z/+]+)', shown)} <= {"data:image/svg+xml"}
-    for drawn in re.findall(r'base64,([^"]*)"', shown):
-        ET.fromstring(b64decode(drawn))  # noqa: S314 - our own
+def test_an_outcome_is_shown_as_a_line_as_json_and_without_script(subtests):
+    for name in EXAMPLES:
+        with subtests.test(name=name):
+            outcome = EXAMPLES[name]()
+            assert repr(outcome).isprintable()
+            assert len(repr(outcome)) < 400
+            assert outcome.verdict in repr(outcome)
+            assert json.loads(outcome.to_json()) == json.loads(as_json.render(outcome))
+            assert json.loads(json.dumps(outcome.to_dict())) == json.loads(outcome.to_json())
+            shown = outcome._repr_html_()
+            assert shown.isascii()
+            assert not re.search(r"<(script|style|iframe|link)\b", shown)
+            assert {*re.findall(r'src="([a-z]+:[a-z/+]+)', shown)} <= {"data:image/svg+xml"}
+            for drawn in re.findall(r'base64,([^"]*)"', shown):
+                ET.fromstring(b64decode(drawn))  # noqa: S314 - our own
 
 
 def test_the_first_lines_have_the_verdict_the_account_and_the_cause():

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -53,58 +54,73 @@ def env(tmp_path):
     return {**os.environ, "HF_HOME": str(tmp_path / "hf"), "NO_COLOR": "1", "COLUMNS": "100"}
 
 
-@pytest.mark.parametrize("args", COMMAND_LINES.values(), ids=COMMAND_LINES)
-def test_a_command_has_the_same_output_without_the_names_of_a_platform(args, env, tmp_path):
-    model = str(whole(tmp_path / "m"))
-    given = [model if arg == "MODEL" else arg for arg in args]
-    expected, *others = (run(env, LAUNCHER, platform, *given) for platform in ("linux", *PLATFORMS))
-    assert expected.returncode in {0, 1, 2}
-    for ran in others:
-        found = (ran.returncode, ran.stdout, ran.stderr)
-        assert found == (expected.returncode, expected.stdout, expected.stderr)
+def test_a_command_has_the_same_output_without_the_names_of_a_platform(subtests, env, tmp_path):
+    for args in COMMAND_LINES.values():
+        with subtests.test(args=args):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            model = str(whole(place / "m"))
+            given = [model if arg == "MODEL" else arg for arg in args]
+            expected, *others = (
+                run(env, LAUNCHER, platform, *given) for platform in ("linux", *PLATFORMS)
+            )
+            assert expected.returncode in {0, 1, 2}
+            for ran in others:
+                found = (ran.returncode, ran.stdout, ran.stderr)
+                assert found == (expected.returncode, expected.stdout, expected.stderr)
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_numbers_are_the_same_in_a_file_with_holes_and_several_threads(platform, env, tmp_path):
-    path = write_numbers(tmp_path / "model.safetensors", {"a": np.arange(5000, dtype=np.float32)})
-    size = path.stat().st_size
-    header = json.loads(path.read_bytes()[8 : 8 + int.from_bytes(path.read_bytes()[:8], "little")])
-    assert header["a"]["data_offsets"] == [0, 20_000]
-    with path.open("r+b") as file:
-        file.truncate(size - 20_000)
-        file.truncate(size)
-    args = (str(path), "--values", "--format", "json")
-    expected, found = (run(env, LAUNCHER, each, *args) for each in ("linux", platform))
-    assert json.loads(expected.stdout)["values"] == json.loads(found.stdout)["values"]
-    assert found.stderr == expected.stderr
+def test_numbers_are_the_same_in_a_file_with_holes_and_several_threads(subtests, env, tmp_path):
+    for platform in PLATFORMS:
+        with subtests.test(platform=platform):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            path = write_numbers(
+                place / "model.safetensors", {"a": np.arange(5000, dtype=np.float32)}
+            )
+            size = path.stat().st_size
+            header = json.loads(
+                path.read_bytes()[8 : 8 + int.from_bytes(path.read_bytes()[:8], "little")]
+            )
+            assert header["a"]["data_offsets"] == [0, 20_000]
+            with path.open("r+b") as file:
+                file.truncate(size - 20_000)
+                file.truncate(size)
+            args = (str(path), "--values", "--format", "json")
+            expected, found = (run(env, LAUNCHER, each, *args) for each in ("linux", platform))
+            assert json.loads(expected.stdout)["values"] == json.loads(found.stdout)["values"]
+            assert found.stderr == expected.stderr
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_model_of_the_hub_has_the_same_report(platform, hub, hub_env):
-    hub.add("org/m", healthy(1))
-    args = ("org/m", "--format", "json")
-    expected, found = (run(hub_env, LAUNCHER, each, *args) for each in ("linux", platform))
-    assert (found.returncode, found.stderr) == (0, "")
-    reports = [json.loads(ran.stdout) for ran in (expected, found)]
-    for report in reports:
-        del report["fetched"]["seconds"]
-    assert reports[0] == reports[1]
+def test_a_model_of_the_hub_has_the_same_report(subtests, hub, hub_env):
+    for platform in PLATFORMS:
+        with subtests.test(platform=platform):
+            hub.clear()
+            hub.add("org/m", healthy(1))
+            args = ("org/m", "--format", "json")
+            expected, found = (run(hub_env, LAUNCHER, each, *args) for each in ("linux", platform))
+            assert (found.returncode, found.stderr) == (0, "")
+            reports = [json.loads(ran.stdout) for ran in (expected, found)]
+            for report in reports:
+                del report["fetched"]["seconds"]
+            assert reports[0] == reports[1]
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_every_module_can_be_imported(platform, env):
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
-    ran = run(env | {"PYTHONPATH": path}, "-c", IMPORT_ALL, platform)
-    assert (ran.stdout, ran.stderr) == ("imported\n", "")
+def test_every_module_can_be_imported(subtests, env):
+    for platform in PLATFORMS:
+        with subtests.test(platform=platform):
+            path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+            ran = run(env | {"PYTHONPATH": path}, "-c", IMPORT_ALL, platform)
+            assert (ran.stdout, ran.stderr) == ("imported\n", "")
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "cp437", "ascii"])
-def test_a_console_of_few_characters_changes_no_exit_code(encoding, env, tmp_path):
-    model = str(whole(tmp_path / "m"))
-    given = env | {"PYTHONIOENCODING": encoding}
-    ran = run(given, LAUNCHER, "windows", model, "-v", encoding=encoding)
-    assert (ran.returncode, ran.stderr.count("\n")) == (0, 1)
-    assert "Traceback" not in ran.stdout
+def test_a_console_of_few_characters_changes_no_exit_code(subtests, env, tmp_path):
+    for encoding in ["cp1252", "cp437", "ascii"]:
+        with subtests.test(encoding=encoding):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            model = str(whole(place / "m"))
+            given = env | {"PYTHONIOENCODING": encoding}
+            ran = run(given, LAUNCHER, "windows", model, "-v", encoding=encoding)
+            assert (ran.returncode, ran.stderr.count("\n")) == (0, 1)
+            assert "Traceback" not in ran.stdout
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the lists are of names that Linux has")
@@ -115,12 +131,14 @@ def test_each_name_that_is_taken_away_is_there_before():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_a_fix_is_that_of_linux(platform, env, tmp_path):
-    folder = spoiled_folder(tmp_path / "model", 2)
-    before = contents_of(folder)
-    for each in ("linux", platform):
-        options = ("--apply", "--to", str(tmp_path / each))
-        done = run(env, LAUNCHER, each, "fix", str(folder), *options)
-        assert (done.returncode, contents_of(folder)) == (0, before), done.stderr
-    assert contents_of(tmp_path / platform) == contents_of(tmp_path / "linux")
+def test_a_fix_is_that_of_linux(subtests, env, tmp_path):
+    for platform in PLATFORMS:
+        with subtests.test(platform=platform):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            folder = spoiled_folder(place / "model", 2)
+            before = contents_of(folder)
+            for each in ("linux", platform):
+                options = ("--apply", "--to", str(place / each))
+                done = run(env, LAUNCHER, each, "fix", str(folder), *options)
+                assert (done.returncode, contents_of(folder)) == (0, before), done.stderr
+            assert contents_of(place / platform) == contents_of(place / "linux")

@@ -59,56 +59,60 @@ def test_what_lies_in_the_named_folder_is_replaced(name, place):
     assert written & set(NAMES)
 
 
-@pytest.mark.parametrize("name", OF_FOLDERS)
-def test_a_named_folder_that_is_a_link_is_refused(name, place):
+def test_a_named_folder_that_is_a_link_is_refused(place, subtests):
     (place / "checkout" / "out").symlink_to(place / "home")
-    ran = run(*COMMANDS[name], "out", cwd=place / "checkout")
-    assert (ran.returncode, is_untouched(place)) == (3, True)
-    assert "'out' is a link to " in ran.stderr
-    assert "; name the path that it leads to" in ran.stderr
+    for name in OF_FOLDERS:
+        with subtests.test(name=name):
+            ran = run(*COMMANDS[name], "out", cwd=place / "checkout")
+            assert (ran.returncode, is_untouched(place)) == (3, True)
+            assert "'out' is a link to " in ran.stderr
+            assert "; name the path that it leads to" in ran.stderr
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_file_is_not_written_through_a_link(name, place):
+def test_a_file_is_not_written_through_a_link(place, subtests):
     checkout = place / "checkout"
     (checkout / "out").symlink_to(place / "home")
-    ran = run(*COMMANDS[name], "out/new.json", cwd=checkout)
-    assert (ran.returncode, is_untouched(place)) == (3, True)
-    assert "'out' is a link to " in ran.stderr
-    if name not in OF_FOLDERS:
-        (checkout / "new.json").symlink_to(place / "home" / "theirs")
-        ran = run(*COMMANDS[name], "new.json", cwd=checkout)
-        assert (ran.returncode in {0, 1, 3}, is_untouched(place)) == (True, True), ran.stderr
-        assert (checkout / "new.json").stat().st_size
-        assert not (checkout / "new.json").is_symlink()
+    for name, command in COMMANDS.items():
+        with subtests.test(name=name):
+            ran = run(*command, "out/new.json", cwd=checkout)
+            assert (ran.returncode, is_untouched(place)) == (3, True)
+            assert "'out' is a link to " in ran.stderr
+            if name in OF_FOLDERS:
+                continue
+            (checkout / "new.json").unlink(missing_ok=True)
+            (checkout / "new.json").symlink_to(place / "home" / "theirs")
+            ran = run(*command, "new.json", cwd=checkout)
+            assert (ran.returncode in {0, 1, 3}, is_untouched(place)) == (True, True), ran.stderr
+            assert (checkout / "new.json").stat().st_size
+            assert not (checkout / "new.json").is_symlink()
 
 
-@pytest.mark.parametrize(
-    "part", ["reports", "reports/nightly", f"reports/nightly/{THIRD}", "models"]
-)
-def test_the_pages_of_a_night_go_through_no_link(part, place):
+def test_the_pages_of_a_night_go_through_no_link(place, subtests):
     checkout = place / "checkout"
-    out = () if part != "models" else ("-o", "night")
-    link = checkout / (part if not out else "night/models")
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(place / "home")
-    ran = run("report", "sweep.sqlite", *out, cwd=checkout)
-    assert (ran.returncode, is_untouched(place)) == (3, True)
-    assert " is a link to " in ran.stderr
+    for part in ("reports", "reports/nightly", f"reports/nightly/{THIRD}", "night/models"):
+        with subtests.test(part=part):
+            link = checkout / part
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(place / "home")
+            out = ("-o", "night") if part == "night/models" else ()
+            ran = run("report", "sweep.sqlite", *out, cwd=checkout)
+            assert (ran.returncode, is_untouched(place)) == (3, True)
+            assert " is a link to " in ran.stderr
+            link.unlink()
 
 
-@pytest.mark.parametrize(
-    ("ending", "target"), [("", "new"), ("-wal", "theirs"), ("-shm", "new"), ("-journal", "theirs")]
-)
-def test_no_store_is_written_through_a_link(ending, target, place):
+def test_no_store_is_written_through_a_link(place, subtests):
     checkout = place / "checkout"
-    (checkout / f"other.sqlite{ending}").symlink_to(place / "home" / target)
     ids = checkout / "ids"
     ids.write_text("o/a\n")
     env = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"}
-    options = ("--store", "other.sqlite", "--ids", "ids")
-    ran = run("sweep", *options, cwd=checkout, env=env)
-    assert (ran.returncode in {2, 3}, is_untouched(place)) == (True, True), ran.stderr
+    for at, ending in enumerate(("", "-wal", "-shm", "-journal")):
+        with subtests.test(ending=ending):
+            target = "theirs" if at % 2 else "new"
+            (checkout / f"{at}.sqlite{ending}").symlink_to(place / "home" / target)
+            options = ("--store", f"{at}.sqlite", "--ids", "ids")
+            ran = run("sweep", *options, cwd=checkout, env=env)
+            assert (ran.returncode in {2, 3}, is_untouched(place)) == (True, True), ran.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"theirs"])

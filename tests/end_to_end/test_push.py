@@ -1,6 +1,7 @@
 """`audit push` to a Hub that takes commits: what reaches it, and what never does."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +35,6 @@ class When(Fault):
 @pytest.fixture(name="folder")
 def a_folder(tmp_path):
     folder = tmp_path / "my-model"
-    folder.mkdir()
     write(folder, healthy(0))
     return folder
 
@@ -47,6 +47,7 @@ def an_environment_with_a_token(hub, hub_env):
 
 
 def write(folder, files):
+    folder.mkdir(exist_ok=True)
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,21 +85,22 @@ def test_a_push_is_one_commit_of_the_folder_without_what_other_programs_keep_the
     assert "no new commit" in again.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "target"),
-    [("NOTES.md", "secret"), ("sub/.hidden", "/etc"), (WEIGHTS, "my-model/chain"), ("a", "absent")],
-)
-def test_a_link_out_of_the_folder_is_sent_by_no_push(hub, env, folder, name, target):
+LINKS = {"NOTES.md": "secret", "sub/.hidden": "/etc", WEIGHTS: "my-model/chain", "a": "absent"}
+
+
+def test_a_link_out_of_the_folder_is_sent_by_no_push(hub, env, folder):
     (folder.parent / "secret").write_bytes(b"hf_abcdefgh")
     (folder / "chain").symlink_to(folder.parent / "secret")
-    path = folder / name
-    path.parent.mkdir(exist_ok=True)
-    path.unlink(missing_ok=True)
-    path.symlink_to(folder.parent / target)
-    done = push(folder, env, "--fail-on", "never")
-    assert (done.returncode, hub.log) == (3, ()), done.stderr
-    assert "has links out of the folder" in done.stderr
-    assert repr(name) in done.stderr
+    (folder / "sub").mkdir()
+    for name, target in LINKS.items():
+        path = folder / name
+        path.unlink(missing_ok=True)
+        path.symlink_to(folder.parent / target)
+        done = push(folder, env, "--fail-on", "never")
+        assert (done.returncode, hub.log) == (3, ()), done.stderr
+        assert "has links out of the folder" in done.stderr
+        assert repr(name) in done.stderr
+        path.unlink()
 
 
 def test_packages_and_other_entries_that_are_no_files_are_named_and_not_sent(hub, env, folder):
@@ -114,15 +116,17 @@ def test_packages_and_other_entries_that_are_no_files_are_named_and_not_sent(hub
     assert all(f"audit: not sent: {name!r}: not " in done.stderr for name in skipped)
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-def test_a_planted_fault_never_reaches_the_hub(hub, env, folder, kind):
-    write(folder, FAULTS[kind](0))
-    done = push(folder, env, "--fail-on", "warning")
-    assert (done.returncode, hub.log) == (1, ()), done.stderr
-    assert done.stderr.endswith("audit: nothing was sent\n")
-    assert done.stdout == run("my-model", env=env, cwd=folder.parent).stdout
-    if kind in ERRORS:
-        assert (push(folder, env).returncode, hub.log) == (1, ())
+def test_a_planted_fault_never_reaches_the_hub(hub, env, folder, subtests):
+    for kind, files_of in FAULTS.items():
+        with subtests.test(kind=kind):
+            shutil.rmtree(folder)
+            write(folder, healthy(0) | files_of(0))
+            done = push(folder, env, "--fail-on", "warning")
+            assert (done.returncode, hub.log) == (1, ()), done.stderr
+            assert done.stderr.endswith("audit: nothing was sent\n")
+            assert done.stdout == run("my-model", env=env, cwd=folder.parent).stdout
+            if kind in ERRORS:
+                assert (push(folder, env).returncode, hub.log) == (1, ())
 
 
 def test_what_could_not_be_audited_is_sent_only_on_request(hub, env, folder):
@@ -139,27 +143,26 @@ def test_a_dry_run_asks_the_hub_nothing(hub, env, folder):
     assert f"2 files, {sum(map(len, healthy(0).values())):,} bytes, to {MODEL}" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("code", "changes"),
-    [
-        (2, {"id": "my-model"}),
-        (2, {"id": "org/my-model@main"}),
-        (3, {"HF_TOKEN": ""}),
-        (3, {"HF_TOKEN": READ}),
-        (3, {"HF_HUB_OFFLINE": "1"}),
-        (3, {"HF_ENDPOINT": "http://127.0.0.1:9"}),
-        (2, {"HF_ENDPOINT": "somewhere"}),
-    ],
+IMPOSSIBLE = (
+    (2, {"id": "my-model"}),
+    (2, {"id": "org/my-model@main"}),
+    (3, {"HF_TOKEN": ""}),
+    (3, {"HF_TOKEN": READ}),
+    (3, {"HF_HUB_OFFLINE": "1"}),
+    (3, {"HF_ENDPOINT": "http://127.0.0.1:9"}),
+    (2, {"HF_ENDPOINT": "somewhere"}),
 )
-def test_a_push_that_cannot_be_made_ends_in_a_line_and_sends_nothing(
-    hub, env, folder, code, changes
-):
-    done = push(folder, env | changes, "--quiet", model=changes.get("id", MODEL))
-    assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr.count("\n") == 1
-    assert all(token not in done.stderr for token in (WRITE, READ, "hf_nobody"))
-    assert hub.stored(MODEL) is None
-    assert not [one for one in hub.log if one.method != "GET" and one.status == 200]
+
+
+def test_a_push_that_cannot_be_made_ends_in_a_line_and_sends_nothing(hub, env, folder, subtests):
+    for code, changes in IMPOSSIBLE:
+        with subtests.test(changes=changes):
+            done = push(folder, env | changes, "--quiet", model=changes.get("id", MODEL))
+            assert (done.returncode, done.stdout) == (code, "")
+            assert done.stderr.count("\n") == 1
+            assert all(token not in done.stderr for token in (WRITE, READ, "hf_nobody"))
+            assert hub.stored(MODEL) is None
+            assert not [one for one in hub.log if one.method != "GET" and one.status == 200]
 
 
 def test_a_pull_request_and_a_branch_leave_main_as_it_is(hub, env, folder):
@@ -207,26 +210,32 @@ def test_files_that_others_left_there_are_audited_with_the_commit(hub, env, fold
     assert (done.returncode, "vocab.txt" in done.stdout) == (1, True), done.stdout
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("/api/repos/create", CONFIG),
-        ("/api/repos/create", WEIGHTS),
-        ("*/preupload/*", CONFIG),
-        ("/lfs/*", WEIGHTS),
-        ("/lfs/*", "added.json"),
-    ],
+MOMENTS = (
+    ("/api/repos/create", CONFIG),
+    ("/api/repos/create", WEIGHTS),
+    ("*/preupload/*", CONFIG),
+    ("/lfs/*", WEIGHTS),
+    ("/lfs/*", "added.json"),
 )
-def test_a_folder_that_changes_before_the_commit_is_not_committed(hub, env, folder, path, name):
-    def change():
-        with (folder / name).open("ab") as file:
-            file.write(b" ")
 
-    hub.misbehave(fault=When(do=change), path=path)
-    done = push(folder, env)
-    assert done.returncode == 3
-    assert name in done.stderr.splitlines()[-1]
-    assert requests(hub, "/commit/") == []
+
+def test_a_folder_that_changes_before_the_commit_is_not_committed(hub, env, folder, subtests):
+    for path, name in MOMENTS:
+
+        def change(file=folder / name):
+            with file.open("ab") as changed:
+                changed.write(b" ")
+
+        with subtests.test(path=path, name=name):
+            hub.clear()
+            hub.intake.objects.clear()
+            shutil.rmtree(folder)
+            write(folder, healthy(0))
+            hub.misbehave(fault=When(do=change), path=path)
+            done = push(folder, env)
+            assert done.returncode == 3
+            assert name in done.stderr.splitlines()[-1]
+            assert requests(hub, "/commit/") == []
 
 
 def by_another_file(path, content):
@@ -241,13 +250,20 @@ def in_place(path, content):
 
 @pytest.mark.filterwarnings("ignore:Use 'content=")  # huggingface_hub's own
 @pytest.mark.parametrize("name", ["model.npz", WEIGHTS, CONFIG])
-@pytest.mark.parametrize(
-    ("step", "change"),
-    [("hub_api", by_another_file), ("_progress", in_place), ("require_unchanged", in_place)],
-)
-def test_a_file_that_is_replaced_at_any_step_is_not_committed(at_hub, folder, name, step, change):
+def test_a_file_that_is_replaced_at_any_step_is_not_committed(at_hub, folder, name, subtests):
     """The Hub takes `.npz` without LFS: huggingface_hub reads it when it makes the commit."""
     at_hub.let_write(WRITE)
+    steps = {"hub_api": by_another_file, "_progress": in_place, "require_unchanged": in_place}
+    for step, change in steps.items():
+        with subtests.test(step=step):
+            at_hub.clear()
+            at_hub.intake.objects.clear()
+            shutil.rmtree(folder)
+            write(folder, healthy(0))
+            is_not_committed(at_hub, folder, name, step, change)
+
+
+def is_not_committed(at_hub, folder, name, step, change):
     write(folder, {"model.npz": b"a" * 99, "README.md": b"# A model"})
     old = {path.name: path.read_bytes() for path in folder.iterdir()}
     files, work = pushing.files_of(folder), getattr(pushing, step)

@@ -1,7 +1,9 @@
 """Whatever a server does, an audit ends with one line and a documented exit code, in few bytes."""
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from server_faults import FAULTS, RAW, Met, expected_code, met
@@ -30,14 +32,17 @@ def audited(name, folder) -> Met:
     return met(name, folder, HF_HUB_DOWNLOAD_TIMEOUT="1")
 
 
-@pytest.mark.parametrize("name", FAILING)
-def test_a_server_whose_fault_persists_is_reported(name, plain, failing):
-    assert_reported(name, failing[name].result(), plain)
+def test_a_server_whose_fault_persists_is_reported(subtests, plain, failing):
+    for name in FAILING:
+        with subtests.test(name=name):
+            assert_reported(name, failing[name].result(), plain)
 
 
-@pytest.mark.parametrize("name", SOUND)
-def test_a_server_that_misbehaves_and_answers_is_audited(name, plain, tmp_path):
-    assert_reported(name, audited(name, tmp_path), plain)
+def test_a_server_that_misbehaves_and_answers_is_audited(subtests, plain, tmp_path):
+    for name in SOUND:
+        with subtests.test(name=name):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            assert_reported(name, audited(name, place), plain)
 
 
 def assert_reported(name, found, plain):

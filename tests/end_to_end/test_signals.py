@@ -151,12 +151,16 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "module"), list(zip(CODES, ["auditor.cli.app", "typer", "msgspec"], strict=True))
-)
-def test_a_signal_while_the_program_is_imported_ends_it_without_a_traceback(number, module):
-    command = [sys.executable, "-c", INTERRUPTED_IMPORT, str(int(number)), module]
-    ran = subprocess.run(  # noqa: S603 - our own command
-        command, capture_output=True, text=True, check=False, preexec_fn=heeding, timeout=PATIENCE
-    )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (CODES[number], "", "")
+def test_a_signal_while_the_program_is_imported_ends_it_without_a_traceback(subtests):
+    for number, module in list(zip(CODES, ["auditor.cli.app", "typer", "msgspec"], strict=True)):
+        with subtests.test(number=number, module=module):
+            command = [sys.executable, "-c", INTERRUPTED_IMPORT, str(int(number)), module]
+            ran = subprocess.run(  # noqa: S603 - our own command
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                preexec_fn=heeding,
+                timeout=PATIENCE,
+            )
+            assert (ran.returncode, ran.stdout, ran.stderr) == (CODES[number], "", "")

@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from support.bad_input.making import whole
@@ -14,9 +16,8 @@ ENV = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "80"}
 BUNDLED = ("bert-base-chinese", "--source", "bundled")
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
+def test_a_slip_is_met_with_what_was_meant(subtests, tmp_path):
+    for args, said in [
         (("chek", "m"), "'chek' is not a command (did you mean check?)"),
         ((*BUNDLED, "--sorce", "hub"), "--sorce (did you mean --source?); audit check --help"),
         ((*BUNDLED, "--source", "bundeld"), "(did you mean bundled?)"),
@@ -24,14 +25,13 @@ BUNDLED = ("bert-base-chinese", "--source", "bundled")
         ((*BUNDLED, "--format", "jsn"), "(did you mean json?)"),
         ((*BUNDLED, "--as", "BertForMaskdLM"), "(did you mean BertForMaskedLM?)"),
         (("memory", *BUNDLED, "--dtype", "flot16"), "(did you mean float16?)"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_a_slip_is_met_with_what_was_meant(args, said, tmp_path):
-    done = run(*args, env=ENV, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    [line] = done.stderr.splitlines()
-    assert said in line
+    ]:
+        with subtests.test(args=args, said=said):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            done = run(*args, env=ENV, cwd=place)
+            assert (done.returncode, done.stdout) == (2, "")
+            [line] = done.stderr.splitlines()
+            assert said in line
 
 
 def test_a_folder_of_a_name_like_a_command_is_audited(tmp_path):
@@ -57,18 +57,16 @@ def _without_torch(tmp_path):
     return tmp_path / "path"
 
 
-@pytest.mark.parametrize(
-    ("spelt", "shown", "bits"),
-    [
+def test_a_dtype_is_accepted_in_any_spelling(subtests):
+    for spelt, shown, bits in [
         ("fp16", "F16", 16),
         ("torch.bfloat16", "BF16", 16),
         ("nf4", "4-bit", 4),
-    ],
-)
-def test_a_dtype_is_accepted_in_any_spelling(spelt, shown, bits):
-    done = run("memory", *BUNDLED, "--dtype", spelt, env=ENV)
-    row = [shown, f"{bits / 8:g}", f"{102_290_312 * bits // 8:,}"]
-    assert row in [line.split()[:3] for line in done.stdout.splitlines()]
+    ]:
+        with subtests.test(spelt=spelt, shown=shown, bits=bits):
+            done = run("memory", *BUNDLED, "--dtype", spelt, env=ENV)
+            row = [shown, f"{bits / 8:g}", f"{102_290_312 * bits // 8:,}"]
+            assert row in [line.split()[:3] for line in done.stdout.splitlines()]
 
 
 def test_python_m_auditor_is_audit(tmp_path):

@@ -53,12 +53,15 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", one_in(2, REFUSED))
-def test_a_log_has_one_line_of_a_wait_with_the_seconds_that_are_waited(name, model, hub_env):
-    model.misbehave(fault=REFUSED[name], path=API, times=1)
-    code, lines = said("o/n", env=hub_env)
-    assert code == 0
-    assert re.fullmatch(r"audit: 127\.0\.0\.1 answered (429|503)[\w, ]+; waiting 2 s\n", lines)
+def test_a_log_has_one_line_of_a_wait_with_the_seconds_that_are_waited(subtests, model, hub_env):
+    for name in one_in(2, REFUSED):
+        with subtests.test(name=name):
+            model.misbehave(fault=REFUSED[name], path=API, times=1)
+            code, lines = said("o/n", env=hub_env)
+            assert code == 0
+            assert re.fullmatch(
+                r"audit: 127\.0\.0\.1 answered (429|503)[\w, ]+; waiting 2 s\n", lines
+            )
 
 
 def test_a_terminal_counts_down_on_one_line_that_is_gone_afterwards(model, hub_env):
@@ -122,10 +125,12 @@ def test_a_terminal_shows_how_many_headers_are_read(hub, hub_env):
     assert "headers read" not in said("o/many", env=hub_env)[1]
 
 
-@pytest.mark.parametrize("slow", [API, "*/model.safetensors"])
-def test_a_terminal_shows_after_a_second_that_the_hub_is_slow(slow, hub, hub_env):
-    hub.add("o/n", {**healthy(1), "generation_config.json": b"{}"})
-    hub.misbehave(fault=Late(seconds=2.2), path=slow, times=1)
-    code, sent = at_a_terminal("o/n", env=hub_env)
-    assert (code, set(shown(sent))) == (0, {"audit: waiting for the Hub"})
-    assert sent.endswith("\r\x1b[K")
+def test_a_terminal_shows_after_a_second_that_the_hub_is_slow(subtests, hub, hub_env):
+    for slow in [API, "*/model.safetensors"]:
+        with subtests.test(slow=slow):
+            hub.clear()
+            hub.add("o/n", {**healthy(1), "generation_config.json": b"{}"})
+            hub.misbehave(fault=Late(seconds=2.2), path=slow, times=1)
+            code, sent = at_a_terminal("o/n", env=hub_env)
+            assert (code, set(shown(sent))) == (0, {"audit: waiting for the Hub"})
+            assert sent.endswith("\r\x1b[K")

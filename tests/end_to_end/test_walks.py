@@ -1,6 +1,5 @@
 """The walks of five people: the screens are those that were read, and hold what was published."""
 
-import pytest
 from golden import WALKED
 from support.walks import WALKS, screens
 
@@ -15,10 +14,11 @@ PUBLISHED = (
 )
 
 
-@pytest.mark.parametrize("name", WALKS)
-def test_a_walk_prints_the_screens_that_were_read_by_a_person(name):
-    kept = (WALKED / f"{name}.txt").read_text(encoding="utf-8")
-    assert screens(WALKS[name]) == kept, "if this is meant: make rewrite"
+def test_a_walk_prints_the_screens_that_were_read_by_a_person(subtests):
+    for name in WALKS:
+        with subtests.test(name=name):
+            kept = (WALKED / f"{name}.txt").read_text(encoding="utf-8")
+            assert screens(WALKS[name]) == kept, "if this is meant: make rewrite"
 
 
 def test_no_walk_is_kept_that_nobody_takes():

@@ -67,6 +67,6 @@ def _explains_all(report):
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "number"), one_in(3, WAYS))
 def test_stopped_anywhere_it_leaves_the_folder_and_no_half_of_a_new_one(options, number, tmp_path):
-    """`make fuzz-stops` stops it at every point, this at some."""
+    """`make fuzz ARGS=stops` stops it at every point, this at some."""
     stopping = Stopping(tmp_path, *options, shards=2)
     assert stopping.every_point(number, first=2, step=7) > 1

@@ -1,4 +1,4 @@
-"""Law 8, in short: tools/fuzz/stopped_sweeps.py stops as many sweeps as a night has time for."""
+"""Law 8, in short: tools/fuzz/stops.py stops as many sweeps as a night has time for."""
 
 import random
 

@@ -149,7 +149,8 @@ def build(case: Case, top: Path) -> Path:
     folder.mkdir(parents=True)
     config = config_of(case)
     if config is not None:
-        (folder / CONFIG).write_text(json.dumps({"dtype": "float32", **config}, indent=2))
+        dtype = {} if "dtype" in case.keys.get("config", {}) else {"dtype": "float32"}
+        (folder / CONFIG).write_text(json.dumps({**dtype, **config}, indent=2))
     _write_weights(case, folder)
     for name, tensors in case.keys.get("beside", {}).items():
         is_share = isinstance(tensors, str)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from auditor.analytic.config_keys import set_values
-from auditor.checkpoint.change import Change, replacing, shaped, with_config
+from auditor.checkpoint.change import Change, replacing, with_config
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.tensors import StoredTensor
 
@@ -17,12 +17,6 @@ def with_names(snapshot: Snapshot, renames: Mapping[str, str]) -> Snapshot:
 def with_tensors(snapshot: Snapshot, instead: Mapping[str, tuple[StoredTensor, ...]]) -> Snapshot:
     stored = (tensor for head in snapshot.headers for tensor in head.parsed.tensors)
     return replacing(stored, instead).applied_to(snapshot)
-
-
-def with_shapes(snapshot: Snapshot, shapes: Mapping[str, tuple[int, ...]]) -> Snapshot:
-    tensors = [tensor for head in snapshot.headers for tensor in head.parsed.tensors]
-    instead = {one.name: (shaped(one, shapes[one.name]),) for one in tensors if one.name in shapes}
-    return with_tensors(snapshot, instead)
 
 
 def with_values(snapshot: Snapshot, values: Mapping[str, Any]) -> Snapshot:

@@ -53,11 +53,16 @@ class ValueCase:
 
 
 def value_cases(name: str, place: Path) -> Iterator[ValueCase]:
-    """All of one family: a fresh model, a trained one, and every fault in both where it can be."""
+    """All of one family, whose numbers are moved as training moves them."""
     written(name, place / "written")
     source = place / "written" / name
     fresh = load_file(source / WEIGHTS)
-    trained = _trained(fresh)
+    yield from cases_of(source, fresh, _trained(fresh), place)
+
+
+def cases_of(source: Path, fresh: State, trained: State, place: Path) -> Iterator[ValueCase]:
+    """A fresh model, a trained one, and every fault in both where it can be."""
+    name = source.name
 
     def made(label: str, state: State, cause: str | None = None, severity: str = "error"):
         folder = place / name / label.replace(" ", "-")
@@ -67,7 +72,7 @@ def value_cases(name: str, place: Path) -> Iterator[ValueCase]:
         if next(iter(state.values())).dtype is torch.bfloat16:
             config["dtype"] = "bfloat16"
         (folder / "config.json").write_text(json.dumps(config))
-        if "vocab_size" in config:
+        if config.get("vocab_size") == ROWS:
             _tokenizer(folder)
         return ValueCase(name=f"{name}, {label}", folder=folder, cause=cause, severity=severity)
 

@@ -6,18 +6,16 @@ import subprocess
 import sys
 from typing import Any
 
-import bench
 import pytest
-from benching import checkpoints
+from benching import checkpoints, headers
 from benching.checkpoints import Checkpoint
 from benching.comparing import Compared, Side
 from benching.measure import Run
 from benching.server import serving
 from support import deepseek_v3
 from support.hub.client import ask
-from support.programs import ROOT, TOOLS, environment
+from support.programs import ROOT, environment
 
-BENCH = TOOLS / "bench.py"
 SPEED = (ROOT / "docs" / "speed.md").read_text()
 LAYERS, EXPERTS = 20, 8
 
@@ -30,7 +28,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
     sizes = ["--runs", "1", "--layers", str(LAYERS), "--experts", str(EXPERTS)]
     options = [*sizes, "--peers", str(folder / "none"), "--markdown", "--json", str(figures)]
     done = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, str(BENCH), *options],
+        [sys.executable, "-m", "benching", *options],
         env=environment(),
         check=False,
         capture_output=True,
@@ -66,7 +64,7 @@ def test_it_prints_every_checkpoint_and_safetensors_at_two_distances(ended):
     assert tuple(figures) == (*SAFETENSORS, *PACKED)
     far = "|  | says | at 0 ms | audit by it | at 50 ms | audit by it | CPU time | peak memory |"
     near = "|  | says | at 0 ms | audit by it | CPU time | peak memory | requests | body bytes |"
-    _, tables, notes = re.split(f"{bench.BEGIN}|{bench.END}", printed)
+    _, tables, notes = re.split(f"{headers.BEGIN}|{headers.END}", printed)
     first, second = tables.split(near)
     assert (first.count(far), second.count(far)) == (1, 0)
     for one in figures.values():
@@ -77,7 +75,7 @@ def test_it_prints_every_checkpoint_and_safetensors_at_two_distances(ended):
 
 
 def test_the_readme_has_a_place_for_the_tables():
-    assert re.search(f"\n{bench.BEGIN}\n\n(\\|.*\n|\n)+{bench.END}\n", SPEED)
+    assert re.search(f"\n{headers.BEGIN}\n\n(\\|.*\n|\n)+{headers.END}\n", SPEED)
 
 
 def test_answers_are_late_while_a_wait_is_set():

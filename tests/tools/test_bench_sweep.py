@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from benching.sweep_server import NGINX
-from support.programs import TOOLS, environment
+from support.programs import environment
 
-BENCH = TOOLS / "bench_sweep.py"
 MODELS = 30
 
 pytestmark = pytest.mark.skipif(
@@ -24,7 +23,7 @@ def ended(tmp_path_factory):
     options = ["--runs", "1", "--models", str(MODELS), "--sizes", str(MODELS)]
     options += ["--far-sizes", str(MODELS), "--lists", "3000"]
     done = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, str(BENCH), *options, "--json", str(figures)],
+        [sys.executable, "-m", "benching", "sweep", *options, "--json", str(figures)],
         env=environment(),
         check=False,
         capture_output=True,

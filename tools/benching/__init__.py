@@ -1,1 +1,1 @@
-"""The parts of tools/bench.py: the models, the server that has them, the runs, the tables."""
+"""The bench: the models, the server that has them, the runs, the tables."""

@@ -31,7 +31,11 @@ _TEMPLATE = f"""\
 {{%- if not tools is defined %}}
     {{%- set tools = none %}}
 {{%- endif %}}
-{_MESSAGES * 6}"""
+{_MESSAGES * 6}
+{{%- if add_generation_prompt %}}
+    {{{{- '<|start_header_id|>assistant<|end_header_id|>' }}}}
+{{%- endif %}}
+"""
 
 
 def add_repositories(hub: Hub) -> None:

@@ -1,8 +1,11 @@
-"""`python -m fuzz`: see `run`."""
+"""`python -m fuzz`: see `run`; `python -m fuzz stops`: see `stops`."""
 
 import sys
 
-from fuzz.run import main
+from fuzz import run, stops
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] == ["stops"]:
+        del sys.argv[1]
+        sys.exit(stops.main())
+    sys.exit(run.main())

@@ -32,9 +32,9 @@ def table() -> Iterator[Hostile]:
         yield Hostile(f"torch: {row.name}", partial(_made, row.spoil))
     for row in test_gguf.FILES:
         yield Hostile(f"gguf: {row.name}", partial(_made, row.spoil, name="m.gguf"))
-    for name, change, _ in test_snapshot.BYTES:
+    for name, (change, _) in test_snapshot.BYTES.items():
         yield Hostile(f"snapshot: {name}", partial(_recorded, change))
-    for name, change, *_ in (*test_snapshot.VALUES, *test_snapshot.FAULTS):
+    for name, (change, _) in test_snapshot.VALUES.items():
         yield Hostile(f"snapshot: {name}", partial(_recorded, partial(_rewritten, change)))
     storages = [bytes(length) for length in lengths(test_torch.TENSORS)]
     for name, content in around(state(test_torch.TENSORS), storages).items():

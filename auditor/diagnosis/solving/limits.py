@@ -2,7 +2,7 @@
 
 Measured on 2026-11-29 over 111 explanations: planted faults of 45 classes that transformers writes
 (tests/support/fault_bench.py, faults_of_config.py) and pairs of published sizes
-(tools/diagnose_sizes.py). "Most" is the most that a complete solution used. "Spare" means that no
+(tools/diagnosing/sizes.py). "Most" is the most that a complete solution used. "Spare" means that no
 explanation changes with half of the limit or less.
 """
 

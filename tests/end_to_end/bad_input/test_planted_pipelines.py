@@ -1,8 +1,9 @@
 """Pipelines of diffusers with a planted fault, audited from the command line without diffusers."""
 
 import json
+import tempfile
+from pathlib import Path
 
-import pytest
 from support.bad_input.running import CLEAN, FINDINGS
 from support.builders import safetensors_bytes
 from support.pipelines import CLIP, DIFFUSION, INDEX, model, text, under, written
@@ -86,29 +87,29 @@ def alarms(outcome):
                 yield finding["kind"], finding["names"]
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_fault_is_the_only_finding(name, audit, tmp_path):
-    files, planted = PLANTED[name]
-    ran = audit(written(tmp_path, files), "--format", "json")
-    found = list(alarms(ran.outcome))
-    assert ran.code == (FINDINGS if planted else CLEAN)
-    assert [kind for kind, _ in found] == ([planted[0]] if planted else [])
-    assert all(planted[1] in names for _, names in found)
+def test_a_planted_fault_is_the_only_finding(subtests, audit, tmp_path):
+    for name, (files, planted) in PLANTED.items():
+        with subtests.test(name=name):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            ran = audit(written(place, files), "--format", "json")
+            found = list(alarms(ran.outcome))
+            assert ran.code == (FINDINGS if planted else CLEAN)
+            assert [kind for kind, _ in found] == ([planted[0]] if planted else [])
+            assert all(planted[1] in names for _, names in found)
 
 
-@pytest.mark.parametrize(
-    ("target", "channels", "code"),
-    [
+def test_the_channels_that_a_pipeline_puts_together(subtests, audit, tmp_path):
+    for target, channels, code in [
         ("StableDiffusionInpaintPipeline", 9, CLEAN),
         ("StableDiffusionPipeline", 9, FINDINGS),
         ("SomebodysPipeline", 9, CLEAN),
-    ],
-)
-def test_the_channels_that_a_pipeline_puts_together(target, channels, code, audit, tmp_path):
-    files = pipeline(
-        {**INDEX, "_class_name": target}, unet=component(UNET | {"in_channels": channels})
-    )
-    assert audit(written(tmp_path, files)).code == code
+    ]:
+        with subtests.test(target=target, channels=channels, code=code):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            files = pipeline(
+                {**INDEX, "_class_name": target}, unet=component(UNET | {"in_channels": channels})
+            )
+            assert audit(written(place, files)).code == code
 
 
 def test_a_key_outside_of_the_form_is_named(audit, tmp_path):

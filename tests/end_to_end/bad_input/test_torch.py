@@ -2,12 +2,13 @@
 
 import json
 import tarfile
+import tempfile
 import zipfile
 from itertools import chain, cycle, islice, repeat
 from pathlib import Path
 
 import pytest
-from support.bad_input.making import CONFIG, GOOD_CONFIG, TENSORS, cases, found, whole
+from support.bad_input.making import CONFIG, GOOD_CONFIG, TENSORS, found, whole
 from support.bad_input.making import assert_says as said
 from support.bad_input.running import CLEAN, FINDINGS
 from support.torch_files import (
@@ -110,10 +111,12 @@ def test_a_file_from_which_torch_runs_something_is_unsafe(audit, tmp_path):
         assert "unsafe" in {one["kind"] for one in ran.outcome["findings"]}
 
 
-@pytest.mark.parametrize("row", cases(ROWS))
-def test_a_hostile_torch_file_ends_in_a_finding(row, audit, tmp_path):
-    row.spoil(tmp_path / "input")
-    said(audit(str(tmp_path / "input"), "--format", "json"), row)
+def test_a_hostile_torch_file_ends_in_a_finding(subtests, audit, tmp_path):
+    for row in ROWS:
+        with subtests.test(name=row.name):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            row.spoil(place / "input")
+            said(audit(str(place / "input"), "--format", "json"), row)
 
 
 def test_a_checkpoint_whose_pickle_calls_is_tallied_all_the_same(audit, tmp_path):
@@ -126,10 +129,12 @@ def test_a_checkpoint_whose_pickle_calls_is_tallied_all_the_same(audit, tmp_path
     assert line.startswith(f"posix.system('{RUN}') at byte ")
 
 
-@pytest.mark.parametrize("spoilt", [GOOD, calling(b"N")], ids=["good", "with a None"])
-def test_a_file_without_a_call_audits_clean(spoilt, audit, tmp_path):
-    weights(spoilt)(tmp_path / "input")
-    assert audit(str(tmp_path / "input")).code == CLEAN
+def test_a_file_without_a_call_audits_clean(subtests, audit, tmp_path):
+    for spoilt in [GOOD, calling(b"N")]:
+        with subtests.test(spoilt=spoilt):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            weights(spoilt)(place / "input")
+            assert audit(str(place / "input")).code == CLEAN
 
 
 # Every place in which a torch file or a pickle can lie, beside sound safetensors
@@ -167,14 +172,16 @@ def beside(folder: Path, contents) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("start", range(len(FORMS)))
-def test_an_unsafe_pickle_next_to_sound_safetensors_is_an_error(start, audit, tmp_path):
-    contents = islice(cycle(FORMS.values()), start, None)
-    folder = beside(tmp_path / "input", contents)
-    ran = audit(str(folder), "--format", "json", "--fail-on", "error")
-    assert ran.code == FINDINGS
-    unsafe = [one["file"] for one in ran.outcome["findings"] if one["kind"] == "unsafe"]
-    assert sorted(unsafe) == sorted(PLACES)
+def test_an_unsafe_pickle_next_to_sound_safetensors_is_an_error(subtests, audit, tmp_path):
+    for start in range(len(FORMS)):
+        with subtests.test(start=start):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            contents = islice(cycle(FORMS.values()), start, None)
+            folder = beside(place / "input", contents)
+            ran = audit(str(folder), "--format", "json", "--fail-on", "error")
+            assert ran.code == FINDINGS
+            unsafe = [one["file"] for one in ran.outcome["findings"] if one["kind"] == "unsafe"]
+            assert sorted(unsafe) == sorted(PLACES)
 
 
 def test_a_harmless_pickle_next_to_sound_safetensors_is_clean(audit, tmp_path):
@@ -197,16 +204,19 @@ AUDITED = {
 }
 
 
-@pytest.mark.parametrize("name", AUDITED)
-def test_audited_weights_that_may_run_code_are_an_error(name, audit, tmp_path):
-    files, hostile = AUDITED[name]
-    folder = tmp_path / "input"
-    config = {} if "adapter_config.json" in files else {CONFIG: GOOD_CONFIG}
-    for file, data in {**config, **files, hostile: FORMS["not followed"]}.items():
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / file).write_bytes(data)
-    ran = audit(str(folder), "--format", "json", "--fail-on", "error")
-    assert ran.code == FINDINGS
-    outcomes = [ran.outcome, *ran.outcome["parts"]]
-    unsafe = [one for each in outcomes for one in each["findings"] if one["kind"] == "unsafe"]
-    assert [one["file"] for one in unsafe] == [hostile]
+def test_audited_weights_that_may_run_code_are_an_error(subtests, audit, tmp_path):
+    for name, (files, hostile) in AUDITED.items():
+        with subtests.test(name=name):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            folder = place / "input"
+            config = {} if "adapter_config.json" in files else {CONFIG: GOOD_CONFIG}
+            for file, data in {**config, **files, hostile: FORMS["not followed"]}.items():
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).write_bytes(data)
+            ran = audit(str(folder), "--format", "json", "--fail-on", "error")
+            assert ran.code == FINDINGS
+            outcomes = [ran.outcome, *ran.outcome["parts"]]
+            unsafe = [
+                one for each in outcomes for one in each["findings"] if one["kind"] == "unsafe"
+            ]
+            assert [one["file"] for one in unsafe] == [hostile]

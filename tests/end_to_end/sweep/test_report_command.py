@@ -2,9 +2,10 @@
 
 import os
 import sqlite3
+import tempfile
 from contextlib import closing
+from pathlib import Path
 
-import pytest
 from support.nightly_stores import (
     SECOND,
     THIRD,
@@ -134,13 +135,14 @@ NOT_SIGNED = {
 }
 
 
-@pytest.mark.parametrize("option", NOT_SIGNED)
-def test_a_decision_that_is_not_complete_ends_with_one_line(option, tmp_path):
-    store_of(tmp_path / "sweep.sqlite", {THIRD: [plain("o/a", A)]})
-    text, message = NOT_SIGNED[option]
-    code, said = accepting(tmp_path, **{option: text})
-    assert (code, said.count("\n")) == (2, 1)
-    assert message in said
+def test_a_decision_that_is_not_complete_ends_with_one_line(subtests, tmp_path):
+    for option, (text, message) in NOT_SIGNED.items():
+        with subtests.test(option=option):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            store_of(place / "sweep.sqlite", {THIRD: [plain("o/a", A)]})
+            code, said = accepting(place, **{option: text})
+            assert (code, said.count("\n")) == (2, 1)
+            assert message in said
 
 
 WRONG = {
@@ -151,9 +153,11 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("options", "message"), WRONG.items(), ids=map(" ".join, WRONG))
-def test_a_night_that_cannot_be_reported_ends_with_one_line(options, message, tmp_path):
-    store_of(tmp_path / "sweep.sqlite", {THIRD: [plain("o/a")]})
-    code, out, said = command(tmp_path, *options)
-    assert (code, out, said.count("\n")) == (2, "", 1)
-    assert message in said
+def test_a_night_that_cannot_be_reported_ends_with_one_line(subtests, tmp_path):
+    for options, message in WRONG.items():
+        with subtests.test(options=options, message=message):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            store_of(place / "sweep.sqlite", {THIRD: [plain("o/a")]})
+            code, out, said = command(place, *options)
+            assert (code, out, said.count("\n")) == (2, "", 1)
+            assert message in said

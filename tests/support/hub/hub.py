@@ -169,6 +169,12 @@ class Hub:
         """Forget all misbehaviour."""
         self._script.clear()
 
+    def clear(self) -> None:
+        """Forget all models, all misbehaviour and the log."""
+        self._shelf.clear()
+        self.behave()
+        self.reset_log()
+
     @property
     def log(self) -> tuple[Record, ...]:
         """What was asked since the start or the last reset, in order of arrival."""

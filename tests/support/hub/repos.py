@@ -85,6 +85,11 @@ class Shelf:
             self._repos[repo.id] = repo
             self._former.update(dict.fromkeys(repo.aliases, repo.id))
 
+    def clear(self) -> None:
+        with self._lock:
+            self._repos.clear()
+            self._former.clear()
+
     def push(
         self,
         id: str,  # noqa: A002 (the Hub's word)

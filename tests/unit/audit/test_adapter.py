@@ -24,11 +24,6 @@ from support.small_adapters import (
 
 import auditor
 from auditor import Reason, Unaudited
-from auditor.audit.options import Options
-from auditor.audit.pipeline import examine
-from auditor.checkpoint.snapshot_reader import load
-from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader.fetching import fetch
 from auditor.findings import (
     Mismatched,
     OtherWeights,
@@ -67,18 +62,6 @@ def test_a_folder_may_name_a_base_of_the_hub_or_a_folder(at_hub, tmp_path):
     named = {**LORA, "base_model_name_or_path": beside}
     report = clean(auditor.audit(folder_of(tmp_path / "two", files(named))))
     assert report.fetched.requests == 0
-
-
-def test_a_snapshot_of_an_adapter_holds_all_that_its_audit_needs(at_hub):
-    at_hub.add("org/base", {CONFIG: coded(GPT2)})
-    at_hub.add("org/adapter", files())
-    snapshot = fetch("org/adapter")
-    kept = load(dump(snapshot), "snapshot.json")
-    assert kept.base == snapshot.base
-    report = clean(auditor.audit("org/adapter"))
-    again = clean(examine(kept, Options(requested="org/adapter")))
-    assert (again.expected, again.modules) == (report.expected, report.modules)
-    assert again.notes == report.notes
 
 
 def test_the_bundled_base_will_do_offline(tmp_path):

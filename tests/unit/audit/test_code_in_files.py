@@ -292,13 +292,14 @@ def test_texts_and_arbitrary_bytes_raise_no_alarm_unless_cpython_imports_somethi
 
 
 def test_a_snapshot_says_what_its_folder_says(tmp_path):
-    files = {"a": pickle.dumps(Called()), "b.h5": UNFOLLOWED["model.h5"], "c.npy": array_of(b"N.")}
+    files = dict.fromkeys(("a", "d.pkl"), pickle.dumps(Called()))
+    files |= {"b.h5": UNFOLLOWED["model.h5"], "c.npy": array_of(b"N.")}
     snapshot = fetch(folder(tmp_path, {**SOUND, **files}))
     again = load(dump(snapshot), "x")
     outcomes = [examine(one, Options(requested="x")) for one in (snapshot, again)]
     assert outcomes[0].findings == outcomes[1].findings
     assert outcomes[0].unchecked == outcomes[1].unchecked
-    assert unsafe(outcomes[0]) == ["a"]
+    assert unsafe(outcomes[0]) == ["a", "d.pkl"]
 
 
 def test_files_beyond_the_bound_are_named_as_not_checked(tmp_path, monkeypatch):

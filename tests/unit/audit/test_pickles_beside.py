@@ -2,8 +2,6 @@
 
 import json
 import random
-import tempfile
-from pathlib import Path
 
 import pytest
 from support.builders import safetensors_bytes
@@ -11,12 +9,7 @@ from support.checkpoints import config_bytes, expect, stored_by
 from support.torch_files import torch_bytes
 
 from auditor import audit
-from auditor.audit.options import Options
-from auditor.audit.pipeline import examine
-from auditor.checkpoint.snapshot_reader import load
-from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader import assemble
-from auditor.downloader.fetching import fetch
 
 TENSORS = {one.name: (one.dtype, one.shape) for one in stored_by(expect("BertModel"))}
 SOUND = {
@@ -74,18 +67,6 @@ def test_pickles_beyond_the_bound_are_named_as_not_checked(tmp_path, monkeypatch
     assert unsafe_files(outcome) == ["a.pkl"]
     [line] = not_read(outcome)
     assert "'b.pkl'" in line
-
-
-def test_a_snapshot_gives_the_findings_of_its_folder(subtests, tmp_path):
-    for content in [CALL, HARMLESS]:
-        with subtests.test(content=content):
-            place = Path(tempfile.mkdtemp(dir=tmp_path))
-            snapshot = fetch(folder(place, **{"a.pkl": content, "variant.bin": content}))
-            assert [head.name for head in snapshot.pickles] == ["a.pkl", "variant.bin"]
-            again = load(dump(snapshot), "x")
-            outcomes = [examine(one, Options(requested="x")) for one in (snapshot, again)]
-            assert outcomes[0].findings == outcomes[1].findings
-            assert outcomes[0].unchecked == outcomes[1].unchecked
 
 
 def test_a_weight_file_that_was_followed_is_not_called_unopened(tmp_path):

@@ -3,7 +3,6 @@
 import copy
 import json
 import pickle
-import shutil
 import tempfile
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,17 +14,12 @@ from support.outcomes.examples import EXAMPLES
 
 import auditor
 from auditor import Reason, Report, Unaudited, UsageError
-from auditor.checkpoint.snapshot_reader import load
-from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader.fetching import fetch
 from auditor.findings import (
-    BadIndex,
     NewlyInitialized,
     Renamed,
     TiedWeight,
     TokenizerNote,
     Unused,
-    WrongDtype,
 )
 from auditor.findings.ignore import Ignore
 
@@ -143,46 +137,6 @@ def test_one_file_and_three_shards_of_it_give_the_same_modules(tmp_path: Path) -
     assert three.observed.files == 3
 
 
-def _index_alone(tmp_path: Path, **metadata) -> Path:
-    tensors = stored_by(expect("BertModel"))
-    folder = _folder(tmp_path / "whole", tensors, shards=2)
-    for shard in folder.glob("*.safetensors"):
-        shard.unlink()
-    path = folder / "model.safetensors.index.json"
-    index = json.loads(path.read_text())
-    index["metadata"] = metadata or index["metadata"]
-    path.write_text(json.dumps(index))
-    return folder
-
-
-def test_an_index_without_its_shards_is_audited_by_names_and_total_size(tmp_path: Path) -> None:
-    report = auditor.audit(str(_index_alone(tmp_path)))
-    assert isinstance(report, Report)
-    assert [(one.kind, one.count) for one in report.findings] == [
-        (BadIndex.kind, report.observed.tensors)
-    ]
-    assert report.residual is None
-    assert report.observed.elements is None
-    assert any(line.startswith("shapes") for line in report.unchecked)
-
-
-def test_an_index_of_two_bytes_a_parameter_contradicts_a_config_of_float32(tmp_path: Path) -> None:
-    parameters = expect("BertModel").parameters
-    folder = _index_alone(tmp_path, total_size=2 * parameters)
-    config = config_bytes(architectures=["BertModel"], torch_dtype="float32")
-    (folder / "config.json").write_bytes(config)
-    report = auditor.audit(str(folder))
-    assert [one.kind for one in report.findings] == [BadIndex.kind, WrongDtype.kind]
-    assert "2 bytes a parameter" in report.findings[1].reason
-
-
-def test_a_total_that_fits_no_dtype_is_reported_with_the_difference(tmp_path: Path) -> None:
-    parameters = expect("BertModel").parameters
-    report = auditor.audit(str(_index_alone(tmp_path, total_size=4 * parameters + 12)))
-    assert [one.kind for one in report.findings] == [BadIndex.kind, BadIndex.kind]
-    assert "+12" in report.findings[1].reason
-
-
 def test_a_config_alone_shows_the_expected_side_and_is_no_clean_bill(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_bytes(config_bytes(architectures=["BertModel"]))
@@ -234,40 +188,6 @@ def test_ignored_findings_leave_the_verdict_and_stay_in_the_report(tmp_path: Pat
     assert auditor.audit(folder, ignore=(Ignore.parse("unexpected:other.*"),)).verdict == "findings"
 
 
-def test_a_checkpoint_packed_by_a_quantiser_is_not_taken_for_plain(tmp_path: Path) -> None:
-    config = config_bytes(
-        architectures=["BertModel"], quantization_config={"quant_method": "zipnn"}
-    )
-    folder = _folder(tmp_path / "m", stored_by(expect("BertModel")), config=config)
-    outcome = auditor.audit(str(folder))
-    assert isinstance(outcome, Unaudited)
-    assert (outcome.reason, outcome.observed.tensors) == (Reason.UNKNOWN_LAYOUT, 39)
-
-
-def test_a_snapshot_gives_the_same_report_as_what_it_was_taken_of(subtests, tmp_path):
-    for shards in [1, 3]:
-        with subtests.test(shards=shards):
-            place = Path(tempfile.mkdtemp(dir=tmp_path))
-            folder = _folder(place / "m", stored_by(expect("BertModel")), shards=shards)
-            before = auditor.audit(str(folder))
-            content = dump(fetch(str(folder)), "m.json")
-            file = place / "m.json"
-            file.write_bytes(content)
-            shutil.rmtree(folder)
-            after = auditor.audit(str(file))
-            for field in (
-                "model",
-                "target",
-                "expected",
-                "observed",
-                "modules",
-                "findings",
-                "residual",
-            ):
-                assert getattr(after, field) == getattr(before, field)
-            assert load(content, "m.json").headers == fetch(str(file)).headers
-
-
 def test_an_audit_of_a_depth_has_the_rows_of_a_full_one_cut_off_there(subtests, tmp_path):
     for depth in [0, 1, 2, 3]:
         for target in ["BertModel", "BertForMaskedLM"]:
@@ -315,9 +235,6 @@ def test_a_layout_that_a_file_beside_the_config_declares_is_unpacked(subtests, t
             report = auditor.audit(str(folder))
             assert report.residual == 0
             assert report.verdict == ("clean" if packed else "findings")
-            file = place / "m.json"
-            file.write_bytes(dump(fetch(str(folder)), "m.json"))
-            assert auditor.audit(str(file)).findings == report.findings
 
 
 # --- reports of another process -------------------------------------------------------------------

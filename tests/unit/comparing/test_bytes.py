@@ -3,6 +3,7 @@
 Other comparisons of folders are in tests/cases/comparing.
 """
 
+import tempfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -58,14 +59,16 @@ def test_exactly_the_tensors_with_another_bit_are_named(changed, data):
     assert f"other numbers in {len(changed)} of {len(NAMES)}" in found.summary
 
 
-@pytest.mark.parametrize("place", [0, BLOCK // 4 - 1, BLOCK // 4, 2 * BLOCK // 4])
-def test_a_difference_in_any_block_is_found(tmp_path, place):
-    numbers = np.zeros(2 * BLOCK // 4 + 1, np.float32)
-    other = numbers.copy()
-    other[place] = 1
-    first = write_model(tmp_path / "first", {"a.weight": numbers})
-    second = write_model(tmp_path / "second", {"a.weight": other})
-    assert auditor.diff(first, second).bytes.other == ("a.weight",)
+def test_a_difference_in_any_block_is_found(subtests, tmp_path):
+    for at in [0, BLOCK // 4 - 1, BLOCK // 4, 2 * BLOCK // 4]:
+        with subtests.test(at=at):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            numbers = np.zeros(2 * BLOCK // 4 + 1, np.float32)
+            other = numbers.copy()
+            other[at] = 1
+            first = write_model(place / "first", {"a.weight": numbers})
+            second = write_model(place / "second", {"a.weight": other})
+            assert auditor.diff(first, second).bytes.other == ("a.weight",)
 
 
 def test_tensors_under_another_prefix_are_compared(tmp_path):

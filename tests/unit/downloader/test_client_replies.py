@@ -95,13 +95,16 @@ def test_a_reply_is_parsed_as_http_client_parses_it_wherever_it_is_cut(
     assert ours == read_by_the_library(server.address(reply, None))
 
 
-@pytest.mark.parametrize("reply", BROKEN.values(), ids=BROKEN)
-def test_what_is_no_reply_is_an_error_and_its_connection_is_not_used_again(reply, server, client):
-    with pytest.raises(SourceError):
-        read(client, server.address(reply, None))
-    port = server.asked[-1][1]
-    read(client, server.address(REPLIES["with a length"]))
-    assert server.asked[-1][1] != port
+def test_what_is_no_reply_is_an_error_and_its_connection_is_not_used_again(
+    subtests, server, client
+):
+    for reply in BROKEN.values():
+        with subtests.test(reply=reply):
+            with pytest.raises(SourceError):
+                read(client, server.address(reply, None))
+            port = server.asked[-1][1]
+            read(client, server.address(REPLIES["with a length"]))
+            assert server.asked[-1][1] != port
 
 
 def connections(server, client, *replies):
@@ -117,9 +120,10 @@ def test_a_connection_serves_again_after_a_body_that_was_read(server, client):
     assert connections(server, client, *whole, *whole) == 1
 
 
-@pytest.mark.parametrize("name", ["that closes", "of old"])
-def test_a_connection_that_is_to_be_closed_is_not_used_again(name, server, client):
-    assert connections(server, client, (REPLIES[name],), (REPLIES["with a length"],)) == 2
+def test_a_connection_that_is_to_be_closed_is_not_used_again(subtests, server, client):
+    for name in ["that closes", "of old"]:
+        with subtests.test(name=name):
+            assert connections(server, client, (REPLIES[name],), (REPLIES["with a length"],)) == 2
 
 
 def test_an_unrequested_answer_is_ignored(server, client):
@@ -159,20 +163,22 @@ def test_a_header_beyond_ascii_is_left_out(server, client):
     assert read(client, server.address(odd, None))[1] == {"content-length": "5", "x-b": "1"}
 
 
-@pytest.mark.parametrize("target", ["/a\r\nX-B: 1", "/\u00e9 b"])
-def test_whatever_an_address_holds_it_is_one_request(target, server, client):
-    since = len(server.asked)
-    server.otherwise(REPLIES["with a length"])
-    read(client, plain_url(f"{server.address().origin_ascii}{target}"))
-    [(path, _)] = server.asked[since:]
-    assert path.isascii()
-    assert not set(path) & set(" \r\n")
+def test_whatever_an_address_holds_it_is_one_request(subtests, server, client):
+    for target in ["/a\r\nX-B: 1", "/\u00e9 b"]:
+        with subtests.test(target=target):
+            since = len(server.asked)
+            server.otherwise(REPLIES["with a length"])
+            read(client, plain_url(f"{server.address().origin_ascii}{target}"))
+            [(path, _)] = server.asked[since:]
+            assert path.isascii()
+            assert not set(path) & set(" \r\n")
 
 
-@pytest.mark.parametrize("value", ["Bearer x\r\nX-B: 1", "\0"])
-def test_a_header_that_would_be_more_than_one_is_not_sent(value, server, client):
-    since = len(server.asked)
-    with pytest.raises(UsageError, match="a header's value cannot be sent") as raised:
-        client.ask(server.address(), {"authorization": value}, SILENCE)
-    assert value not in str(raised.value)
-    assert len(server.asked) == since
+def test_a_header_that_would_be_more_than_one_is_not_sent(subtests, server, client):
+    for value in ["Bearer x\r\nX-B: 1", "\0"]:
+        with subtests.test(value=value):
+            since = len(server.asked)
+            with pytest.raises(UsageError, match="a header's value cannot be sent") as raised:
+                client.ask(server.address(), {"authorization": value}, SILENCE)
+            assert value not in str(raised.value)
+            assert len(server.asked) == since

@@ -6,19 +6,13 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from support.builders import safetensors_bytes
 from support.checkpoints import config_bytes, expect, stored_by
 from support.hub import Hub, Origin, WholeFile
 from support.torch_files import legacy_bytes, lengths, read, state, torch_bytes, write_large
 
 from auditor import audit
-from auditor.audit.options import Options
-from auditor.audit.pipeline import examine
 from auditor.checkpoint.selecting import with_torch_copies
-from auditor.checkpoint.snapshot import Source
-from auditor.checkpoint.snapshot_reader import load
-from auditor.checkpoint.snapshot_writer import dump
 from auditor.containers.weight_formats import PartialFile, Table
 from auditor.downloader.fetching import fetch
 from auditor.downloader.headers import AHEAD, MAX_PARTS, MOST_READS, Received, read_parsed_header
@@ -199,21 +193,6 @@ def test_a_server_without_ranges_serves_a_small_file(at_hub):
     at_hub.add("org/name", {CONFIG: GOOD_CONFIG, WEIGHTS: GOOD})
     at_hub.misbehave(path="*", fault=WholeFile())
     assert audit("org/name").verdict == "clean"
-
-
-# Snapshot files
-
-
-def test_a_snapshot_file_keeps_what_was_read(tmp_path):
-    name = "a.json.gz"
-    (tmp_path / CONFIG).write_bytes(GOOD_CONFIG)
-    (tmp_path / WEIGHTS).write_bytes(GOOD)
-    snapshot = fetch(str(tmp_path))
-    again = load(dump(snapshot, name), name)
-    assert again == replace(snapshot, source=Source.SNAPSHOT)
-    outcomes = [examine(one, Options(requested="x")) for one in (snapshot, again)]
-    assert outcomes[0] == replace(outcomes[1], source=Source.FOLDER)
-    assert outcomes[0].residual == 0
 
 
 # Copies in torch files

@@ -163,23 +163,27 @@ def test_the_request_has_a_user_agent_and_no_compression(at_hub):
 # Revisions
 
 
-@pytest.mark.parametrize("revision", ["refs/pr/1", "a/branch", "commit"])
-def test_a_revision_is_read_as_such(at_hub, revision):
-    at_hub.add("org/name", FILES)
-    name = "side" if revision == "commit" else revision
-    sha = at_hub.push("org/name", {**FILES, CONFIG: b"[1]"}, revision=name)
-    snapshot = fetch(f"org/name@{sha if revision == 'commit' else revision}")
-    assert (snapshot.commit, snapshot.config.content) == (sha, b"[1]")
+def test_a_revision_is_read_as_such(subtests, at_hub):
+    for revision in ["refs/pr/1", "a/branch", "commit"]:
+        with subtests.test(revision=revision):
+            at_hub.clear()
+            at_hub.add("org/name", FILES)
+            name = "side" if revision == "commit" else revision
+            sha = at_hub.push("org/name", {**FILES, CONFIG: b"[1]"}, revision=name)
+            snapshot = fetch(f"org/name@{sha if revision == 'commit' else revision}")
+            assert (snapshot.commit, snapshot.config.content) == (sha, b"[1]")
 
 
 # Files that are not what they should be
 
 
-@pytest.mark.parametrize("content", [b"", b"abc"])
-def test_a_weight_file_without_a_header_is_handed_on(at_hub, content):
-    at_hub.add("org/name", {CONFIG: b"{}", ONE: content})
-    head = fetch("org/name").headers[0]
-    assert (head.prefix, head.size) == (content, len(content))
+def test_a_weight_file_without_a_header_is_handed_on(subtests, at_hub):
+    for content in [b"", b"abc"]:
+        with subtests.test(content=content):
+            at_hub.clear()
+            at_hub.add("org/name", {CONFIG: b"{}", ONE: content})
+            head = fetch("org/name").headers[0]
+            assert (head.prefix, head.size) == (content, len(content))
 
 
 def test_an_absurd_header_length_is_not_followed(at_hub):
@@ -213,18 +217,17 @@ def test_a_config_beyond_all_bounds_is_not_fetched(at_hub):
 # What a repository may lack
 
 
-@pytest.mark.parametrize(
-    ("files", "reason"),
-    [
+def test_what_cannot_be_audited_is_known_by_its_listing(subtests, at_hub):
+    for files, reason in [
         ({".gitattributes": b"x"}, Reason.EMPTY_REPO),
         ({CONFIG: b"{}"}, Reason.NO_WEIGHTS),
         ({"unet/diffusion_pytorch_model.safetensors": WEIGHTS}, Reason.NO_SAFETENSORS),
-    ],
-)
-def test_what_cannot_be_audited_is_known_by_its_listing(at_hub, files, reason):
-    at_hub.add("org/name", files)
-    with pytest.raises(SourceError, match="org/name") as raised:
-        fetch("org/name")
-    assert raised.value.reason is reason
-    assert asked(at_hub)["api"] == 1
-    assert asked(at_hub)[Origin.HUB] <= 2  # beside the listing, and for nothing
+    ]:
+        with subtests.test(files=files, reason=reason):
+            at_hub.clear()
+            at_hub.add("org/name", files)
+            with pytest.raises(SourceError, match="org/name") as raised:
+                fetch("org/name")
+            assert raised.value.reason is reason
+            assert asked(at_hub)["api"] == 1
+            assert asked(at_hub)[Origin.HUB] <= 2  # beside the listing, and for nothing

@@ -11,27 +11,26 @@ from auditor.errors import Reason, SourceError, UsageError
 TOKEN = "hf_secret"  # noqa: S105 - opens nothing
 
 
-@pytest.mark.parametrize(
-    ("requested", "token", "reason", "said"),
-    [
+def test_a_refusal_is_recognised_by_its_kind(subtests, at_hub):
+    for requested, token, reason, said in [
         ("org/none", None, Reason.NOT_FOUND, "check the spelling; a private model needs a token"),
         ("org/private", None, Reason.NOT_FOUND, "a private model needs a token"),
         ("org/open@nope", None, Reason.NO_REVISION, "org/open has no revision 'nope'"),
         ("org/gated", None, Reason.GATED, "accept its licence at http.*/org/gated, then give"),
         ("org/disabled", None, Reason.DISABLED, "org/disabled is disabled"),
         ("org/open", "hf_wrong", Reason.DENIED, "check the token"),
-    ],
-)
-def test_a_refusal_is_recognised_by_its_kind(at_hub, requested, token, reason, said):
-    at_hub.add("org/open", FILES)
-    at_hub.add("org/private", FILES, private=True)
-    at_hub.add("org/gated", FILES, gated="manual")
-    at_hub.add("org/disabled", FILES, disabled=True)
-    at_hub.grant(TOKEN)
-    with pytest.raises(SourceError, match=said) as raised:
-        fetch(requested, token=token)
-    assert raised.value.reason is reason
-    assert "\n" not in str(raised.value)
+    ]:
+        with subtests.test(requested=requested, token=token, reason=reason, said=said):
+            at_hub.clear()
+            at_hub.add("org/open", FILES)
+            at_hub.add("org/private", FILES, private=True)
+            at_hub.add("org/gated", FILES, gated="manual")
+            at_hub.add("org/disabled", FILES, disabled=True)
+            at_hub.grant(TOKEN)
+            with pytest.raises(SourceError, match=said) as raised:
+                fetch(requested, token=token)
+            assert raised.value.reason is reason
+            assert "\n" not in str(raised.value)
 
 
 def test_a_token_opens_what_it_was_granted(at_hub):
@@ -63,12 +62,13 @@ def test_a_stored_token_is_left_alone_where_that_is_wished(at_hub, monkeypatch):
     assert {record.authorization for record in at_hub.log} == {None}
 
 
-@pytest.mark.parametrize("token", ["hf_a b", "hf_é"])
-def test_a_token_that_cannot_be_one_is_refused_and_not_shown(at_hub, token):
-    with pytest.raises(UsageError, match="copy the whole token") as raised:
-        fetch("org/name", token=token)
-    assert token not in str(raised.value)
-    assert at_hub.log == ()
+def test_a_token_that_cannot_be_one_is_refused_and_not_shown(subtests, at_hub):
+    for token in ["hf_a b", "hf_é"]:
+        with subtests.test(token=token):
+            with pytest.raises(UsageError, match="copy the whole token") as raised:
+                fetch("org/name", token=token)
+            assert token not in str(raised.value)
+            assert at_hub.log == ()
 
 
 # The network
@@ -89,11 +89,12 @@ def test_a_port_without_a_server_is_unreachable(machine):
     assert e.value.reason is Reason.UNREACHABLE
 
 
-@pytest.mark.parametrize("endpoint", ["ftp://example.org", "here:8080"])
-def test_an_endpoint_that_is_no_address_is_the_users_fault(machine, endpoint):
-    machine.setattr(constants, "ENDPOINT", endpoint)
-    with pytest.raises(UsageError, match=r"HF_ENDPOINT is .*, expected an http address"):
-        fetch("org/name")
+def test_an_endpoint_that_is_no_address_is_the_users_fault(subtests, machine):
+    for endpoint in ["ftp://example.org", "here:8080"]:
+        with subtests.test(endpoint=endpoint):
+            machine.setattr(constants, "ENDPOINT", endpoint)
+            with pytest.raises(UsageError, match=r"HF_ENDPOINT is .*, expected an http address"):
+                fetch("org/name")
 
 
 def test_the_origin_hides_what_an_endpoint_holds_before_its_host(at_hub, machine):

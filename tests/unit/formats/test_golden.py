@@ -30,31 +30,42 @@ def test_the_outputs_equal_the_golden_files(observed):
 COLUMNS = ("tensors", "elements", "parameters", "expected", "difference", "trainable", "bytes")
 
 
-@pytest.mark.parametrize("prefix", ["", "cls", "bert.encoder.layer"])
-def test_a_column_adds_up_to_its_module(prefix):
-    with (FOLDER / "bert-base-chinese.modules.csv").open(encoding="utf-8", newline="") as file:
-        rows = {row["prefix"]: row for row in csv.DictReader(file)}
-    whole = rows.pop("(whole model)") if not prefix else rows[prefix]
-    parts = [row for name, row in rows.items() if name and name.rpartition(".")[0] == prefix]
-    for column in COLUMNS:
-        assert sum(int(part[column]) for part in parts) == int(whole[column]), column
+def test_a_column_adds_up_to_its_module(subtests):
+    for prefix in ["", "cls", "bert.encoder.layer"]:
+        with subtests.test(prefix=prefix):
+            with (FOLDER / "bert-base-chinese.modules.csv").open(
+                encoding="utf-8", newline=""
+            ) as file:
+                rows = {row["prefix"]: row for row in csv.DictReader(file)}
+            whole = rows.pop("(whole model)") if not prefix else rows[prefix]
+            parts = [
+                row for name, row in rows.items() if name and name.rpartition(".")[0] == prefix
+            ]
+            for column in COLUMNS:
+                assert sum(int(part[column]) for part in parts) == int(whole[column]), column
 
 
-@pytest.mark.parametrize("heading", ["stored", "expected"])
-@pytest.mark.parametrize("name", ["bert-base-chinese", "every-kind", "diagnosed"])
-def test_a_column_of_the_terminal_adds_up_to_the_total(name, heading):
+def test_a_column_of_the_terminal_adds_up_to_the_total(subtests):
     """Beside what is unused, and listed above the table."""
-    text = (FOLDER / f"{name}.report.txt").read_text(encoding="utf-8")
-    [table] = [block for block in text.split("\n\n") if block.startswith("module ")]
-    rows = [re.split(" {2,}", line) for line in table.splitlines()[1:]]
-    figures = [row[1] if heading == "stored" or row[2] == "=" else row[2] for row in rows]
-    report = EXAMPLES[name]()
-    side = report.observed if heading == "stored" else report.expected
-    beside = {"unused": "stored", "newly-initialized": "expected"}
-    told = [one for one in report.findings if beside.get(one.kind) == heading]
-    skipped = {row.prefix for row in report.modules if row.status in beside}
-    listed = sum(one.parameters for one in told) if skipped else 0
-    assert sum(int(figure.replace(",", "")) for figure in figures) + listed == side.parameters
+    for name in ["bert-base-chinese", "every-kind", "diagnosed"]:
+        for heading in ["stored", "expected"]:
+            with subtests.test(heading=heading, name=name):
+                text = (FOLDER / f"{name}.report.txt").read_text(encoding="utf-8")
+                [table] = [block for block in text.split("\n\n") if block.startswith("module ")]
+                rows = [re.split(" {2,}", line) for line in table.splitlines()[1:]]
+                figures = [
+                    row[1] if heading == "stored" or row[2] == "=" else row[2] for row in rows
+                ]
+                report = EXAMPLES[name]()
+                side = report.observed if heading == "stored" else report.expected
+                beside = {"unused": "stored", "newly-initialized": "expected"}
+                told = [one for one in report.findings if beside.get(one.kind) == heading]
+                skipped = {row.prefix for row in report.modules if row.status in beside}
+                listed = sum(one.parameters for one in told) if skipped else 0
+                assert (
+                    sum(int(figure.replace(",", "")) for figure in figures) + listed
+                    == side.parameters
+                )
 
 
 def test_the_terms_of_an_example_leave_no_residual():

@@ -140,25 +140,26 @@ def loads(folder) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("plain", "listed"),
-    [
-        ((), ["lm_head"]),
-        ((QUERY,), ["lm_head", QUERY]),
-        ((QUERY,), ["lm_head", "v_proj"]),
-        ((QUERY,), ["lm_head"]),
-        (MLP, ["lm_head"]),
-        (MLP, ["lm_head", "up_proj", "gate_proj", "down_proj"]),
-        ((), ["lm_head", "o_proj"]),
-        ((), ["lm_head", "self_attn.o_proj"]),
-        ((), ["lm_head", QUERY]),
-        ((), ["lm_head", "model.layers.1"]),
-        ((), []),
-    ],
+LISTS = (
+    ((), ["lm_head"]),
+    ((QUERY,), ["lm_head", QUERY]),
+    ((QUERY,), ["lm_head", "v_proj"]),
+    ((QUERY,), ["lm_head"]),
+    (MLP, ["lm_head"]),
+    (MLP, ["lm_head", "up_proj", "gate_proj", "down_proj"]),
+    ((), ["lm_head", "o_proj"]),
+    ((), ["lm_head", "self_attn.o_proj"]),
+    ((), ["lm_head", QUERY]),
+    ((), ["lm_head", "model.layers.1"]),
+    ((), []),
 )
-def test_what_transformers_loads_is_clean_and_nothing_else(packed, whole, tmp_path, plain, listed):
-    folder = changed(packed, whole, tmp_path, plain, listed)
-    report = audit(str(folder))
-    kinds = {one.kind for one in report.findings if one.severity == "error"}
-    assert kinds == (set() if loads(folder) else {"bad-quantization"})
-    assert len(report.diagnosis) == len(kinds)
+
+
+def test_what_transformers_loads_is_clean_and_nothing_else(packed, whole, tmp_path, subtests):
+    for plain, listed in LISTS:
+        with subtests.test(plain=plain, listed=listed):
+            folder = changed(packed, whole, tmp_path, plain, listed)
+            report = audit(str(folder))
+            kinds = {one.kind for one in report.findings if one.severity == "error"}
+            assert kinds == (set() if loads(folder) else {"bad-quantization"})
+            assert len(report.diagnosis) == len(kinds)

@@ -4,6 +4,7 @@ Each figure is what its publisher wrote, into an index or as the size of a file 
 """
 
 import json
+import tempfile
 from collections.abc import Callable, Iterable
 from math import prod
 from pathlib import Path
@@ -149,33 +150,29 @@ def folder_of(path: Path, config: dict[str, object], names: Iterable[str], **met
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("config", "names", "count", "totals"),
-    [
+def test_the_total_of_a_published_index_is_that_of_its_layout(subtests, tmp_path):
+    for config, names, count, totals in [
         (GPT_OSS, in_blocks, 459, (13_761_264_768, 20_914_757_184)),
         (CODER, by_mlx, 940, (1_736_187_904, 3_085_938_688)),
         (LFM2, by_mlx, 566, (4_764_197_120, 8_467_856_128)),
-    ],
-    ids=["gpt-oss-20b", "qwen2.5-coder-3b-mlx-4bit", "lfm2-8b-a1b-mlx-4bit"],
-)
-def test_the_total_of_a_published_index_is_that_of_its_layout(
-    config, names, count, totals, tmp_path
-):
-    total, parameters = totals
-    stored = names(plain_names(config, Role.PARAMETER, Role.BUFFER))
-    assert len(stored) == count
-    report = audit(
-        folder_of(tmp_path, config, stored, total_size=total, total_parameters=parameters)
-    )
-    assert isinstance(report, Report)
-    assert others(report) == []
-    assert any(note.startswith(f"total_size {total:,} = ") for note in report.notes)
-    assert report.expected.parameters == parameters
-    for wrong in (2 * total, total - 2, 0):
-        report = audit(folder_of(tmp_path, config, stored, total_size=wrong))
-        assert others(report) == ["bad-index"], wrong
-    report = audit(folder_of(tmp_path, config, stored, total_parameters=parameters // 8))
-    assert others(report) == ["wrong-total"]
+    ]:
+        with subtests.test(config=config, names=names, count=count, totals=totals):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            total, parameters = totals
+            stored = names(plain_names(config, Role.PARAMETER, Role.BUFFER))
+            assert len(stored) == count
+            report = audit(
+                folder_of(place, config, stored, total_size=total, total_parameters=parameters)
+            )
+            assert isinstance(report, Report)
+            assert others(report) == []
+            assert any(note.startswith(f"total_size {total:,} = ") for note in report.notes)
+            assert report.expected.parameters == parameters
+            for wrong in (2 * total, total - 2, 0):
+                report = audit(folder_of(place, config, stored, total_size=wrong))
+                assert others(report) == ["bad-index"], wrong
+            report = audit(folder_of(place, config, stored, total_parameters=parameters // 8))
+            assert others(report) == ["wrong-total"]
 
 
 @pytest.mark.slow
@@ -188,13 +185,15 @@ def test_the_total_of_deepseek_r1_has_a_bias_for_its_router_in_32_bits(tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "wrong", [lambda total: total + 2, lambda total: 2 * total], ids=["more", "twice"]
-)
-def test_another_total_of_deepseek_is_wrong(wrong, tmp_path):
-    report, stated = of_deepseek(tmp_path, 4, wrong)
-    assert others(report) == ["bad-index"]
-    assert [note for note in report.notes if note.startswith(f"total_size {stated:,} = ")] == []
+def test_another_total_of_deepseek_is_wrong(subtests, tmp_path):
+    for wrong in [lambda total: total + 2, lambda total: 2 * total]:
+        with subtests.test(wrong=wrong):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            report, stated = of_deepseek(place, 4, wrong)
+            assert others(report) == ["bad-index"]
+            assert [
+                note for note in report.notes if note.startswith(f"total_size {stated:,} = ")
+            ] == []
 
 
 def others(report: Report) -> list[str]:
@@ -244,9 +243,8 @@ def with_biases(out: int, inputs: int) -> Parts:
     return gptq(out, inputs) | {"bias": ("F16", (out,))}
 
 
-@pytest.mark.parametrize(
-    ("file", "pack", "declared", "config", "published"),
-    [
+def test_packed_and_plain_parameters_are_those_of_a_card(subtests):
+    for file, pack, declared, config, published in [
         # Llama-3.1-8B W4A16: its 8,030,261,248 parameters and 1,376,256 biases
         (
             "gptq",
@@ -273,22 +271,24 @@ def with_biases(out: int, inputs: int) -> Parts:
             LLAMA_70B,
             (68_451_041_280, 2_102_665_216),
         ),
-    ],
-    ids=["gptq", "awq", "bitsandbytes", "compressed-tensors"],
-)
-def test_packed_and_plain_parameters_are_those_of_a_card(file, pack, declared, config, published):
-    read = read_config("config.json", json.dumps(config).encode())
-    expectation = catalogue.expect(read, "LlamaForCausalLM")
-    shapes = {one.name: one.shape for one in expectation.tensors if one.role is Role.PARAMETER}
-    table: Parts = {}
-    for name, shape in shapes.items():
-        is_packed, module = "_proj" in name, name.removesuffix(".weight")
-        table |= below(module, pack(*shape)) if is_packed else {name: ("BF16", shape)}
-    unpacked = opened(layout_of(file), table, declared, shapes, large=True)
-    inside = {piece.stored.name for piece in unpacked.tensors} | quantization_data(unpacked)
-    plain = sum(prod(shape) for name, (_, shape) in table.items() if name not in inside)
-    assert unpacked.faults == ()
-    assert (sum(prod(piece.shape) for piece in unpacked.tensors), plain) == published
+    ]:
+        with subtests.test(
+            file=file, pack=pack, declared=declared, config=config, published=published
+        ):
+            read = read_config("config.json", json.dumps(config).encode())
+            expectation = catalogue.expect(read, "LlamaForCausalLM")
+            shapes = {
+                one.name: one.shape for one in expectation.tensors if one.role is Role.PARAMETER
+            }
+            table: Parts = {}
+            for name, shape in shapes.items():
+                is_packed, module = "_proj" in name, name.removesuffix(".weight")
+                table |= below(module, pack(*shape)) if is_packed else {name: ("BF16", shape)}
+            unpacked = opened(layout_of(file), table, declared, shapes, large=True)
+            inside = {piece.stored.name for piece in unpacked.tensors} | quantization_data(unpacked)
+            plain = sum(prod(shape) for name, (_, shape) in table.items() if name not in inside)
+            assert unpacked.faults == ()
+            assert (sum(prod(piece.shape) for piece in unpacked.tensors), plain) == published
 
 
 @pytest.mark.slow

@@ -18,20 +18,13 @@ from support.layouts.tables import below
 from auditor.layouts import unpack_tensors
 from auditor.layouts.packing import Declared, Stored
 
-labels = pytest.mark.parametrize("label", EXAMPLES)
 # Ways of packing whose stored sizes do not follow from the config.
 NOT_PREDICTED = ("quanto", "hqq", "torchao", "vptq", "compressed_tensors 2:4")
 NOT_PREDICTED += ("compressed_tensors marlin", "modelopt turned")
 
 
-def drawn(data: st.DataObject, label: str) -> Example:
-    return data.draw(EXAMPLES[label])
-
-
-@labels
-@given(data=st.data())
-def test_a_packed_weight_is_the_weight_that_went_into_it(label, data):
-    table, declared, shape, dtype, name, is_shown = drawn(data, label)
+def is_the_weight_that_went_in(label: str, example: Example) -> None:
+    table, declared, shape, dtype, name, is_shown = example
     layout, implied = layout_of(label), {name: shape}
     for declaration in (declared, None) if is_shown else (declared,):
         unpacked = opened(layout, table, declaration, implied)
@@ -43,10 +36,8 @@ def test_a_packed_weight_is_the_weight_that_went_into_it(label, data):
         tells_what_is_written(layout, table, declared, implied)
 
 
-@labels
-@given(data=st.data())
-def test_a_tensor_of_another_shape_is_a_fault_or_another_shape(label, data):
-    table, declared, shape, _, name, is_shown = drawn(data, label)
+def shows_another_shape(label: str, example: Example) -> None:
+    table, declared, shape, _, name, is_shown = example
     layout, implied = layout_of(label), {name: shape}
     for declaration in (declared, None) if is_shown else (declared,):
         for changed, other in spoiled(table):
@@ -86,10 +77,8 @@ COMMON_NAMES = {"gptq marlin", "compressed_tensors 2:4", "compressed_tensors mar
 COMMON_NAMES |= {"modelopt experts", "modelopt turned"}
 
 
-@labels
-@given(data=st.data())
-def test_a_tensor_that_is_lost_is_a_fault_unless_a_file_is_unread(label, data):
-    table, declared, shape, _, name, _ = drawn(data, label)
+def shows_a_lost_tensor(label: str, example: Example) -> None:
+    table, declared, shape, _, name, _ = example
     layout, implied = layout_of(label), {name: shape}
     for lost in table:
         rest = {key: one for key, one in table.items() if key != lost}
@@ -102,10 +91,8 @@ def test_a_tensor_that_is_lost_is_a_fault_unless_a_file_is_unread(label, data):
         assert bool(found) is not is_optional or label in COMMON_NAMES, (lost, found)
 
 
-@labels
-@given(data=st.data())
-def test_a_layout_is_recognised_by_its_marks_and_no_other_takes_its_tensors(label, data):
-    table, _, shape, _, name, is_shown = drawn(data, label)
+def is_recognised_alone(label: str, example: Example) -> None:
+    table, _, shape, _, name, is_shown = example
     layout, tensors = layout_of(label), stored(table)
     assert layout.recognises(Stored(tensors))
     unpacked = unpack_tensors(tensors, None, {name: shape}.get)
@@ -124,6 +111,16 @@ ALSO = {
     "fp8": ("compressed-tensors",),
     "bitnet": ("modelopt",),
 }
+
+
+@pytest.mark.parametrize("label", EXAMPLES)
+@given(data=st.data())
+def test_a_packed_weight_is_unpacked_and_its_faults_are_found(label, data):
+    example = data.draw(EXAMPLES[label])
+    is_the_weight_that_went_in(label, example)
+    shows_another_shape(label, example)
+    shows_a_lost_tensor(label, example)
+    is_recognised_alone(label, example)
 
 
 # --- a model of identical modules -----------------------------------------------------------------

@@ -4,8 +4,10 @@ The libraries of `SCRIPTS` run each night, in processes of their own: packers.py
 """
 
 import json
+import tempfile
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -169,34 +171,42 @@ def test_experts_in_blocks_have_the_shape_that_transformers_unpacks(experts, out
     assert pieces(unpacked) == {f"{EXPERTS}.down_proj": tuple(theirs.shape)}
 
 
-@pytest.mark.parametrize("shape", [(4, 8), (64, 96), (12, 3)])
-def test_bytes_of_bitnet_have_the_shape_that_transformers_packs(shape):
-    torch = pytest.importorskip("torch")
-    integration = pytest.importorskip("transformers.integrations.bitnet")
-    packed = integration.pack_weights(torch.zeros(shape))
-    unpacked = opened(layout_of("bitnet"), below(M, bitnet(*packed.shape)), says("bitnet"))
-    assert (packed.dtype, pieces(unpacked)) == (torch.uint8, {W: shape})
+def test_bytes_of_bitnet_have_the_shape_that_transformers_packs(subtests):
+    for shape in [(4, 8), (64, 96), (12, 3)]:
+        with subtests.test(shape=shape):
+            torch = pytest.importorskip("torch")
+            integration = pytest.importorskip("transformers.integrations.bitnet")
+            packed = integration.pack_weights(torch.zeros(shape))
+            unpacked = opened(layout_of("bitnet"), below(M, bitnet(*packed.shape)), says("bitnet"))
+            assert (packed.dtype, pieces(unpacked)) == (torch.uint8, {W: shape})
 
 
-@pytest.mark.parametrize(("books", "bits"), [(1, 16), (2, 8)])
-def test_codes_of_aqlm_have_the_shapes_of_its_module(books, bits):
-    module = pytest.importorskip("aqlm").QuantizedLinear(
-        96, 64, 8, 1, books, bits, bias=False, device="meta"
-    )
-    theirs = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    assert theirs == shapes(aqlm(64, 12, books, bits))
+def test_codes_of_aqlm_have_the_shapes_of_its_module(subtests):
+    for books, bits in [(1, 16), (2, 8)]:
+        with subtests.test(books=books, bits=bits):
+            module = pytest.importorskip("aqlm").QuantizedLinear(
+                96, 64, 8, 1, books, bits, bias=False, device="meta"
+            )
+            theirs = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+            assert theirs == shapes(aqlm(64, 12, books, bits))
 
 
-@pytest.mark.parametrize(
-    ("mode", "bits", "group"),
-    [("affine", 3, 32), ("affine", 5, 64), ("mxfp4", 4, 32), ("mxfp8", 8, 32), ("nvfp4", 4, 16)],
-)
-def test_words_of_mlx_have_the_shapes_that_it_packs(mode, bits, group):
-    mx = pytest.importorskip("mlx.core")
-    parts = mx.quantize(mx.zeros((6, 128)), group_size=group, bits=bits, mode=mode, stream=mx.cpu)
-    dtypes = {mx.uint32: "U32", mx.uint8: "U8", mx.float32: "BF16"}
-    theirs = [(dtypes[part.dtype], part.shape) for part in parts]
-    assert theirs == list(mlx((6, 128), bits, group, mode).values())
+def test_words_of_mlx_have_the_shapes_that_it_packs(subtests):
+    for mode, bits, group in [
+        ("affine", 3, 32),
+        ("affine", 5, 64),
+        ("mxfp4", 4, 32),
+        ("mxfp8", 8, 32),
+        ("nvfp4", 4, 16),
+    ]:
+        with subtests.test(mode=mode, bits=bits, group=group):
+            mx = pytest.importorskip("mlx.core")
+            parts = mx.quantize(
+                mx.zeros((6, 128)), group_size=group, bits=bits, mode=mode, stream=mx.cpu
+            )
+            dtypes = {mx.uint32: "U32", mx.uint8: "U8", mx.float32: "BF16"}
+            theirs = [(dtypes[part.dtype], part.shape) for part in parts]
+            assert theirs == list(mlx((6, 128), bits, group, mode).values())
 
 
 # --- each night -----------------------------------------------------------------------------------
@@ -318,19 +328,20 @@ def test_what_a_library_writes_in_a_process_of_its_own_is_what_went_in(file, tmp
 # --- what an audit says of other settings ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
+def test_a_config_that_contradicts_the_tensors_is_found(subtests, tmp_path):
+    for settings, reason in [
         ({"quant_method": "awq"}, "packed as gptq, but quantization_config declares awq"),
         ({"bits": 8}, "is 8, stored are 4"),
         ({"bits": "four"}, "bits of quantization_config is the string 'four'"),
-    ],
-)
-def test_a_config_that_contradicts_the_tensors_is_found(tmp_path, settings, reason):
-    writers.with_gptq(tmp_path, "Llama", 4, 32)
-    writers.declare(tmp_path, {"quant_method": "gptq", "bits": 4, "group_size": 32, **settings})
-    report = audit(str(tmp_path / "packed"))
-    loud = [finding for finding in report.findings if finding.severity != "info"]
-    assert {finding.kind for finding in loud} == {"bad-quantization"}
-    assert any(reason in finding.reason for finding in loud), loud
-    assert report.residual == 0
+    ]:
+        with subtests.test(settings=settings, reason=reason):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            writers.with_gptq(place, "Llama", 4, 32)
+            writers.declare(
+                place, {"quant_method": "gptq", "bits": 4, "group_size": 32, **settings}
+            )
+            report = audit(str(place / "packed"))
+            loud = [finding for finding in report.findings if finding.severity != "info"]
+            assert {finding.kind for finding in loud} == {"bad-quantization"}
+            assert any(reason in finding.reason for finding in loud), loud
+            assert report.residual == 0

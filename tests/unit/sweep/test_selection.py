@@ -100,63 +100,65 @@ def test_an_entry_without_a_commit_is_requested_by_itself(at_hub, selector):
     assert chosen(selector, ModelSelection(author="o")) == ([("o/n", commit, "o/n")], [])
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [None, {"id": 3}, {"id": "../../etc"}],
-    ids=repr,
-)
-def test_an_entry_that_names_no_model_is_passed_over(entry, at_hub, selector):
-    good = {"id": "o/n", "sha": "a" * 40, "siblings": []}
-    at_hub.misbehave(path="/api/models", fault=WrongJson(value=[entry, good]))
-    assert names(selector, author="o") == ["o/n"]
+def test_an_entry_that_names_no_model_is_passed_over(subtests, at_hub, selector):
+    for entry in [None, {"id": 3}, {"id": "../../etc"}]:
+        with subtests.test(entry=entry):
+            at_hub.clear()
+            good = {"id": "o/n", "sha": "a" * 40, "siblings": []}
+            at_hub.misbehave(path="/api/models", fault=WrongJson(value=[entry, good]))
+            assert names(selector, author="o") == ["o/n"]
 
 
-@pytest.mark.parametrize("fault", [ServerError(), ShortBody(missing=3)], ids=["500", "short"])
-def test_a_page_that_fails_once_is_requested_again(fault, at_hub, selector):
-    at_hub.add("o/n", FILES)
-    at_hub.misbehave(path="/api/models", fault=fault, times=1)
-    assert names(selector, author="o") == ["o/n"]
+def test_a_page_that_fails_once_is_requested_again(subtests, at_hub, selector):
+    for fault in [ServerError(), ShortBody(missing=3)]:
+        with subtests.test(fault=fault):
+            at_hub.clear()
+            at_hub.add("o/n", FILES)
+            at_hub.misbehave(path="/api/models", fault=fault, times=1)
+            assert names(selector, author="o") == ["o/n"]
 
 
-@pytest.mark.parametrize(
-    ("link", "message"),
-    [
+def test_a_list_that_goes_on_elsewhere_is_not_followed(subtests, at_hub, selector):
+    for link, message in [
         ("<http://127.0.0.1:9/api/models>", "is 'http://127.0.0.1:9/.*expected one of the Hub"),
         ("<file:///etc/passwd>", "expected one of the Hub"),
         ("<{own}>", "is circular"),
-    ],
-    ids=["elsewhere", "file", "circle"],
-)
-def test_a_list_that_goes_on_elsewhere_is_not_followed(link, message, at_hub, selector):
-    for number in range(3):
-        at_hub.add(f"o/m{number}", FILES)
-    query = "author=o&limit=1000&expand=sha&expand=siblings&expand=lastModified"
-    link = link.replace("{own}", f"{at_hub.url}/api/models?{query}") + '; rel="next"'
-    at_hub.misbehave(path="/api/models", fault=Linked(value=link))
-    with pytest.raises(SourceError, match=message):
-        chosen(selector, ModelSelection(author="o"))
+    ]:
+        with subtests.test(link=link, message=message):
+            at_hub.clear()
+            for number in range(3):
+                at_hub.add(f"o/m{number}", FILES)
+            query = "author=o&limit=1000&expand=sha&expand=siblings&expand=lastModified"
+            value = link.replace("{own}", f"{at_hub.url}/api/models?{query}") + '; rel="next"'
+            at_hub.misbehave(path="/api/models", fault=Linked(value=value))
+            with pytest.raises(SourceError, match=message):
+                chosen(selector, ModelSelection(author="o"))
 
 
 UNREADABLE = ['<{next}>; rel="next', "<{next}; rel=next", '<{next}>; title="next']
 READABLE = ["<{next}>;rel=next", '<{next}>; title="a"; REL="next"']
 
 
-@pytest.mark.parametrize("link", UNREADABLE)
-def test_a_link_to_the_next_page_that_cannot_be_read_is_not_the_end(link, at_hub, selector):
-    at_hub.add("o/m", FILES)
-    link = link.replace("{next}", f"{at_hub.url}/api/models?cursor=a")
-    at_hub.misbehave(path="/api/models", fault=Linked(value=link))
-    with pytest.raises(SourceError, match="the Link header of the list of models is"):
-        chosen(selector, ModelSelection(author="o"))
+def test_a_link_to_the_next_page_that_cannot_be_read_is_not_the_end(subtests, at_hub, selector):
+    for link in UNREADABLE:
+        with subtests.test(link=link):
+            at_hub.clear()
+            at_hub.add("o/m", FILES)
+            value = link.replace("{next}", f"{at_hub.url}/api/models?cursor=a")
+            at_hub.misbehave(path="/api/models", fault=Linked(value=value))
+            with pytest.raises(SourceError, match="the Link header of the list of models is"):
+                chosen(selector, ModelSelection(author="o"))
 
 
-@pytest.mark.parametrize("link", READABLE)
-def test_a_link_to_the_next_page_may_have_each_form_of_its_standard(link, at_hub, selector):
-    at_hub.add("o/m", FILES)
-    at_hub.add("p/m", FILES)
-    link = link.replace("{next}", f"{at_hub.url}/api/models?author=p")
-    at_hub.misbehave(path="/api/models", fault=Linked(value=link), times=1)
-    assert names(selector, author="o") == ["o/m", "p/m"]
+def test_a_link_to_the_next_page_may_have_each_form_of_its_standard(subtests, at_hub, selector):
+    for link in READABLE:
+        with subtests.test(link=link):
+            at_hub.clear()
+            at_hub.add("o/m", FILES)
+            at_hub.add("p/m", FILES)
+            value = link.replace("{next}", f"{at_hub.url}/api/models?author=p")
+            at_hub.misbehave(path="/api/models", fault=Linked(value=value), times=1)
+            assert names(selector, author="o") == ["o/m", "p/m"]
 
 
 class Linked(Header):

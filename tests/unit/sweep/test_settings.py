@@ -93,12 +93,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("text", "message"), WRONG.items())
-def test_a_fault_is_reported_in_one_line_with_the_file(text, message, file):
-    with pytest.raises(UsageError, match=message) as caught:
-        read_sweep_settings(file(text))
-    assert "\n" not in str(caught.value)
-    assert ".t" in str(caught.value) or "ids are" in str(caught.value)
+def test_a_fault_is_reported_in_one_line_with_the_file(subtests, file):
+    for text, message in WRONG.items():
+        with subtests.test(text=text, message=message):
+            with pytest.raises(UsageError, match=message) as caught:
+                read_sweep_settings(file(text))
+            assert "\n" not in str(caught.value)
+            assert ".t" in str(caught.value) or "ids are" in str(caught.value)
 
 
 def test_a_byte_order_mark_is_no_part_of_a_file(file, tmp_path):

@@ -53,13 +53,14 @@ def test_formats_below_eight_bits_have_the_values_of_the_specification():
     assert found == SPECIFIED
 
 
-@pytest.mark.parametrize(("name", "bits"), [("F4", 4), ("F6_E2M3", 6)])
-def test_packed_numbers_follow_each_other_from_the_lowest_bit_up(name, bits):
-    form = FORMATS[name]
-    patterns = np.random.default_rng(0).integers(0, 1 << bits, 24)
-    word = sum(int(one) << (bits * at) for at, one in enumerate(patterns))
-    data = np.frombuffer(word.to_bytes(24 * bits // 8, "little"), np.uint8)
-    assert form.patterns(data).tolist() == patterns.tolist()
+def test_packed_numbers_follow_each_other_from_the_lowest_bit_up(subtests):
+    for name, bits in [("F4", 4), ("F6_E2M3", 6)]:
+        with subtests.test(name=name, bits=bits):
+            form = FORMATS[name]
+            patterns = np.random.default_rng(0).integers(0, 1 << bits, 24)
+            word = sum(int(one) << (bits * at) for at, one in enumerate(patterns))
+            data = np.frombuffer(word.to_bytes(24 * bits // 8, "little"), np.uint8)
+            assert form.patterns(data).tolist() == patterns.tolist()
 
 
 def test_scales_stand_where_the_gguf_package_has_them():

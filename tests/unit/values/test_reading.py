@@ -3,8 +3,10 @@
 import hashlib
 import os
 import shutil
+import tempfile
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -72,14 +74,16 @@ def test_what_is_counted_is_what_numpy_counts(  # noqa: PLR0913, PLR0917 - drawn
         assert (found.minimum, found.mean, found.absmax) == (None, None, None)
 
 
-@pytest.mark.parametrize("statistics", [False, True])
-def test_bf16_is_counted_as_the_float32_whose_upper_half_it_is(tmp_path, statistics):
-    numbers = np.array([1.5, -3.0, 0.0, np.nan, np.inf, -0.0], np.float32)
-    raw = bf16(numbers)
-    path = write_numbers(tmp_path / "a.safetensors", {"a": ("BF16", raw.shape, raw.tobytes())})
-    found = read(path, statistics=statistics)["a"]
-    assert (found.nan, found.inf, found.absmax, found.nonzero) == (1, 1, 3.0, True)
-    assert found.zeros == (2 if statistics else None)
+def test_bf16_is_counted_as_the_float32_whose_upper_half_it_is(subtests, tmp_path):
+    for statistics in [False, True]:
+        with subtests.test(statistics=statistics):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            numbers = np.array([1.5, -3.0, 0.0, np.nan, np.inf, -0.0], np.float32)
+            raw = bf16(numbers)
+            path = write_numbers(place / "a.safetensors", {"a": ("BF16", raw.shape, raw.tobytes())})
+            found = read(path, statistics=statistics)["a"]
+            assert (found.nan, found.inf, found.absmax, found.nonzero) == (1, 1, 3.0, True)
+            assert found.zeros == (2 if statistics else None)
 
 
 NARROW = [  # dtype, bytes, NaN, Inf, largest magnitude

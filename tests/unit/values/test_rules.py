@@ -4,7 +4,9 @@ Faults in plain weights are in tests/cases/values.
 """
 
 import json
+import tempfile
 from importlib.resources import files
+from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -34,23 +36,25 @@ RNG = np.random.default_rng(0)
 
 @pytest.mark.slow
 @pytest.mark.oracle
-@pytest.mark.parametrize("family", one_in(2, FAMILIES))
-def test_each_fault_is_named_alone_and_a_sound_checkpoint_is_left_alone(tmp_path, family):
-    pytest.importorskip("torch", reason="writes the checkpoints")
-    from diagnose_values import COLUMNS, judged  # noqa: PLC0415 - needs torch
-    from support.value_faults import value_cases  # noqa: PLC0415 - likewise
+def test_each_fault_is_named_alone_and_a_sound_checkpoint_is_left_alone(subtests, tmp_path):
+    for family in one_in(2, FAMILIES):
+        with subtests.test(family=family):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            pytest.importorskip("torch", reason="writes the checkpoints")
+            from diagnosing.numbers import COLUMNS, judged  # noqa: PLC0415 - needs torch
+            from support.value_faults import value_cases  # noqa: PLC0415 - likewise
 
-    for case in value_cases(family, tmp_path):
-        outcome = auditor.audit(str(case.folder), values=True)
-        if case.cause is None:
-            assert causes_of(outcome) == [], case.name
-            assert outcome.verdict == "clean", case.name
-        else:
-            assert judged(case, outcome) == COLUMNS, case.name
-            assert outcome.residual == 0, case.name
-            causes = [one.cause for one in outcome.diagnosis]
-            fresh = case.cause != "untrained" and "untrained" in causes
-            assert len(causes) - fresh == (case.severity != "info"), case.name
+            for case in value_cases(family, place):
+                outcome = auditor.audit(str(case.folder), values=True)
+                if case.cause is None:
+                    assert causes_of(outcome) == [], case.name
+                    assert outcome.verdict == "clean", case.name
+                else:
+                    assert judged(case, outcome) == COLUMNS, case.name
+                    assert outcome.residual == 0, case.name
+                    causes = [one.cause for one in outcome.diagnosis]
+                    fresh = case.cause != "untrained" and "untrained" in causes
+                    assert len(causes) - fresh == (case.severity != "info"), case.name
 
 
 # --- adapters -----------------------------------------------------------------------------------
@@ -93,16 +97,15 @@ def lora(idle, module="q_proj"):
     return tensors
 
 
-@pytest.mark.parametrize(
-    ("idle", "kinds"),
-    [
+def test_idle_modules_are_named_beside_trained_ones_of_their_tower(subtests, tmp_path):
+    for idle, kinds in [
         ({"model.layers.0", "model.layers.2"}, ["idle-modules"]),
         ({"model.layers.3"}, []),  # the last layer, which clip_skip leaves out
         ({f"visual.blocks.{at}" for at in range(4)}, []),  # a tower without an image to train on
-    ],
-)
-def test_idle_modules_are_named_beside_trained_ones_of_their_tower(tmp_path, idle, kinds):
-    assert [kind for kind, _ in causes_of(adapter(tmp_path, lora(idle)))] == kinds
+    ]:
+        with subtests.test(idle=idle, kinds=kinds):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            assert [kind for kind, _ in causes_of(adapter(place, lora(idle)))] == kinds
 
 
 def test_an_expert_to_which_no_token_was_routed_is_not_idle(tmp_path):
@@ -132,15 +135,14 @@ SCALES = {  # the packed tensor, its scales, and the shape of the scales
 }
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [(0, "all-zero"), (np.nan, "not-finite"), (np.inf, "not-finite"), (1, None)],
-)
-def test_scales_of_packed_weights_that_are_zero_or_not_finite_are_named(tmp_path, value, kind):
-    for layout, (packed, name, shape, dtype) in SCALES.items():
-        outcome = small(tmp_path / layout, packed | {name: np.full(shape, value, dtype)})
-        expected = [(kind, (name,))] if kind else []
-        assert [(one.kind, one.names) for one in outcome.findings] == expected, layout
+def test_scales_of_packed_weights_that_are_zero_or_not_finite_are_named(subtests, tmp_path):
+    for value, kind in [(0, "all-zero"), (np.nan, "not-finite"), (np.inf, "not-finite"), (1, None)]:
+        with subtests.test(value=value, kind=kind):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            for layout, (packed, name, shape, dtype) in SCALES.items():
+                outcome = small(place / layout, packed | {name: np.full(shape, value, dtype)})
+                expected = [(kind, (name,))] if kind else []
+                assert [(one.kind, one.names) for one in outcome.findings] == expected, layout
 
 
 def test_a_scale_of_zero_among_others_or_of_nothing_packed_is_harmless(tmp_path):
@@ -150,32 +152,36 @@ def test_a_scale_of_zero_among_others_or_of_nothing_packed_is_harmless(tmp_path)
     assert not small(tmp_path / "b", alone).findings
 
 
-@pytest.mark.parametrize("zero", [slice(16), slice(0, 32, 2)])
-def test_half_of_the_scales_of_a_packed_weight_may_not_be_zero(tmp_path, zero):
-    scales = np.ones((32, 1), np.float32)
-    scales[zero] = 0
-    packed = {"a.weight": ("F8_E4M3", (32, 32), bytes(range(1, 65)) * 16), "a.weight_scale": scales}
-    [finding] = small(tmp_path, packed).findings
-    assert (finding.kind, finding.names) == ("part-zero", ("a.weight_scale",))
+def test_half_of_the_scales_of_a_packed_weight_may_not_be_zero(subtests, tmp_path):
+    for zero in [slice(16), slice(0, 32, 2)]:
+        with subtests.test(zero=zero):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            scales = np.ones((32, 1), np.float32)
+            scales[zero] = 0
+            packed = {
+                "a.weight": ("F8_E4M3", (32, 32), bytes(range(1, 65)) * 16),
+                "a.weight_scale": scales,
+            }
+            [finding] = small(place, packed).findings
+            assert (finding.kind, finding.names) == ("part-zero", ("a.weight_scale",))
 
 
-@pytest.mark.parametrize(
-    ("packed", "scales"),
-    [
+def test_bytes_that_are_exponents_are_read_as_such(subtests, tmp_path):
+    """0xff is NaN of F8_E8M0; in other bytes it is 255."""
+    for packed, scales in [
         ({"e_blocks": BYTES}, "e_scales"),
         ({"a.weight_packed": BYTES}, "a.weight_scale"),
         ({"a.weight": FP8}, "a.weight_scale"),
         ({"a.qweight": BYTES.astype(np.int32)}, None),
-    ],
-)
-def test_bytes_that_are_exponents_are_read_as_such(tmp_path, packed, scales):
-    """0xff is NaN of F8_E8M0; in other bytes it is 255."""
-    name = scales or "a.scales"
-    outcome = small(tmp_path, packed | {name: np.array([0, 127, 255], np.uint8)})
-    named = [one.names for one in outcome.findings if one.kind == "not-finite"]
-    assert named == ([(name,)] if scales else [])
-    (read,) = (one for one in outcome.values.tensors if one.name == name)
-    assert (read.dtype, read.numbers, read.absmax) == ("U8", 3, 1.0 if scales else 255.0)
+    ]:
+        with subtests.test(packed=packed, scales=scales):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            name = scales or "a.scales"
+            outcome = small(place, packed | {name: np.array([0, 127, 255], np.uint8)})
+            named = [one.names for one in outcome.findings if one.kind == "not-finite"]
+            assert named == ([(name,)] if scales else [])
+            (read,) = (one for one in outcome.values.tensors if one.name == name)
+            assert (read.dtype, read.numbers, read.absmax) == ("U8", 3, 1.0 if scales else 255.0)
 
 
 def test_a_dtype_is_not_mislabeled_if_numbers_have_one_sign_or_are_few(tmp_path):
@@ -193,30 +199,43 @@ def test_a_report_with_values_fits_the_schema(tmp_path):
 # --- copies in two files ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("is_equal", "severity"), [(True, "info"), (False, "error")])
-def test_copies_in_two_files_are_compared(tmp_path, is_equal, severity):
-    config = {"model_type": "llama", "hidden_size": 8, "intermediate_size": 12, "vocab_size": 16}
-    config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "architectures": ["LlamaModel"]}
-    tensors = {
-        one.name: RNG.standard_normal(one.shape, np.float32)
-        for one in stored_by(expect("LlamaModel", **config))
-    }
-    copy = {"norm.weight": tensors["norm.weight"] + (not is_equal)}
-    copy["layers.0.mlp.up_proj.weight"] = tensors.pop("layers.0.mlp.up_proj.weight")
-    weight_map = {}
-    for number, table in enumerate((tensors, copy)):
-        file = f"model-{number}.safetensors"
-        data = b"".join(array.tobytes() for array in table.values())
-        head = safetensors_bytes(
-            {key: ("F32", one.shape) for key, one in table.items()}, data=False
-        )
-        (tmp_path / file).write_bytes(head + data)
-        weight_map = dict.fromkeys(table, file) | weight_map
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    outcome = auditor.audit(str(tmp_path), values=True)
-    [duplicate] = [one for one in outcome.findings if one.kind == "duplicate"]
-    assert duplicate.severity == severity
-    fixes = [one.fix for one in outcome.diagnosis]
-    assert not any("--values" in fix for fix in fixes)
-    assert any("either copy" in fix for fix in fixes) == (is_equal and bool(fixes))
+def test_copies_in_two_files_are_compared(subtests, tmp_path):
+    for is_equal, severity in [(True, "info"), (False, "error")]:
+        with subtests.test(is_equal=is_equal, severity=severity):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            config = {
+                "model_type": "llama",
+                "hidden_size": 8,
+                "intermediate_size": 12,
+                "vocab_size": 16,
+            }
+            config |= {
+                "num_hidden_layers": 1,
+                "num_attention_heads": 2,
+                "architectures": ["LlamaModel"],
+            }
+            tensors = {
+                one.name: RNG.standard_normal(one.shape, np.float32)
+                for one in stored_by(expect("LlamaModel", **config))
+            }
+            copy = {"norm.weight": tensors["norm.weight"] + (not is_equal)}
+            copy["layers.0.mlp.up_proj.weight"] = tensors.pop("layers.0.mlp.up_proj.weight")
+            weight_map = {}
+            for number, table in enumerate((tensors, copy)):
+                file = f"model-{number}.safetensors"
+                data = b"".join(array.tobytes() for array in table.values())
+                head = safetensors_bytes(
+                    {key: ("F32", one.shape) for key, one in table.items()}, data=False
+                )
+                (place / file).write_bytes(head + data)
+                weight_map = dict.fromkeys(table, file) | weight_map
+            (place / "config.json").write_text(json.dumps(config))
+            (place / "model.safetensors.index.json").write_text(
+                json.dumps({"weight_map": weight_map})
+            )
+            outcome = auditor.audit(str(place), values=True)
+            [duplicate] = [one for one in outcome.findings if one.kind == "duplicate"]
+            assert duplicate.severity == severity
+            fixes = [one.fix for one in outcome.diagnosis]
+            assert not any("--values" in fix for fix in fixes)
+            assert any("either copy" in fix for fix in fixes) == (is_equal and bool(fixes))

@@ -4,6 +4,9 @@ One side is packed, the other has the numbers that the library unpacks, or, for 
 library needs a GPU, those that went into the words. Both are the same model to `diff --values`.
 """
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 from support.layouts.words import gemm_words, packed_words
@@ -45,31 +48,31 @@ def weights(whole, zeros, scales, groups):
     return np.ascontiguousarray(((whole - zeros[groups]) * scales[groups].astype(np.float32)).T)
 
 
-@pytest.mark.parametrize(
-    ("bits", "form", "act_order"), [(2, "gptq", False), (4, "gptq", True), (8, "gptq_v2", False)]
-)
-def test_gptq(tmp_path, bits, form, act_order):
-    packed, plain = {}, {}
-    groups = np.arange(IN) // GROUP
-    groups = RNG.permutation(groups) if act_order else groups
-    for name in NAMES:
-        whole, zeros, scales = codes(bits)
-        stored = (zeros - (form == "gptq")).T.copy()
-        packed |= {
-            f"{name}.qweight": packed_words(np, whole, bits),
-            f"{name}.qzeros": np.ascontiguousarray(packed_words(np, stored, bits).T),
-            f"{name}.scales": scales,
-            f"{name}.g_idx": groups.astype(np.int32),
-        }
-        plain[name] = weights(whole, zeros, scales, groups)
-    settings = {
-        "quant_method": "gptq",
-        "bits": bits,
-        "group_size": GROUP,
-        "desc_act": act_order,
-        "checkpoint_format": form,
-    }
-    assert max(distances(tmp_path, packed, plain, settings)) < CLOSE
+def test_gptq(subtests, tmp_path):
+    for bits, form, act_order in [(2, "gptq", False), (4, "gptq", True), (8, "gptq_v2", False)]:
+        with subtests.test(bits=bits, form=form, act_order=act_order):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            packed, plain = {}, {}
+            groups = np.arange(IN) // GROUP
+            groups = RNG.permutation(groups) if act_order else groups
+            for name in NAMES:
+                whole, zeros, scales = codes(bits)
+                stored = (zeros - (form == "gptq")).T.copy()
+                packed |= {
+                    f"{name}.qweight": packed_words(np, whole, bits),
+                    f"{name}.qzeros": np.ascontiguousarray(packed_words(np, stored, bits).T),
+                    f"{name}.scales": scales,
+                    f"{name}.g_idx": groups.astype(np.int32),
+                }
+                plain[name] = weights(whole, zeros, scales, groups)
+            settings = {
+                "quant_method": "gptq",
+                "bits": bits,
+                "group_size": GROUP,
+                "desc_act": act_order,
+                "checkpoint_format": form,
+            }
+            assert max(distances(place, packed, plain, settings)) < CLOSE
 
 
 def test_awq(tmp_path):
@@ -86,17 +89,21 @@ def test_awq(tmp_path):
     assert max(distances(tmp_path, packed, plain, settings)) < CLOSE
 
 
-@pytest.mark.parametrize("bits", [2, 8])
-def test_mlx(tmp_path, bits):
-    mx = pytest.importorskip("mlx.core")
-    packed, plain = {}, {}
-    for name, matrix in matrices().items():
-        parts = mx.quantize(mx.array(matrix), GROUP, bits, stream=mx.cpu)
-        last = ("weight", "scales", "biases")
-        packed |= {f"{name}.{one}": np.array(part) for one, part in zip(last, parts, strict=True)}
-        plain[name] = np.array(mx.dequantize(*parts, GROUP, bits, stream=mx.cpu))
-    config = {"quantization": {"bits": bits, "group_size": GROUP}}
-    assert max(distances(tmp_path, packed, plain, config)) < CLOSE
+def test_mlx(subtests, tmp_path):
+    for bits in [2, 8]:
+        with subtests.test(bits=bits):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            mx = pytest.importorskip("mlx.core")
+            packed, plain = {}, {}
+            for name, matrix in matrices().items():
+                parts = mx.quantize(mx.array(matrix), GROUP, bits, stream=mx.cpu)
+                last = ("weight", "scales", "biases")
+                packed |= {
+                    f"{name}.{one}": np.array(part) for one, part in zip(last, parts, strict=True)
+                }
+                plain[name] = np.array(mx.dequantize(*parts, GROUP, bits, stream=mx.cpu))
+            config = {"quantization": {"bits": bits, "group_size": GROUP}}
+            assert max(distances(place, packed, plain, config)) < CLOSE
 
 
 def test_fp8(tmp_path):
@@ -113,19 +120,27 @@ def test_fp8(tmp_path):
     assert max(distances(tmp_path, packed, plain, settings)) < CLOSE
 
 
-@pytest.mark.parametrize("kind", ["nf4", "fp4"])
-def test_bitsandbytes_in_four_bits(tmp_path, kind):
-    torch = pytest.importorskip("torch")
-    functional = pytest.importorskip("bitsandbytes.functional")
-    packed, plain = {}, {}
-    for name, matrix in matrices().items():
-        quantized, state = functional.quantize_4bit(torch.from_numpy(matrix), quant_type=kind)
-        own = {key: value.numpy() for key, value in state.as_dict(packed=True).items()}
-        packed[f"{name}.weight"] = quantized.numpy()
-        packed |= {f"{name}.weight.{key}": value for key, value in own.items()}
-        plain[name] = functional.dequantize_4bit(quantized, state).numpy()
-    settings = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": kind}
-    assert max(distances(tmp_path, packed, plain, settings)) < CLOSE
+def test_bitsandbytes_in_four_bits(subtests, tmp_path):
+    for kind in ["nf4", "fp4"]:
+        with subtests.test(kind=kind):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            torch = pytest.importorskip("torch")
+            functional = pytest.importorskip("bitsandbytes.functional")
+            packed, plain = {}, {}
+            for name, matrix in matrices().items():
+                quantized, state = functional.quantize_4bit(
+                    torch.from_numpy(matrix), quant_type=kind
+                )
+                own = {key: value.numpy() for key, value in state.as_dict(packed=True).items()}
+                packed[f"{name}.weight"] = quantized.numpy()
+                packed |= {f"{name}.weight.{key}": value for key, value in own.items()}
+                plain[name] = functional.dequantize_4bit(quantized, state).numpy()
+            settings = {
+                "quant_method": "bitsandbytes",
+                "load_in_4bit": True,
+                "bnb_4bit_quant_type": kind,
+            }
+            assert max(distances(place, packed, plain, settings)) < CLOSE
 
 
 def test_bitsandbytes_in_eight_bits(tmp_path):
@@ -143,33 +158,39 @@ def test_bitsandbytes_in_eight_bits(tmp_path):
     assert max(distances(tmp_path, packed, plain, settings)) < CLOSE
 
 
-@pytest.mark.parametrize("kind", ["BF16", "Q8_0", "Q4_1"])
-def test_gguf_with_the_rows_of_queries_and_keys_in_the_order_of_llama_cpp(tmp_path, kind):
-    gguf = pytest.importorskip("gguf")
-    heads, as_type = {"q": 4, "k": 2}, getattr(gguf.GGMLQuantizationType, kind)
-    (tmp_path / "packed").mkdir()
-    writer = gguf.GGUFWriter(tmp_path / "packed" / "model.gguf", "llama")
-    writer.add_block_count(1)
-    writer.add_embedding_length(IN)
-    writer.add_head_count(heads["q"])
-    writer.add_head_count_kv(heads["k"])
-    plain = {}
-    for part, own in (("q", "attn_q"), ("k", "attn_k"), ("v", "attn_v")):
-        matrix = RNG.standard_normal((OUT, IN), np.float32)
-        packed = gguf.quants.quantize(matrix, as_type)
-        writer.add_tensor(f"blk.0.{own}.weight", packed, raw_dtype=as_type)
-        numbers = gguf.quants.dequantize(packed, as_type)
-        if part in heads:  # as LlamaModel.permute of convert_hf_to_gguf.py, undone
-            halves = numbers.reshape(heads[part], OUT // heads[part] // 2, 2, IN)
-            numbers = halves.swapaxes(1, 2).reshape(OUT, IN)
-        plain[f"model.layers.0.self_attn.{part}_proj.weight"] = np.ascontiguousarray(numbers)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    second = write_model(tmp_path / "plain", plain)
-    found = auditor.diff(str(tmp_path / "packed"), second, values=True)
-    assert {one.name: one.relative < CLOSE for one in found.numbers} == dict.fromkeys(plain, True)
+def test_gguf_with_the_rows_of_queries_and_keys_in_the_order_of_llama_cpp(subtests, tmp_path):
+    for kind in ["BF16", "Q8_0", "Q4_1"]:
+        with subtests.test(kind=kind):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            gguf = pytest.importorskip("gguf")
+            heads, as_type = {"q": 4, "k": 2}, getattr(gguf.GGMLQuantizationType, kind)
+            (place / "packed").mkdir()
+            writer = gguf.GGUFWriter(place / "packed" / "model.gguf", "llama")
+            writer.add_block_count(1)
+            writer.add_embedding_length(IN)
+            writer.add_head_count(heads["q"])
+            writer.add_head_count_kv(heads["k"])
+            plain = {}
+            for part, own in (("q", "attn_q"), ("k", "attn_k"), ("v", "attn_v")):
+                matrix = RNG.standard_normal((OUT, IN), np.float32)
+                packed = gguf.quants.quantize(matrix, as_type)
+                writer.add_tensor(f"blk.0.{own}.weight", packed, raw_dtype=as_type)
+                numbers = gguf.quants.dequantize(packed, as_type)
+                if part in heads:  # as LlamaModel.permute of convert_hf_to_gguf.py, undone
+                    halves = numbers.reshape(heads[part], OUT // heads[part] // 2, 2, IN)
+                    numbers = halves.swapaxes(1, 2).reshape(OUT, IN)
+                plain[f"model.layers.0.self_attn.{part}_proj.weight"] = np.ascontiguousarray(
+                    numbers
+                )
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+            writer.close()
+            second = write_model(place / "plain", plain)
+            found = auditor.diff(str(place / "packed"), second, values=True)
+            assert {one.name: one.relative < CLOSE for one in found.numbers} == dict.fromkeys(
+                plain, True
+            )
 
 
 def test_blocks_of_gguf_are_decoded_as_the_gguf_package_decodes_them():
@@ -204,16 +225,18 @@ def test_a_packing_that_is_not_unpacked_is_reported(tmp_path):
     assert [f"{name}.weight" in line for line in found.not_compared] == [True]
 
 
-@pytest.mark.parametrize("part", ["qzeros", "scales", "g_idx"])
-def test_contradicting_sizes_are_not_compared(tmp_path, part):
-    name, (whole, zeros, scales) = NAMES[0], codes(4)
-    parts = {
-        "qweight": packed_words(np, whole, 4),
-        "qzeros": np.ascontiguousarray(packed_words(np, zeros.T.copy(), 4).T),
-        "scales": scales,
-        "g_idx": np.full(IN, 10**6, np.int32),
-    }
-    parts[part] = parts[part][:1] if part != "g_idx" else parts[part]
-    packed = {f"{name}.{last}": content for last, content in parts.items()}
-    settings = {"quant_method": "gptq", "bits": 4, "group_size": GROUP}
-    assert numbers_beside_ones(tmp_path, packed, settings).numbers == ()
+def test_contradicting_sizes_are_not_compared(subtests, tmp_path):
+    for part in ["qzeros", "scales", "g_idx"]:
+        with subtests.test(part=part):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            name, (whole, zeros, scales) = NAMES[0], codes(4)
+            parts = {
+                "qweight": packed_words(np, whole, 4),
+                "qzeros": np.ascontiguousarray(packed_words(np, zeros.T.copy(), 4).T),
+                "scales": scales,
+                "g_idx": np.full(IN, 10**6, np.int32),
+            }
+            parts[part] = parts[part][:1] if part != "g_idx" else parts[part]
+            packed = {f"{name}.{last}": content for last, content in parts.items()}
+            settings = {"quant_method": "gptq", "bits": 4, "group_size": GROUP}
+            assert numbers_beside_ones(place, packed, settings).numbers == ()

@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+import tempfile
 from datetime import date
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -42,14 +44,16 @@ REFUSING = {
 }
 
 
-@pytest.mark.parametrize("entries", ACCEPTING.values(), ids=ACCEPTING)
-def test_a_finding_whose_every_name_is_covered_is_accepted(entries):
-    assert accepted(FOUND, *entries) in {"known", f"known (until {DAY})"}
+def test_a_finding_whose_every_name_is_covered_is_accepted(subtests):
+    for entries in ACCEPTING.values():
+        with subtests.test(entries=entries):
+            assert accepted(FOUND, *entries) in {"known", f"known (until {DAY})"}
 
 
-@pytest.mark.parametrize("entries", REFUSING.values(), ids=REFUSING)
-def test_a_finding_that_is_not_covered_is_not_accepted(entries):
-    assert accepted(FOUND, *entries) is None
+def test_a_finding_that_is_not_covered_is_not_accepted(subtests):
+    for entries in REFUSING.values():
+        with subtests.test(entries=entries):
+            assert accepted(FOUND, *entries) is None
 
 
 @given(
@@ -84,13 +88,15 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("text", "message"), WRONG.items())
-def test_an_entry_that_is_wrong_is_named_in_one_line(text, message, tmp_path):
-    path = tmp_path / "b.toml"
-    path.write_text(f"[[accept]]\n{text}")
-    with pytest.raises(UsageError, match=message) as told:
-        read_baseline(path)
-    assert "\n" not in str(told.value)
+def test_an_entry_that_is_wrong_is_named_in_one_line(subtests, tmp_path):
+    for text, message in WRONG.items():
+        with subtests.test(text=text, message=message):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            path = place / "b.toml"
+            path.write_text(f"[[accept]]\n{text}")
+            with pytest.raises(UsageError, match=message) as told:
+                read_baseline(path)
+            assert "\n" not in str(told.value)
 
 
 FILES = {
@@ -100,22 +106,26 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize(("content", "message"), FILES.values(), ids=FILES)
-def test_a_file_that_is_no_baseline_is_refused(content, message, tmp_path):
-    path = tmp_path / "b.toml"
-    path.write_bytes(content)
-    with pytest.raises(UsageError, match=message):
-        read_baseline(path)
+def test_a_file_that_is_no_baseline_is_refused(subtests, tmp_path):
+    for content, message in FILES.values():
+        with subtests.test(content=content, message=message):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            path = place / "b.toml"
+            path.write_bytes(content)
+            with pytest.raises(UsageError, match=message):
+                read_baseline(path)
 
 
-@pytest.mark.parametrize("text", ["[1]", "[" * 100_000])
-def test_json_that_is_no_object_is_refused(text, tmp_path):
-    path = tmp_path / "b.json"
-    path.write_text(text)
-    with pytest.raises(
-        UsageError, match=r"b.json'(: Expected `object`, got `array`| is not JSON: )"
-    ):
-        read_baseline(path)
+def test_json_that_is_no_object_is_refused(subtests, tmp_path):
+    for text in ["[1]", "[" * 100_000]:
+        with subtests.test(text=text):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            path = place / "b.json"
+            path.write_text(text)
+            with pytest.raises(
+                UsageError, match=r"b.json'(: Expected `object`, got `array`| is not JSON: )"
+            ):
+                read_baseline(path)
 
 
 # --- audit accept ---------------------------------------------------------------------------------

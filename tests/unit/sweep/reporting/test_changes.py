@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
@@ -93,9 +92,10 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize(("tonight", "before", "change"), PAIRS.values(), ids=PAIRS)
-def test_two_findings_of_one_identity(tonight, before, change):
-    assert [match.change for match in matched([tonight], [before])] == [change]
+def test_two_findings_of_one_identity(subtests):
+    for tonight, before, change in PAIRS.values():
+        with subtests.test(tonight=tonight, before=before, change=change):
+            assert [match.change for match in matched([tonight], [before])] == [change]
 
 
 OTHERS = {
@@ -106,9 +106,13 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("before", OTHERS.values(), ids=OTHERS)
-def test_two_findings_of_two_identities(before):
-    assert [match.change for match in matched([A], [before])] == [ChangeKind.NEW, ChangeKind.FIXED]
+def test_two_findings_of_two_identities(subtests):
+    for before in OTHERS.values():
+        with subtests.test(before=before):
+            assert [match.change for match in matched([A], [before])] == [
+                ChangeKind.NEW,
+                ChangeKind.FIXED,
+            ]
 
 
 def rows(tonight, before, *, first=False):

@@ -6,9 +6,11 @@ import json
 import keyword
 import sqlite3
 import sys
+import tempfile
 import zlib
 from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -74,21 +76,22 @@ def test_no_column_is_a_keyword_of_python_or_of_sql():
         assert [column for _, column, *_ in found] == [*columns]
 
 
-@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
-def test_tables_of_stored_json_are_those_of_audit_format_csv(example):
-    outcomes, expected = document_of(example()).every, as_csv.files([example()])
-    made = {name: [] for name in as_csv.COLUMNS}
-    for outcome in outcomes:
-        for name, rows in rows_of(outcome):
-            made[name] += map(night_row, rows)
-    texts = {f"{name}.csv": as_text(name, rows) for name, rows in made.items()}
-    models, expected_models = (
-        list(csv.reader(io.StringIO(one.pop("models.csv"), newline="")))
-        for one in (texts, expected)
-    )
-    added = [[row.pop(), row.pop()] for row in models]
-    assert added == [["commit_authors", "last_modified"], *[["", ""]] * len(outcomes)]
-    assert (models, texts) == (expected_models, expected)
+def test_tables_of_stored_json_are_those_of_audit_format_csv(subtests):
+    for example in EXAMPLES.values():
+        with subtests.test(example=example):
+            outcomes, expected = document_of(example()).every, as_csv.files([example()])
+            made = {name: [] for name in as_csv.COLUMNS}
+            for outcome in outcomes:
+                for name, rows in rows_of(outcome):
+                    made[name] += map(night_row, rows)
+            texts = {f"{name}.csv": as_text(name, rows) for name, rows in made.items()}
+            models, expected_models = (
+                list(csv.reader(io.StringIO(one.pop("models.csv"), newline="")))
+                for one in (texts, expected)
+            )
+            added = [[row.pop(), row.pop()] for row in models]
+            assert added == [["commit_authors", "last_modified"], *[["", ""]] * len(outcomes)]
+            assert (models, texts) == (expected_models, expected)
 
 
 def night_row(row):
@@ -246,14 +249,18 @@ COMPARED = {
 }
 
 
-@pytest.mark.parametrize(("nights", "expected"), COMPARED.values(), ids=COMPARED)
-def test_a_night_is_compared_with_the_last_that_knew_its_models(nights, expected, tmp_path):
-    names = (FIRST, SECOND, THIRD)
-    report, folder = written(tmp_path, dict(zip(names, nights, strict=False)))
-    found = [row for row in every_change(folder) if row[0] != "count"]
-    assert found == expected
-    previous = report.summary["previous"]
-    assert (previous and previous["night"]) == (names[len(nights) - 2] if len(nights) > 1 else None)
+def test_a_night_is_compared_with_the_last_that_knew_its_models(subtests, tmp_path):
+    for nights, expected in COMPARED.values():
+        with subtests.test(nights=nights, expected=expected):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            names = (FIRST, SECOND, THIRD)
+            report, folder = written(place, dict(zip(names, nights, strict=False)))
+            found = [row for row in every_change(folder) if row[0] != "count"]
+            assert found == expected
+            previous = report.summary["previous"]
+            assert (previous and previous["night"]) == (
+                names[len(nights) - 2] if len(nights) > 1 else None
+            )
 
 
 def test_models_come_in_the_order_of_ids_whatever_their_letters(tmp_path):
@@ -371,15 +378,17 @@ def test_a_night_whose_selection_was_stopped_is_reported(tmp_path):
         written(tmp_path, NIGHTS, night=THIRD)
 
 
-@pytest.mark.parametrize("content", [b"no zlib", zlib.compress(b"{")])
-def test_a_damaged_store_is_reported_in_one_line(content, tmp_path):
-    store = store_of(tmp_path / "sweep.sqlite", NIGHTS)
-    with closing(sqlite3.connect(store)) as database:
-        database.execute("UPDATE outcomes SET content = ? WHERE model = 'o/b'", (content,))
-        database.commit()
-    with pytest.raises(StoreError, match=r"the store '.*sweep.sqlite' is damaged: .*"):
-        written(tmp_path, NIGHTS)
-    assert not [*(tmp_path / "out").iterdir()]
+def test_a_damaged_store_is_reported_in_one_line(subtests, tmp_path):
+    for content in [b"no zlib", zlib.compress(b"{")]:
+        with subtests.test(content=content):
+            place = Path(tempfile.mkdtemp(dir=tmp_path))
+            store = store_of(place / "sweep.sqlite", NIGHTS)
+            with closing(sqlite3.connect(store)) as database:
+                database.execute("UPDATE outcomes SET content = ? WHERE model = 'o/b'", (content,))
+                database.commit()
+            with pytest.raises(StoreError, match=r"the store '.*sweep.sqlite' is damaged: .*"):
+                written(place, NIGHTS)
+            assert not [*(place / "out").iterdir()]
 
 
 @pytest.mark.parametrize("night", ["../x", "..", "a\\b"])

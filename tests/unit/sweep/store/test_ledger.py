@@ -288,15 +288,18 @@ def altered(path, statement):
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("kind", [Store, StoreWriter])
-@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
-def test_a_store_of_another_version_is_refused_and_left_as_it_is(version, kind, store):
-    before = altered(store, f"PRAGMA user_version = {version}")
-    why = rf"'.*sweep.sqlite' has version {version}, expected {VERSION}"
-    with pytest.raises(UsageError, match=f"{why}; move it away and sweep again") as refused:
-        kind.open(store).__enter__()
-    assert "\n" not in str(refused.value)
-    assert store.read_bytes() == before
+def test_a_store_of_another_version_is_refused_and_left_as_it_is(subtests, store):
+    for version in [VERSION - 1, VERSION + 1]:
+        for kind in [Store, StoreWriter]:
+            with subtests.test(kind=kind, version=version):
+                before = altered(store, f"PRAGMA user_version = {version}")
+                why = rf"'.*sweep.sqlite' has version {version}, expected {VERSION}"
+                with pytest.raises(
+                    UsageError, match=f"{why}; move it away and sweep again"
+                ) as refused:
+                    kind.open(store).__enter__()
+                assert "\n" not in str(refused.value)
+                assert store.read_bytes() == before
 
 
 def test_a_store_whose_folder_cannot_be_made_is_reported_in_one_line(tmp_path):

@@ -1,4 +1,4 @@
-"""audit beside other tools that read a checkpoint's headers: `make bench`.
+"""audit beside other tools that read a checkpoint's headers.
 
 Whole processes against one Hub on loopback, in turn, each with an empty cache, where answers come
 at once and where each comes 50 ms late. The peers read the same headers and count their parameters,
@@ -21,12 +21,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from support.deepseek_v3 import EXPERTS
+
 from benching import checkpoints, peers
 from benching.comparing import Compared, compare
 from benching.measure import AUDIT, run
 from benching.peers import Peer
 from benching.server import serving
-from support.deepseek_v3 import EXPERTS
 
 DISTANCES = (0.0, 0.05)  # seconds before each answer
 BEGIN, END = "<!-- bench -->", "<!-- end of bench -->"
@@ -46,7 +47,7 @@ STARTS = {
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="bench headers", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="of each tool, after one to warm up")
     parser.add_argument("--only", default="", help="checkpoints with this in their id")
     parser.add_argument(
@@ -165,7 +166,3 @@ def _tables(compared: Sequence[Compared], notes: Sequence[str]) -> None:
 
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
-
-
-if __name__ == "__main__":
-    main()

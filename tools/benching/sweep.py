@@ -1,4 +1,4 @@
-"""audit sweep beside huggingface_hub: `make bench-sweep`.
+"""audit sweep beside huggingface_hub.
 
 Whole processes against nginx on loopback, in turn: a cold sweep, which reads and reconciles every
 model and keeps it, and get_safetensors_metadata from a pool of threads, which reads and counts the
@@ -66,7 +66,7 @@ class Cold:
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench_sweep", description=__doc__)
+    parser = argparse.ArgumentParser(prog="bench sweep", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="pairs, after one to warm up")
     parser.add_argument("--models", type=int, default=MODELS)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="for the memory")
@@ -194,7 +194,7 @@ def _lists(*, full: bool) -> tuple[int, ...]:
 
 
 def _listed(models: int, bytecode: Path) -> Listed:
-    selecting = str(Path(__file__).parent / "benching" / "selecting.py")
+    selecting = str(Path(__file__).with_name("selecting.py"))
     with serving_apart(models) as url, tempfile.TemporaryDirectory() as name:
         start = time.perf_counter()
         most = peak((sys.executable, selecting, f"{name}/s.sqlite"), bytecode, url)
@@ -237,7 +237,3 @@ def _figures(cold: Cold) -> dict[str, object]:
 
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,10 @@
-"""What a model costs a store, in bytes on disk: `PYTHONPATH=tests python tools/measure_store.py`.
-
-docs/sweeps.md has the figures that it printed.
-"""
+"""What a model costs a store, in bytes on disk; docs/sweeps.md has the figures."""
 
 import hashlib
 import json
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -24,28 +20,28 @@ from auditor.sweep.settings import Policy
 from auditor.sweep.store.ledger import StoreWriter, Waiting
 from auditor.sweep.store.reading import SelectedModel, Versions
 
-# Usual types of the Hub, the class that is trained of each, and a size that makes one another.
-TYPES = (
-    ("albert", "AlbertForMaskedLM", "vocab_size"),
-    ("bart", "BartForConditionalGeneration", "vocab_size"),
-    ("bert", "BertForSequenceClassification", "vocab_size"),
-    ("deberta-v2", "DebertaV2ForSequenceClassification", "vocab_size"),
-    ("distilbert", "DistilBertForSequenceClassification", "vocab_size"),
-    ("electra", "ElectraForSequenceClassification", "vocab_size"),
-    ("gemma2", "Gemma2ForCausalLM", "vocab_size"),
-    ("gpt2", "GPT2LMHeadModel", "vocab_size"),
-    ("llama", "LlamaForCausalLM", "vocab_size"),
-    ("mistral", "MistralForCausalLM", "vocab_size"),
-    ("mixtral", "MixtralForCausalLM", "vocab_size"),
-    ("modernbert", "ModernBertForMaskedLM", "vocab_size"),
-    ("mpnet", "MPNetModel", "vocab_size"),
-    ("opt", "OPTForCausalLM", "vocab_size"),
-    ("qwen2", "Qwen2ForCausalLM", "vocab_size"),
-    ("roberta", "RobertaForSequenceClassification", "vocab_size"),
-    ("t5", "T5ForConditionalGeneration", "vocab_size"),
-    ("vit", "ViTForImageClassification", "intermediate_size"),
-    ("whisper", "WhisperForConditionalGeneration", "vocab_size"),
-)
+# Usual types of the Hub, and the class that is trained of each.
+TYPES = {
+    "albert": "AlbertForMaskedLM",
+    "bart": "BartForConditionalGeneration",
+    "bert": "BertForSequenceClassification",
+    "deberta-v2": "DebertaV2ForSequenceClassification",
+    "distilbert": "DistilBertForSequenceClassification",
+    "electra": "ElectraForSequenceClassification",
+    "gemma2": "Gemma2ForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "modernbert": "ModernBertForMaskedLM",
+    "mpnet": "MPNetModel",
+    "opt": "OPTForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "roberta": "RobertaForSequenceClassification",
+    "t5": "T5ForConditionalGeneration",
+    "vit": "ViTForImageClassification",
+    "whisper": "WhisperForConditionalGeneration",
+}
 # What the trainer leaves beside a model, and the log of its run.
 BESIDE = (
     ".gitattributes",
@@ -63,15 +59,6 @@ VERSIONS = Versions(auditor="1.0.0", catalogue="0123456789ab, transformers 5.23.
 ORIGIN = "read from https://huggingface.co"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figures:
-    """Bytes of a store for each model."""
-
-    alike: float  # fine-tunes of a few bases
-    unlike: float  # each a base of its own
-    night: float  # one night more
-
-
 class Made(Auditor):
     """Audits snapshots that were made here as if they had been fetched."""
 
@@ -84,13 +71,13 @@ class Made(Auditor):
         return self.made.pop(waiting.model)
 
 
-def configs() -> Iterator[tuple[dict[str, Any], str]]:
-    """The config of each type as transformers writes it, and the size that may be changed."""
+def configs() -> Iterator[dict[str, Any]]:
+    """The config of each type as transformers writes it."""
     from transformers import AutoConfig  # noqa: PLC0415 - takes seconds; only who measures pays
 
-    for model_type, target, size in TYPES:
+    for model_type, target in TYPES.items():
         written = AutoConfig.for_model(model_type).to_json_string(use_diff=False)
-        yield {**json.loads(written), "architectures": [target], "dtype": "float32"}, size
+        yield {**json.loads(written), "architectures": [target], "dtype": "float32"}
 
 
 def head_of(config: dict[str, Any]) -> WeightHeader:
@@ -119,7 +106,7 @@ def snapshot(name: str, config: dict[str, Any], head: WeightHeader) -> Snapshot:
 
 def alike(count: int) -> Iterator[Snapshot]:
     """So many fine-tunes of each type."""
-    for config, _ in configs():
+    for config in configs():
         head = head_of(config)
         for number in range(count):
             yield snapshot(f"somebody/{config['model_type']}-finetuned-{number}", config, head)
@@ -127,7 +114,8 @@ def alike(count: int) -> Iterator[Snapshot]:
 
 def unlike(count: int) -> Iterator[Snapshot]:
     """So many models of each type, none of the size of another."""
-    for config, size in configs():
+    for config in configs():
+        size = "vocab_size" if config["model_type"] != "vit" else "intermediate_size"
         for number in range(count):
             other = {**config, size: config[size] + number}
             name = f"somebody/{config['model_type']}-from-scratch-{number}"
@@ -170,18 +158,12 @@ def _size(ledger: StoreWriter, path: Path) -> int:
     return path.stat().st_size
 
 
-def measured(fine_tunes: int, bases: int) -> Figures:
-    """With so many fine-tunes of each type, and so many bases."""
+def main() -> None:
     with tempfile.TemporaryDirectory() as name:
-        shared, night = stored(alike(fine_tunes), Path(name) / "alike.sqlite")
-        alone, _ = stored(unlike(bases), Path(name) / "unlike.sqlite")
-    return Figures(alike=shared, unlike=alone, night=night)
-
-
-if __name__ == "__main__":
-    found = measured(50, 10)
+        shared, night = stored(alike(50), Path(name) / "alike.sqlite")
+        alone, _ = stored(unlike(10), Path(name) / "unlike.sqlite")
     sys.stdout.write(
-        f"{len(TYPES)} types, 50 fine-tunes of each:  {found.alike:,.0f} bytes a model\n"
-        f"{len(TYPES)} types, 10 sizes of each:       {found.unlike:,.0f} bytes a model\n"
-        f"one night more:                {found.night:,.0f} bytes a model\n"
+        f"{len(TYPES)} types, 50 fine-tunes of each:  {shared:,.0f} bytes a model\n"
+        f"{len(TYPES)} types, 10 sizes of each:       {alone:,.0f} bytes a model\n"
+        f"one night more:                {night:,.0f} bytes a model\n"
     )

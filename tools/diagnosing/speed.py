@@ -1,4 +1,4 @@
-"""How long a diagnosis takes of DeepSeek-V3 and of BERT: `make diagnose-speed`.
+"""How long a diagnosis takes of DeepSeek-V3 and of BERT.
 
 Each fault is planted in the published headers (91,991 tensors in 163 shards, and 206 in one file).
 The figure is processor time of the diagnosis alone, the shortest of three. The program ends with 1
@@ -10,7 +10,6 @@ import gc
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,12 +17,10 @@ from pathlib import Path
 from support import deepseek_v3
 from support.changes import with_names, with_tensors, with_values
 
-from auditor import diagnosis
-from auditor.audit.model import examine_model
 from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader.fetching import fetch
-from auditor.report import Diagnosis
+from diagnosing.tally import timed
 
 RUNS = 3
 NO_CAUSE = "no cause"
@@ -79,22 +76,8 @@ def faults(snapshot: Snapshot, values: Mapping[str, int]) -> dict[str, Planted]:
 
 def seconds(spoilt: Snapshot) -> tuple[float, list[str]]:
     """The processor time of the diagnosis, and the causes that it names."""
-    plain, spent, said = diagnosis.diagnose, [], []
-
-    def timed(*args: object, **options: object) -> tuple[Diagnosis, ...]:
-        since = time.process_time()
-        found = plain(*args, **options)
-        spent.append(time.process_time() - since)
-        said[:] = [one.cause for one in found]
-        return found
-
-    diagnosis.diagnose = timed
-    try:
-        for _ in range(RUNS):
-            examine_model(spoilt, Options(requested="speed", depth=3))
-    finally:
-        diagnosis.diagnose = plain
-    return min(spent), said
+    runs = [timed(spoilt, Options(requested="speed", depth=3)) for _ in range(RUNS)]
+    return min(spent for *_, spent in runs), [one.cause for one in runs[0][0].diagnosis]
 
 
 def planted_in(place: Path) -> Iterator[tuple[str, float, dict[str, Planted]]]:
@@ -130,7 +113,7 @@ def told(wanted: str) -> bool:
 
 def alone(fault: str) -> int:
     """The exit code of this program for that fault."""
-    command = (sys.executable, __file__, fault)
+    command = (sys.executable, "-m", "diagnosing", "speed", fault)
     return subprocess.run(command, check=False).returncode  # noqa: S603 - this very program
 
 
@@ -140,7 +123,3 @@ def main() -> None:
             sys.exit(not told(wanted))
         case []:  # each in a process of its own, as an audit is
             sys.exit(max(map(alone, FAULTS)))
-
-
-if __name__ == "__main__":
-    main()

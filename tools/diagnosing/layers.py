@@ -1,4 +1,4 @@
-"""Measure how often a depth is named together with its list by layer: `make diagnose-layers`.
+"""Measure how often a depth is named together with its list by layer.
 
 Every type of transformers with a language model, whose config class writes a list as long as its
 depth (`layer_types`, `mlp_layer_types`, `layers_block_type`), is taken with DEPTH layers as stored
@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from diagnose_sizes import shapes_of, stored, timed
 from support.small_snapshots import snapshot_of
 
 from auditor.analytic.config_keys import value_at
 from auditor.audit.options import Options
+from diagnosing.sizes import shapes_of, stored
+from diagnosing.tally import is_verbose, timed
 
 DEPTH, MORE = 6, 2
 DEPTHS = ("num_hidden_layers", "n_layers", "num_layers", "n_layer")
@@ -76,14 +77,10 @@ def main() -> None:
             for name in lists
         )
         counts["named" if right else "not named"] += 1
-        if "-v" in sys.argv and not right:
+        if is_verbose() and not right:
             summaries = [one.summary for one in report.diagnosis]
             print(f"{model_type} {sorted(lists)}: {summaries}", flush=True)
-        if "-v" in sys.argv:
+        if is_verbose():
             by = report.expected.by if getattr(report, "expected", None) else "nothing"
             print(f"  {model_type}: {by}, {spent:.1f} of {time.time() - since:.1f} s", flush=True)
     print(dict(counts))
-
-
-if __name__ == "__main__":
-    main()

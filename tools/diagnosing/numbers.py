@@ -1,28 +1,28 @@
-"""Faults planted in the numbers of checkpoints, and what `--values` says: `make diagnose-values`.
+"""Faults in the numbers of checkpoints, and what `--values` says.
 
 By cause: how many were planted, flagged with the right severity, named, and named alone; and of how
-many sound checkpoints anything is said. `-v` names those of which another thing is said.
+many sound checkpoints anything is said.
 
 `--sampled` serves larger checkpoints from a Hub on loopback and audits what a sample of at most 8
 requests and 0.6 MB shows: `seen` are the faults of which some number was in the sample, and only
 those can be named. Twice, for files that are on the Hub itself and for files behind redirects,
 which halve the reads.
 
-`--trained` trains small models of 25 architectures for a hundred steps each, in some minutes, and
-plants faults in their numbers; `--seed 7` draws other models and other faults.
+`--trained` trains small models of 23 architectures for a hundred steps each, in some minutes, and
+plants the same faults in their numbers; `--seed 7` draws other models.
 """
 
 import json
 import shutil
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from huggingface_hub import constants
+from safetensors.torch import load_file
 from support.hub import Hub
 from support.sampled_faults import (
     BASE_OF_ADAPTERS,
@@ -31,40 +31,32 @@ from support.sampled_faults import (
     adapter_cases_to_sample,
     sampled_cases,
 )
-from support.trained_faults import TrainedCase, trained_cases
 from support.value_causes import causes_of
-from support.value_faults import ValueCase, all_cases
+from support.value_faults import WEIGHTS, ValueCase, all_cases, cases_of
 from support.value_files import write_numbers
 
 import auditor
 from auditor.report import Outcome
+from diagnosing.tally import COLUMNS, Tally, is_verbose
 
-COLUMNS = ("planted", "flagged", "named", "alone")
 SAMPLED_COLUMNS = ("planted", "seen", "named", "alone")
 
 
 def main() -> None:
-    counts: Counter[tuple[str, str]] = Counter()
     sampled = "--sampled" in sys.argv
     every = all_sampled if sampled else all_trained if "--trained" in sys.argv else all_whole
-    columns = SAMPLED_COLUMNS if sampled else COLUMNS
-    sound = false = 0
+    table = Tally(SAMPLED_COLUMNS if sampled else COLUMNS)
     with tempfile.TemporaryDirectory() as place:
         for case, outcome in every(Path(place)):
             if case.cause is None:
-                sound += 1
-                alarmed = outcome.verdict == "findings" or bool(causes_of(outcome))
-                false += alarmed
-                if alarmed and "-v" in sys.argv:
+                is_alarmed = outcome.verdict == "findings" or bool(causes_of(outcome))
+                table.add_sound(is_alarmed=is_alarmed)
+                if is_alarmed and is_verbose():
                     print(f"{case.name}: {outcome.verdict} {causes_of(outcome)}")
                 continue
             found = judged_sample(case, outcome) if sampled else judged(case, outcome)
-            for column in found:
-                counts[case.cause, column] += 1
-    print(f"{'cause':26}" + "".join(f"{column:>9}" for column in columns))
-    for cause in sorted({cause for cause, _ in counts}):
-        print(f"{cause:26}" + "".join(f"{counts[cause, column]:>9}" for column in columns))
-    print(f"{sound} sound checkpoints, {false} of which anything is said")
+            table.add(case.cause, found)
+    table.print()
 
 
 def all_whole(place: Path) -> Iterator[tuple[ValueCase, Outcome]]:
@@ -72,14 +64,15 @@ def all_whole(place: Path) -> Iterator[tuple[ValueCase, Outcome]]:
         yield case, auditor.audit(str(case.folder), values=True)
 
 
-def all_trained(place: Path) -> Iterator[tuple[TrainedCase, Outcome]]:
+def all_trained(place: Path) -> Iterator[tuple[ValueCase, Outcome]]:
     from support.trained_models import MODELS, train  # noqa: PLC0415 - takes seconds
 
     seed = int(sys.argv[sys.argv.index("--seed") + 1]) if "--seed" in sys.argv else 0
     torch.set_num_threads(1)
     for at, name in enumerate(MODELS):
         fresh, trained = train(name, place, 1000 * seed + at)
-        for case in trained_cases(trained, fresh, place / "cases", seed):
+        states = [load_file(folder / WEIGHTS) for folder in (fresh, trained)]
+        for case in cases_of(trained, *states, place / "cases"):
             yield case, auditor.audit(str(case.folder), values=True)
             shutil.rmtree(case.folder)
 
@@ -124,7 +117,7 @@ def sampled_outcomes(
 def judged(case: ValueCase, outcome: Outcome) -> tuple[str, ...]:
     found = causes_of(outcome)  # a fresh model has `untrained` beside what was planted in it
     causes = [one for one in found if one[0] == case.cause or one[0] != "untrained"]
-    if "-v" in sys.argv and causes != [(case.cause, case.severity)]:
+    if is_verbose() and causes != [(case.cause, case.severity)]:
         print(f"{case.name}: {causes}, not {case.cause}")
     if case.severity != "info" and outcome.verdict == "clean":
         return COLUMNS[:1]
@@ -137,11 +130,7 @@ def judged_sample(case: SampledCase, outcome: Outcome) -> tuple[str, ...]:
     read = {one.name for one in outcome.values.tensors} if outcome.values else set()
     if case.changed and not read.intersection(case.changed):
         return SAMPLED_COLUMNS[: 1 + 2 * bool(causes)]
-    if "-v" in sys.argv and causes != [(case.cause, case.severity)]:
+    if is_verbose() and causes != [(case.cause, case.severity)]:
         print(f"{case.name}: {causes}, not {case.cause}")
     named = (case.cause, case.severity) in causes
     return SAMPLED_COLUMNS if named and len(causes) == 1 else SAMPLED_COLUMNS[: 2 + named]
-
-
-if __name__ == "__main__":
-    main()

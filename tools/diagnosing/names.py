@@ -1,9 +1,9 @@
-"""Faults planted in checkpoints that transformers writes, and what is said: `make diagnose`.
+"""Faults of names, files and configs, in checkpoints that transformers writes.
 
 By cause: how many were planted, how many the audit flags, of how many the cause and its fields are
 named, and of how many that cause alone; and whether a sound checkpoint gets any. Then pairs of
-faults at once, and of how many both are named. `-v` names those of which another thing is said;
-`--pairs SEED` plants pairs alone, drawn with that seed.
+faults at once, and of how many both are named; `--pairs SEED` plants pairs alone, drawn with that
+seed.
 """
 
 import sys
@@ -25,8 +25,7 @@ from auditor import Report, Unaudited
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot
-
-COLUMNS = ("planted", "flagged", "named", "alone")
+from diagnosing.tally import COLUMNS, Tally, is_verbose
 
 
 def main() -> None:
@@ -34,27 +33,22 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as place:
             print_pairs(tally(Path(place), int(sys.argv[sys.argv.index("--pairs") + 1])))
         return
-    counts: Counter[tuple[str, str]] = Counter()
-    sound = false = 0
-    slowest = 0.0
+    table, slowest = Tally(), 0.0
     with tempfile.TemporaryDirectory() as place:
         for name in (*FAMILIES, *MORE):
             snapshot = written(name, Path(place))
             for _, each in (("as written", snapshot), *odd(name, snapshot, Path(place))):
-                sound += 1
-                false += bool(examine(each, Options(requested=name)).diagnosis)
+                found = examine(each, Options(requested=name)).diagnosis
+                table.add_sound(is_alarmed=bool(found))
             for fault in planted(name, snapshot, Path(place)):
                 since = time.process_time()
                 report = examine(fault.snapshot, Options(requested=name))
                 slowest = max(slowest, time.process_time() - since)
-                for column in judged(fault, report):
-                    counts[fault.cause, column] += 1
+                table.add(fault.cause, judged(fault, report))
         both = tally(Path(place))
-    print(f"{'cause':26}" + "".join(f"{column:>9}" for column in COLUMNS))
-    for cause in sorted({cause for cause, _ in counts}):
-        print(f"{cause:26}" + "".join(f"{counts[cause, column]:>9}" for column in COLUMNS))
+    table.print()
     print_pairs(both)
-    print(f"{sound} sound checkpoints, {false} with a diagnosis; the slowest took {slowest:.2f} s")
+    print(f"the slowest took {slowest:.2f} s")
 
 
 def print_pairs(both: Counter[bool]) -> None:
@@ -67,7 +61,7 @@ def tally(place: Path, seed: int = 0) -> Counter[bool]:
     for pair in pairs(place, seed):
         found = examine(pair.snapshot, Options(requested=pair.name)).diagnosis
         counts[pair.is_named(found)] += 1
-        if "-v" in sys.argv and not pair.is_named(found):
+        if is_verbose() and not pair.is_named(found):
             print(f"{pair.name}: {[one.summary for one in found]}")
     return counts
 
@@ -86,10 +80,6 @@ def judged(fault: Fault, report: Report | Unaudited) -> tuple[str, ...]:
         return COLUMNS[:1]
     causes = [one.cause for one in report.diagnosis]
     right = fault.cause in causes and fault.is_read(report.diagnosis)
-    if "-v" in sys.argv and causes != [fault.cause]:
+    if is_verbose() and causes != [fault.cause]:
         print(f"{fault.name}: {[one.summary for one in report.diagnosis]}")
     return COLUMNS if right and len(causes) == 1 else COLUMNS[: 2 + right]
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""What reading the files beside the weights costs one audit: `make bench-companions`.
+"""What reading the files beside the weights costs one audit.
 
 Whole processes of `audit MODEL --no-companions` and `audit MODEL` in turn, each with an empty
 cache, against one Hub on loopback, where each answer comes 50 ms late.
@@ -20,7 +20,7 @@ _WITHOUT = "--no-companions"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="bench_companions", description=__doc__)
+    parser = argparse.ArgumentParser(prog="bench companions", description=__doc__)
     parser.add_argument("--runs", type=int, default=15, help="of each, after one to warm up")
     parser.add_argument("--distance", type=float, default=0.05, help="seconds before each answer")
     options = parser.parse_args()
@@ -62,7 +62,3 @@ def _milliseconds(seconds: Sequence[float]) -> str:
 def _row(cells: Sequence[str]) -> None:
     sys.stdout.write(f"| {' | '.join(cells)} |\n")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()

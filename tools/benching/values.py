@@ -16,8 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from benching.seventy import SEVENTY, seventy
 from support.hub import Hub
+
+from benching.seventy import SEVENTY, seventy
 
 PEAK = """
 import atexit, re, sys
@@ -109,7 +110,7 @@ def measured(code: str, *args: str) -> tuple[float, float, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="bench values", description=__doc__)
     parser.add_argument("--gib", type=float, default=2.0)
     parser.add_argument("--place", type=Path, help="where to write; the files go away again")
     options = parser.parse_args()
@@ -162,7 +163,3 @@ def sampled() -> None:
             read = found["values"]
             seen = f"{len(read['tensors'])} of {read['of_tensors']} tensors" if read else ""
             print(f"70B, {label}: {len(hub.log)} requests, {sent:,} bytes, {wall:.2f} s {seen}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
-"""Measure how completely a config of another published size is explained: `make diagnose-sizes`.
+"""Measure how completely a config of another published size is explained.
 
 Each pair is the config of one size over the tensors of another size of the same type, both built
-from closed forms; `tools/benching/published_sizes.json` has the sizes. A pair is complete if every
+from closed forms; `published_sizes.json` has the sizes. A pair is complete if every
 differing key that shapes determine is named with its true value and every other differing key is
 named without a value. Any other cause is false. Options: `-v` prints incomplete pairs, `--all`
 takes every ordered pair instead of at most six a type, a model type takes only that type's pairs,
@@ -11,7 +11,6 @@ and a path of a CSV file takes its pairs: columns `type`, `config of` and `weigh
 import csv
 import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import permutations
@@ -21,19 +20,18 @@ from typing import Any, NamedTuple
 
 from support.small_snapshots import FILE, snapshot_of
 
-from auditor import diagnosis
 from auditor.analytic import Config, Role
 from auditor.analytic.config_keys import NULL, changed, every_key, value_at
 from auditor.audit.expected import Implied, expectation_of
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.solving.open_keys import other_activations
 from auditor.diagnosis.solving.size_keys import is_heads
 from auditor.report import Report, Unaudited
 from auditor.tensors import Span, StoredTensor
+from diagnosing.tally import is_verbose, timed
 
-SIZES = Path(__file__).with_name("benching") / "published_sizes.json"
+SIZES = Path(__file__).with_name("published_sizes.json")
 MOST_PAIRS = 6  # of one type
 CAUSES = {"config-field", "other-size"}
 
@@ -216,28 +214,6 @@ def _stands_for_null(pair: Pair, key: str, held: Any, shapes: Shapes) -> bool:
     return is_omitted and shapes_of(changed(pair.true, {key: held})) == shapes
 
 
-def timed(snapshot: Snapshot, options: Options) -> tuple[Report | Unaudited, Values, float]:
-    """Return the report, the config after all changes, and the processor time of the diagnosis."""
-    spent = [0.0]
-    plain = diagnosis.diagnose
-
-    def diagnose(*args: Any, **more: Any) -> Any:
-        since = time.process_time()
-        found = plain(*args, **more)
-        spent[0] += time.process_time() - since
-        return found
-
-    diagnosis.diagnose = diagnose
-    try:
-        report = examine(snapshot, options)
-    finally:
-        diagnosis.diagnose = plain
-    after = snapshot
-    for one in report.diagnosis:
-        after = one.change.applied_to(after) if one.change else after
-    return report, json.loads(after.config.content) if after.config else {}, spent[0]
-
-
 def judged(
     pair: Pair, shapes: Shapes, report: Report | Unaudited, solved: Values
 ) -> tuple[str, str]:
@@ -298,13 +274,9 @@ def main() -> None:
         result, detail, seconds = verdict(pair)
         counts[result] += 1
         slowest = max(slowest, (seconds, pair.name))
-        if "-v" in sys.argv and result not in {"complete", "same shapes"}:
+        if is_verbose() and result not in {"complete", "same shapes"}:
             print(f"{pair.name}: {result}: {detail} ({seconds:.2f} s)", flush=True)
     different = counts.total() - counts["same shapes"]
     for result, number in counts.most_common():
         print(f"{result:18}{number:5}{number / max(1, different):8.1%}")
     print(f"the slowest, {slowest[1]}, took {slowest[0]:.2f} s")
-
-
-if __name__ == "__main__":
-    main()

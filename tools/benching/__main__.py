@@ -1,0 +1,22 @@
+"""`python -m benching PART`: measures `audit`, in processes of its own.
+
+PART is `headers` (beside other tools, the default), `companions` (what files beside the weights
+cost), `sweep` (a night beside huggingface_hub), `store` (bytes of a store), `values` (numbers) or
+`types` (limits of `claim` and `explain` for each model type); each has options of its own.
+"""
+
+import sys
+from importlib import import_module
+
+PARTS = ("headers", "companions", "sweep", "store", "values", "types")
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    part = words.pop(0) if words and words[0] in PARTS else PARTS[0]
+    sys.argv[1:] = words
+    sys.exit(import_module(f"benching.{part}").main())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Faults that are planted in checkpoints, and what an audit says of them: `make diagnose`."""
