@@ -3,7 +3,7 @@
 Names and shapes are those on disk: a Linear's weight is (out, in).
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
@@ -124,6 +124,18 @@ def stack(
     if len(built) == 1:
         return Repeat(count, built[kinds[0]])
     return Stack(count, tuple(built[each] for each in kinds))
+
+
+def list_of_modules(count: Dim | int, blocks: Mapping[str, Block]) -> Block:
+    """Return blocks under their numbers as a list of `count` modules; equal ones are one object.
+
+    If numbers are missing, or a block is not a module with named children, the list is a Module.
+    """
+    numbered = (blocks.get(str(number)) for number in range(len(blocks)))
+    layers = tuple(block for block in numbered if isinstance(block, Module))
+    if not len(layers) == len(blocks) == dim(count).value:
+        return Module(tuple(blocks.items()))
+    return Stack(dim(count), layers) if len(distinct(layers)) > 1 else Repeat(dim(count), layers[0])
 
 
 def list_indices(count: Dim) -> range:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import prod
-from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -25,11 +24,9 @@ from auditor.analytic.blocks import (
     Tied,
     bounded_tensor_count,
     distinct,
-    symbols,
 )
 from auditor.analytic.dims import Dim, counted_dim, dim, product_of_dims, sum_of_dims
 from auditor.analytic.expectation import (
-    Expectation,
     ExpectedTensor,
     ModuleFormula,
     Outline,
@@ -51,7 +48,6 @@ from auditor.analytic.layers import (
     roles_in,
     shapes_under,
 )
-from auditor.analytic.loading import PLAIN, Loading
 from auditor.errors import CheckpointError
 from auditor.tensors import Depth
 
@@ -205,7 +201,7 @@ class BlockListing:
 
     def formula(self, total: Dim) -> ModuleFormula:
         text = _text if len(total.terms) <= _MOST_TERMS else _text.__wrapped__
-        return ModuleFormula(total.value, text(total))
+        return ModuleFormula(total.value, text(total if total.symbols else dim(total.value)))
 
 
 @lru_cache(maxsize=1024)
@@ -336,31 +332,4 @@ def inventory(tree: Module, replacements: Mapping[Symbol, Dim]) -> Inventory:
         listing=listing,
         total=total,
         active=None if active is total else active,
-    )
-
-
-def tree_expectation(  # noqa: PLR0913 - the fields that differ between libraries
-    tree: Module,
-    target: str,
-    *,
-    model_type: str = "",
-    prefix: str = "",
-    library: str | None = None,
-    loading: Loading = PLAIN,
-    defaults: tuple[str, ...] = (),
-) -> Expectation:
-    """Return the expectation of a tree whose config class is not one of transformers."""
-    listed = inventory(tree, {})
-    return Expectation(
-        target=target,
-        model_type=model_type,
-        prefix=prefix,
-        by="closed-form",
-        library=library,
-        listed=listed,
-        parameters=listed.total.value,
-        formula=str(listed.total),
-        legend=tuple(sorted(symbols(tree), key=attrgetter("letter"))),
-        loading=loading,
-        defaults=defaults,
     )

@@ -1,4 +1,4 @@
-"""The tree of blocks: its size formulas (Dims), one tensor of each kind, lookup of names."""
+"""The tree of blocks: its size formulas (Dims), one tensor of each kind, spellings of names."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -7,7 +7,6 @@ from auditor.analytic.blocks import (
     Block,
     Buffer,
     Experts,
-    Extra,
     Module,
     Param,
     Repeat,
@@ -16,9 +15,7 @@ from auditor.analytic.blocks import (
     Submodel,
 )
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.lookup import index_in_list
-
-_DEEPEST = 64  # the most parts of a name that is followed
+from auditor.analytic.lookup import ModuleList, follow
 
 
 class ClassTree(NamedTuple):
@@ -28,13 +25,6 @@ class ClassTree(NamedTuple):
     prefix: str  # of the base model; "" if the family has none
 
 
-class ModuleList(NamedTuple):
-    """A list of modules on the way to a tensor."""
-
-    name: str  # "encoder.layer"
-    modules: Dim  # the number of its modules
-
-
 class Leaf(NamedTuple):
     """A tensor that represents the tensors of its kind in other layers."""
 
@@ -42,14 +32,6 @@ class Leaf(NamedTuple):
     shape: Shape
     lists: tuple[ModuleList, ...]  # outermost first
     number: int  # the number of tensors that it represents
-
-
-class NamePath(NamedTuple):
-    """The result of following a name into a tree."""
-
-    shape: Shape | None  # the parameter's shape; None if no parameter has this name
-    lists: tuple[ModuleList, ...]  # lists on the path; the last may lack the module
-    other: bool = False  # whether the name is of something optional: a buffer, an alias
 
 
 def leaves(tree: Block) -> Iterator[Leaf]:
@@ -97,56 +79,6 @@ def _ends(indices: range | list[int], count: int) -> list[tuple[int, int]]:
     if count <= 1:
         return [(index, 1) for index in indices]
     return [(indices[0], count - count // 2), (indices[-1], count // 2)]
-
-
-def follow(tree: Block, name: str) -> NamePath:
-    """Follow a name into the tree; return the final shape and the lists on the way."""
-    block, lists, at = tree, list[ModuleList](), ""
-    parts = name.split(".", _DEEPEST)
-    is_extra = False
-    while parts:
-        block = _inside(block)
-        step, child = 1, None
-        match block:
-            case Module(children):
-                step, child = _child(children, parts)
-            case Repeat(count, body):
-                lists.append(ModuleList(at, count))
-                child = None if index_in_list(parts[0], count.value) is None else body
-            case Stack(count, layers):
-                lists.append(ModuleList(at, count))
-                index = index_in_list(parts[0], count.value)
-                child = None if index is None else layers[index]
-        if child is None:
-            return NamePath(None, tuple(lists))
-        if isinstance(child, Extra):
-            is_extra, child = True, child.body
-        block, at = child, _join(at, ".".join(parts[:step]))
-        parts = parts[step:]
-    block = _inside(block)
-    if isinstance(block, Param) and not is_extra:
-        return NamePath(block.shape, tuple(lists))
-    return NamePath(None, tuple(lists), other=not isinstance(block, Module | Repeat | Stack))
-
-
-def _child(children: tuple[tuple[str, Block], ...], parts: list[str]) -> tuple[int, Block | None]:
-    """Return the number of name parts that lead to a module's child, and the child.
-
-    Layers that no class reads are numbered after the list's own: `layers.61` is then a child.
-    """
-    single_part = None
-    for key, child in children:
-        if key == parts[0]:
-            single_part = child
-        elif "." in key and key.split(".") == parts[: (step := key.count(".") + 1)]:
-            return step, child
-    return 1, single_part
-
-
-def _inside(block: Block) -> Block:
-    while isinstance(block, Experts | Submodel):
-        block = block.body
-    return block
 
 
 def _join(prefix: str, name: str) -> str:

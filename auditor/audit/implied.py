@@ -121,11 +121,10 @@ def _tree_of_library(config: Config, of: LibraryClass) -> "ClassTree | None":
 
 
 def _generated_tree(declared: Declaration, target: str | None) -> "ClassTree | None":
-    from auditor.analytic.generated.tree import tree_of_sizes  # noqa: PLC0415 - likewise
     from auditor.analytic.outline import ClassTree  # noqa: PLC0415 - likewise
 
     choice = choose(declared.config, target or declared.target, generated, declared.loader)
     if isinstance(choice, Refusal):
         return None
-    found = generated.formulas(choice.kind.config, choice.target)
-    return ClassTree(tree_of_sizes(found.shapes, found.modules), found.prefix)
+    form = generated.form_of(choice.kind.config, choice.target)
+    return ClassTree(generated.block_tree(choice.kind.config, choice.target), form.prefix)
