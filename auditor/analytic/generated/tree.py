@@ -47,25 +47,26 @@ def memory_tree(form: Form, config: Mapping[str, Any]) -> Module | None:
     return _TreeReader(Sizes(form, config)).tree(form.memory_rows) if form.memory_rows else None
 
 
-class _NamedRow(NamedTuple):
-    """A row with the parts of its names, and what shows which loops it reads."""
+class _Branch(NamedTuple):
+    """A row, and the numbers of the loops so far; its names begin with the same parts."""
 
     row: Row
     parts: tuple[str, ...]
-    inner: tuple[str, ...]  # for each loop: the expressions in it, without the loop's own test
+    reads: tuple[bool, ...]  # for each loop: whether tensors differ by its index, not only in name
+    index: Index = ()
 
-    def reads(self, level: int) -> bool:
-        """Return whether a tensor differs from one index of a loop to another, but in its name."""
-        return f"['i', {level}]" in self.inner[level]
+    @property
+    def kind(self) -> tuple[int, ...]:
+        """A key that is equal for branches with equal tensors below."""
+        return id(self.row), *(i for i, reads in zip(self.index, self.reads, strict=False) if reads)
 
 
-def _named(row: Row) -> _NamedRow:
-    ties = "".join(f"['i', {level}]" for level in range(len(row.levels))) * any(
-        "*" in (to or "") for (_, to), _ in row.roles
-    )
-    of_all = f"{row.shape} {row.roles} {ties}"
-    inner = tuple(f"{of_all} {row.levels[level + 1 :]}" for level in range(len(row.levels)))
-    return _NamedRow(row, tuple(row.template.split(".")), inner)
+def _branch(row: Row) -> _Branch:
+    tied_by_number = any("*" in (to or "") for (_, to), _ in row.roles)
+    own = f"{row.shape} {row.roles}"
+    inner = (f"{own} {row.levels[level + 1 :]}" for level in range(len(row.levels)))
+    reads = (tied_by_number or f"['i', {level}]" in text for level, text in enumerate(inner))
+    return _Branch(row, tuple(row.template.split(".")), tuple(reads))
 
 
 class _TreeReader:
@@ -82,7 +83,7 @@ class _TreeReader:
         """Return the tree of rows; raise Outside for values that they do not cover."""
         self._room = MAX_TENSORS
         there = [row for row in rows if evaluator(row.present)(self._values, ())]
-        return Module(tuple(self._children(_in_order(map(_named, there)), 0, ())))
+        return Module(tuple(self._children(_in_order(map(_branch, there)), 0)))
 
     def is_known(self, row: Row) -> bool:
         try:
@@ -91,28 +92,27 @@ class _TreeReader:
             return False
         return True
 
-    def _children(
-        self, rows: Iterable[_NamedRow], at: int, index: Index
-    ) -> Iterator[tuple[str, Block]]:
-        """Yield the children of the module that the first `at` parts of the rows' names lead to."""
-        rows_by_part: dict[str, list[_NamedRow]] = {}
-        for row in rows:
-            rows_by_part.setdefault(row.parts[at], []).append(row)
-        for part, below in rows_by_part.items():
+    def _children(self, branches: Iterable[_Branch], at: int) -> Iterator[tuple[str, Block]]:
+        """Yield the children of the module that the first `at` parts of the names lead to."""
+        branches_by_part: dict[str, list[_Branch]] = {}
+        for one in branches:
+            branches_by_part.setdefault(_kind_of_part(one.parts[at]), []).append(one)
+        for part, below in branches_by_part.items():
             if part == "*":
-                yield from self._numbered(below, at, index)
-            elif block := self._block(below, at + 1, index):
+                yield from self._numbered(below, at)
+            elif block := self._block(below, at + 1):
                 yield part, self._mixed(block) if part == "experts" else block
 
-    def _block(self, rows: Sequence[_NamedRow], at: int, index: Index) -> Block | None:
-        """Return what the first `at` parts of the rows' names lead to; None if there is nothing."""
-        if at == len(rows[-1].parts):
-            return self._leaf(rows[-1].row, index)
-        if all(row.parts[at] == "*" for row in rows):
-            modules = dict(self._numbered(rows, at, index))
-            count = self._count(rows, len(modules), index)
-            return list_of_modules(count, modules) if modules else None
-        children = tuple(self._children(rows, at, index))
+    def _block(self, branches: Sequence[_Branch], at: int) -> Block | None:
+        """Return what the first `at` parts of the names lead to; None if there is nothing."""
+        last = branches[-1]
+        if at == len(last.parts):
+            return self._leaf(last.row, last.index)
+        if all(_kind_of_part(one.parts[at]) == "*" for one in branches):
+            modules = dict(self._numbered(branches, at))
+            loops = [one for one in branches if one.parts[at] == "*"]
+            return list_of_modules(self._count(loops, len(modules)), modules) if modules else None
+        children = tuple(self._children(branches, at))
         return Module(children) if children else None
 
     def _mixed(self, block: Block) -> Block:
@@ -129,26 +129,24 @@ class _TreeReader:
         active = self._sizes.active(count)
         return Experts(block, count, active) if active else block
 
-    def _numbered(
-        self, rows: Sequence[_NamedRow], at: int, index: Index
-    ) -> Iterator[tuple[str, Block]]:
+    def _numbered(self, branches: Sequence[_Branch], at: int) -> Iterator[tuple[str, Block]]:
         """Yield the modules of a list by number; equal modules are one object."""
-        level = len(index)
-        rows_by_number: dict[int, list[_NamedRow]] = {}
-        for row in rows:
-            for number in self._indices(row.row, index):
-                rows_by_number.setdefault(number, []).append(row)
-        blocks: dict[tuple[int, ...], Block | None] = {}
+        branches_by_number: dict[int, list[_Branch]] = {}
+        for one in branches:
+            if one.parts[at] == "*":
+                for number in self._indices(one.row, one.index):
+                    below = one._replace(index=(*one.index, number))
+                    branches_by_number.setdefault(number, []).append(below)
+            else:
+                branches_by_number.setdefault(int(one.parts[at]), []).append(one)
+        blocks: dict[tuple[tuple[int, ...], ...], Block | None] = {}
         equal: dict[Block, Block] = {}
-        reading = {id(row) for row in rows if row.reads(level)}
-        for number in sorted(rows_by_number):
-            here = rows_by_number[number]
-            kind = tuple(map(id, here))
-            key = (*kind, number) if reading.intersection(kind) else kind
-            if key not in blocks:
-                block = self._block(here, at + 1, (*index, number))
-                blocks[key] = equal.setdefault(block, block) if block else None
-            if block := blocks[key]:
+        for number, here in sorted(branches_by_number.items()):
+            kind = tuple([one.kind for one in here])
+            if kind not in blocks:
+                block = self._block(here, at + 1)
+                blocks[kind] = equal.setdefault(block, block) if block else None
+            if block := blocks[kind]:
                 yield str(number), block
 
     def _indices(self, row: Row, index: Index) -> Sequence[int]:
@@ -167,9 +165,9 @@ class _TreeReader:
             )
         return self._turns[key]
 
-    def _count(self, rows: Iterable[_NamedRow], number: int, index: Index) -> Dim | int:
+    def _count(self, loops: Iterable[_Branch], number: int) -> Dim | int:
         """Return the number of modules of a list as a Dim of config keys, if one has the value."""
-        bounds = (self._sizes.size(row.row.levels[len(index)][0], index) for row in rows)
+        bounds = (self._sizes.size(one.row.levels[len(one.index)][0], one.index) for one in loops)
         return next((one for one in bounds if isinstance(one, Dim) and one.value == number), number)
 
     def _leaf(self, row: Row, index: Index) -> Block:
@@ -195,17 +193,19 @@ class _TreeReader:
                 raise Outside(key, ", ".join(map(str, seen))[:80])
 
 
-def _in_order(rows: Iterable[_NamedRow]) -> list[_NamedRow]:
+def _kind_of_part(part: str) -> str:
+    """Return `*` for a number in a name."""
+    return "*" if part.isdecimal() else part
+
+
+def _in_order(branches: Iterable[_Branch]) -> list[_Branch]:
     """Sort rows by module, in order of first appearance."""
     ranks: dict[tuple[int, str], int] = {}
 
-    def key(row: _NamedRow) -> list[int]:
-        above, path = 0, []
-        for part in row.parts:
-            if (above, part) not in ranks:
-                ranks[above, part] = len(ranks) + 1
-            above = ranks[above, part]
-            path.append(above)
+    def key(branch: _Branch) -> list[int]:
+        path = [0]
+        for part in map(_kind_of_part, branch.parts):
+            path.append(ranks.setdefault((path[-1], part), len(ranks) + 1))
         return path
 
-    return sorted(rows, key=key)
+    return sorted(branches, key=key)
