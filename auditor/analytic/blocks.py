@@ -17,6 +17,8 @@ from auditor.errors import CheckpointError
 # and 310 MB if none of them is stored; a config can ask for 2**40 layers.
 MAX_TENSORS = 100_000
 
+_FEW = 2  # a fixed list of at most so many modules of each kind is written module by module
+
 Shape = tuple[Dim | int, ...]
 
 
@@ -129,13 +131,18 @@ def stack(
 def list_of_modules(count: Dim | int, blocks: Mapping[str, Block]) -> Block:
     """Return blocks under their numbers as a list of `count` modules; equal ones are one object.
 
-    If numbers are missing, or a block is not a module with named children, the list is a Module.
+    It is a Module if numbers are missing, if a block is not a module with named children, or if
+    a fixed number of modules are of nearly as many kinds, as in nn.Sequential.
     """
     numbered = (blocks.get(str(number)) for number in range(len(blocks)))
     layers = tuple(block for block in numbered if isinstance(block, Module))
-    if not len(layers) == len(blocks) == dim(count).value:
-        return Module(tuple(blocks.items()))
-    return Stack(dim(count), layers) if len(distinct(layers)) > 1 else Repeat(dim(count), layers[0])
+    kinds, size = len(distinct(layers)), dim(count)
+    is_list = len(layers) == len(blocks) == size.value
+    if is_list and kinds == 1:
+        return Repeat(size, layers[0])
+    if is_list and (size.symbols or kinds * _FEW < len(layers)):
+        return Stack(size, layers)
+    return Module(tuple(blocks.items()))
 
 
 def list_indices(count: Dim) -> range:
