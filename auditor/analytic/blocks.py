@@ -5,7 +5,7 @@ Names and shapes are those on disk: a Linear's weight is (out, in).
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import StrEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -218,35 +218,78 @@ def BatchNorm(width: Dim | int) -> Module:
     )
 
 
-def symbols(block: Block) -> frozenset[Symbol]:
-    """Return the config keys that the block's shapes and counts depend on."""
-    sizes: dict[int, Dim] = {}
-    _gather(block, sizes)
-    return frozenset().union(*(size.symbols for size in sizes.values()))
+class Axis(NamedTuple):
+    """A list of modules around a tensor, or the experts that one tensor contains."""
+
+    name: str  # of the list, with `*` for outer numbers: "encoder.layer"
+    count: Dim  # the number of its modules, of every kind
+    places: Sequence[int] | None  # the numbers of the modules of this kind; None: in one tensor
+    kind: int = 0  # the index of the kind in a list of several kinds
+    active: Dim | None = None  # the number of experts that one token uses
 
 
-def _gather(block: Block, sizes: dict[int, Dim]) -> None:
-    """Add the sizes in a block to `sizes`, keyed by object id: blocks share objects."""
+class TreeTensor(NamedTuple):
+    """The tensors of a tree that are equal except for the numbers in their names."""
+
+    name: str  # "encoder.layer.*.output.dense.weight"
+    block: Param | Buffer | Legacy | Tied
+    axes: tuple[Axis, ...] = ()  # outermost first
+    submodel: str = ""  # what the names of ties begin with: "clip.", with `*` for numbers
+    is_extra: bool = False
+
+
+def walk(tree: Block) -> list[TreeTensor]:
+    """Return the tensors of a tree; the modules of a list are visited once for each kind."""
+    tensors: list[TreeTensor] = []
+    _walk(tensors, tree, TreeTensor("", Tied("")))
+    return tensors
+
+
+def _walk(  # noqa: C901 - one case for each kind of block
+    tensors: list[TreeTensor], block: Block, at: TreeTensor
+) -> None:
+    """Append the tensors of a block, which is at a place; a generator would take twice the time."""
     match block:
         case Module(children):
-            for _, child in children:
-                _gather(child, sizes)
-        case Param(shape) | Buffer(shape) | Legacy(shape):
-            sizes.update((id(size), size) for size in shape if isinstance(size, Dim))
+            for key, child in children:
+                _walk(tensors, child, at._replace(name=f"{at.name}.{key}" if at.name else key))
         case Repeat(count, body):
-            sizes[id(count)] = count
-            _gather(body, sizes)
+            _walk(tensors, body, _in_list(at, Axis(at.name, count, range(max(count.value, 0)))))
         case Stack(count, layers):
-            sizes[id(count)] = count
-            for layer in distinct(layers):
-                _gather(layer, sizes)
+            places: dict[int, list[int]] = {}
+            for place, layer in enumerate(layers):
+                places.setdefault(id(layer), []).append(place)
+            for kind, numbers in enumerate(places.values()):
+                axis = Axis(at.name, count, numbers, kind)
+                _walk(tensors, layers[numbers[0]], _in_list(at, axis))
         case Experts(body, count, active):
-            sizes.update({id(count): count, id(active): active})
-            _gather(body, sizes)
-        case Extra(body) | Submodel(body):
-            _gather(body, sizes)
-        case Tied():
-            pass
+            begin, level = len(tensors), len(at.axes)
+            _walk(tensors, body, at)
+            for number, tensor in enumerate(tensors[begin:], begin):
+                fused = () if isinstance(body, Repeat) else (Axis(at.name, count, None),)
+                axis, *inner = *fused, *tensor.axes[level:]
+                axes = (*at.axes, axis._replace(active=active), *inner)
+                tensors[number] = tensor._replace(axes=axes)
+        case Extra(body):
+            _walk(tensors, body, at._replace(is_extra=True))
+        case Submodel(body):
+            _walk(tensors, body, at._replace(submodel=f"{at.name}." if at.name else ""))
+        case _:
+            tensors.append(at._replace(block=block))
+
+
+def _in_list(at: TreeTensor, axis: Axis) -> TreeTensor:
+    return at._replace(name=f"{at.name}.*" if at.name else "*", axes=(*at.axes, axis))
+
+
+def symbols(block: Block) -> frozenset[Symbol]:
+    """Return the config keys that the block's shapes and counts depend on."""
+    sizes: dict[int, Dim] = {}  # by object id: blocks share objects
+    for tensor in walk(block):
+        shape = () if isinstance(tensor.block, Tied) else tensor.block.shape
+        counts = (size for axis in tensor.axes for size in (axis.count, axis.active))
+        sizes.update((id(size), size) for size in (*shape, *counts) if isinstance(size, Dim))
+    return frozenset().union(*(size.symbols for size in sizes.values()))
 
 
 def distinct(layers: tuple[Module, ...]) -> tuple[Module, ...]:

@@ -32,6 +32,14 @@ _ROLES: Mapping[type[Block], Role] = MappingProxyType(
 )
 
 
+def role_of(block: Block | None, *, is_extra: bool) -> Role | None:
+    """Return the role of a tensor; None for a module. `is_extra`: no class reads the tensor."""
+    role = _ROLES.get(type(block))
+    if role is None or not is_extra:
+        return role
+    return Role.EXTRA if role.learned else Role.LEGACY
+
+
 class ModuleList(NamedTuple):
     """A list of modules on the way to a tensor."""
 
@@ -50,10 +58,7 @@ class NamePath(NamedTuple):
     @property
     def role(self) -> Role | None:
         """The role of the tensor with the name; None if no tensor has it."""
-        role = _ROLES.get(type(self.block))
-        if role is None or not self.is_extra:
-            return role
-        return Role.EXTRA if role.learned else Role.LEGACY
+        return role_of(self.block, is_extra=self.is_extra)
 
     @property
     def shape(self) -> Shape | None:

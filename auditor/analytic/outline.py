@@ -1,19 +1,10 @@
 """The tree of blocks: its size formulas (Dims), one tensor of each kind, spellings of names."""
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import NamedTuple
 
-from auditor.analytic.blocks import (
-    Block,
-    Buffer,
-    Experts,
-    Module,
-    Param,
-    Repeat,
-    Shape,
-    Stack,
-    Submodel,
-)
+from auditor.analytic.blocks import Axis, Block, Buffer, Module, Param, Shape, walk
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.lookup import ModuleList, follow
 
@@ -36,7 +27,17 @@ class Leaf(NamedTuple):
 
 def leaves(tree: Block) -> Iterator[Leaf]:
     """Yield a tree's parameters and buffers; in lists, only of the first and last equal modules."""
-    return _leaves(tree, "", (), 1)
+    for tensor in walk(tree):
+        if tensor.is_extra or not isinstance(tensor.block, Param | Buffer):
+            continue
+        axes = [axis for axis in tensor.axes if axis.places is not None]
+        parts = tensor.name.split("*")
+        for ends in product(*map(_ends, axes)):
+            name, lists, number = parts[0], list[ModuleList](), 1
+            for axis, (place, represented), part in zip(axes, ends, parts[1:], strict=True):
+                lists.append(ModuleList(name.removesuffix("."), axis.count))
+                name, number = f"{name}{place}{part}", number * represented
+            yield Leaf(name, tensor.block.shape, tuple(lists), number)
 
 
 def sizes_of(tree: Block) -> Iterator[Dim]:
@@ -46,43 +47,16 @@ def sizes_of(tree: Block) -> Iterator[Dim]:
         yield from (place.modules for place in leaf.lists)
 
 
-def _leaves(  # noqa: C901 - one case for each kind of block
-    block: Block, name: str, lists: tuple[ModuleList, ...], number: int
-) -> Iterator[Leaf]:
-    match block:
-        case Module(children):
-            for key, child in children:
-                yield from _leaves(child, _join(name, key), lists, number)
-        case Param(shape) | Buffer(shape):
-            yield Leaf(name, shape, lists, number)
-        case Repeat(count, body):
-            within = (*lists, ModuleList(name, count))
-            for index, represented in _ends(range(count.value), count.value):
-                yield from _leaves(body, f"{name}.{index}", within, number * represented)
-        case Stack(count, layers):
-            within, kinds = (*lists, ModuleList(name, count)), dict[int, list[int]]()
-            for index, layer in enumerate(layers):
-                kinds.setdefault(id(layer), []).append(index)
-            for indices in kinds.values():
-                for index, represented in _ends(indices, len(indices)):
-                    below = f"{name}.{index}"
-                    yield from _leaves(layers[index], below, within, number * represented)
-        case Experts(body) | Submodel(body):
-            yield from _leaves(body, name, lists, number)
+def _ends(axis: Axis) -> list[tuple[int, int]]:
+    """Return the first and last module, each with the number of modules that it represents.
 
-
-def _ends(indices: range | list[int], count: int) -> list[tuple[int, int]]:
-    """Return the first and last index, each with the number of modules that it represents.
-
-    The indices are not counted with len(), which fails at 2^63.
+    The modules of a range are not counted with len(), which fails at 2^63.
     """
+    places = axis.places or ()
+    count = axis.count.value if isinstance(places, range) else len(places)
     if count <= 1:
-        return [(index, 1) for index in indices]
-    return [(indices[0], count - count // 2), (indices[-1], count // 2)]
-
-
-def _join(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix else name
+        return [(place, 1) for place in places]
+    return [(places[0], count - count // 2), (places[-1], count // 2)]
 
 
 def shapes_in(tree: Block, prefix: str) -> Callable[[str], tuple[int, ...] | None]:

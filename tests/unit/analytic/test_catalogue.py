@@ -13,7 +13,16 @@ from msgspec.structs import replace
 from support.bert_configs import CLASSES, bert_values, config_of, refusal
 from support.formulas import evaluate
 
-from auditor.analytic import Config, Expectation, Symbol, catalogue, families, layers, listing, tree_expectation
+from auditor.analytic import (
+    Config,
+    Expectation,
+    Symbol,
+    catalogue,
+    families,
+    layers,
+    listing,
+    tree_expectation,
+)
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Repeat, Submodel, module
 from auditor.analytic.dims import dim
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
