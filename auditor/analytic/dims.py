@@ -1,6 +1,5 @@
 """The Dim class: a size as an expression in config keys together with its value."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache, reduce
@@ -261,7 +260,7 @@ def _head(letter: str) -> str:
 
 def _sum_text(terms: Iterable[_Term]) -> str:
     pieces: list[str] = []
-    for count, group in groupby(_merged(tuple(terms)), key=_count):
+    for count, group in groupby(terms, key=_count):
         same_count = tuple(group)
         if count is None or len(same_count) == 1:
             pieces.extend(map(_term_text, same_count))
@@ -269,18 +268,6 @@ def _sum_text(terms: Iterable[_Term]) -> str:
             inner = _sum_text((monomial[1:], coefficient) for monomial, coefficient in same_count)
             pieces.append(f"{count.letter}*({inner})")
     return " + ".join(pieces).replace("+ -", "- ") or "0"
-
-
-def _merged(terms: tuple[_Term, ...]) -> Iterable[_Term]:
-    """Add a number of blocks that would be written as one term to an equal term: 8*D^2 + D^2."""
-    numbers = Counter(term[0][:1] for term in terms)
-    plain = dict(terms)
-    for monomial, _ in terms:
-        match monomial:
-            case ((Count(value), 1) as count, *same) if numbers[count,] == 1:
-                if tuple(same) in plain:
-                    plain[tuple(same)] += value * plain.pop(monomial)
-    return plain.items()
 
 
 def _count(term: _Term) -> Symbol | Count | None:

@@ -43,6 +43,7 @@ class _Index(Struct, frozen=True):
     types: Mapping[str, tuple[str, ...]]  # model type, or "diffusers.Class" -> its classes
     bases: Mapping[str, str]
     autos: Mapping[str, Mapping[str, str]]
+    caches: tuple[str, ...] = ()  # classes whose caches follow from their tensors: cache_rule
 
 
 @lru_cache(maxsize=1)

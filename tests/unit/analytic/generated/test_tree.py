@@ -78,7 +78,8 @@ def test_equal_modules_are_a_repeat_and_others_a_stack():
     sizes = {"defaults": FORM["defaults"] | {"sizes": [4, 7, 7]}}
     rows = [
         ("same.*.weight", [[3, True]], [WIDTH]),
-        ("other.*.weight", [[3, True]], [["at", ["k", "sizes"], ["i", 0]]]),
+        ("other.*.weight", [[5, True]], [["if", ["<", 0, ["i", 0]], WIDTH, 3]]),
+        ("each.*.weight", [[3, True]], [["at", ["k", "sizes"], ["i", 0]]]),
         ("some.*.weight", [[3, ["<", 0, ["i", 0]]]], [WIDTH]),  # numbers from 1 on
         ("scales.*", [[2, True]], [WIDTH]),
     ]
@@ -88,8 +89,8 @@ def test_equal_modules_are_a_repeat_and_others_a_stack():
     )
     assert isinstance(same, Repeat)
     assert isinstance(other, Stack)
-    assert keys(follow(tree, "other.2.weight").shape[0]) == ["sizes[2]"]
-    assert other.layers[1] != other.layers[2]
+    assert other.layers[1] is other.layers[4]
+    assert keys(follow(tree, "each.2.weight").shape[0]) == ["sizes[2]"]
     assert [name for name, _ in some.children] == ["1", "2"]
     assert [type(one) for _, one in scales.children] == [Param, Param]
 
