@@ -114,11 +114,15 @@ def inside(model_type: str) -> Mapping[str, str]:
 
 def expect(config: Config, target: str) -> Expectation:
     """Return every tensor that the config implies; raise SourceError outside the form's guards."""
-    form = form_of(config, target)
-    with _covered(target):
+    return expect_form(config, form_of(config, target))
+
+
+def expect_form(config: Config, form: Form) -> Expectation:
+    """Return every tensor that a form implies; raise SourceError outside its guards."""
+    with _covered(form.target):
         return tree_expectation(
             form_tree(form, config.values),
-            target,
+            form.target,
             model_type=form.model_type,
             prefix=form.prefix,
             by="generated",
