@@ -3,8 +3,9 @@
 Names and shapes are those on disk: a Linear's weight is (out, in).
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import product
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -236,6 +237,15 @@ class TreeTensor(NamedTuple):
     axes: tuple[Axis, ...] = ()  # outermost first
     submodel: str = ""  # what the names of ties begin with: "clip.", with `*` for numbers
     is_extra: bool = False
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The names of all these tensors."""
+        first, *rest = self.name.split("*")
+        lists = (axis.places for axis in self.axes if axis.places is not None)
+        for numbers in product(*lists):
+            numbered = (f"{number}{part}" for number, part in zip(numbers, rest, strict=True))
+            yield first + "".join(numbered)
 
 
 def walk(tree: Block) -> list[TreeTensor]:

@@ -1,12 +1,18 @@
 """The tree of a generated form: its lists are folded, and its sizes are written in config keys."""
 
+from contextlib import suppress
+
+from support.examples import one_in
+from support.formulas import evaluate
 from unit.analytic.generated.test_form import FORM, form
 
+from auditor.analytic import Config, generated
 from auditor.analytic.blocks import Experts, Module, Param, Repeat, Stack
 from auditor.analytic.dims import dim
 from auditor.analytic.expectation import Role
 from auditor.analytic.generated.tree import form_tree
 from auditor.analytic.lookup import NameLookup, follow
+from auditor.errors import SourceError
 
 WHOLE = {"model_type": "toy", "text": {"model_type": "toy_text"}}
 PARAMETER = [[["parameter", None], True]]
@@ -116,3 +122,20 @@ def test_a_sibling_has_the_tensors_whose_rows_cover_the_values():
     assert names.get("layers.0.weight").shape == (16, 8)
     assert names.get("layers.1.weight") is None  # its kind has no such tensor
     assert (names.get("head.weight").role, names.get("head.weight").shape) == (Role.TIED, (100, 8))
+
+
+def test_most_types_have_a_formula_in_letters_with_the_value_of_the_sum():
+    places = one_in(24, sorted(generated.index().types))
+    lettered = 0
+    for place in places:
+        target = generated.siblings(place)[0]
+        declared = (
+            {"_class_name": target} if place.startswith("diffusers.") else {"model_type": place}
+        )
+        with suppress(SourceError):
+            expected = generated.expect(Config(values=declared), target)
+            assert evaluate(expected.formula, expected.legend) == expected.parameters
+            learned = (one for one in expected.tensors if one.role is Role.PARAMETER)
+            assert sum(one.elements for one in learned) == expected.parameters
+            lettered += bool(expected.legend)
+    assert lettered >= 0.6 * len(places)
