@@ -3,15 +3,17 @@
 Names and shapes are those on disk: a Linear's weight is (out, in).
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import product
+from math import prod
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.expectation import Symbol
+from auditor.analytic.expectation import Role, Symbol
 from auditor.errors import CheckpointError
 
 # Kimi K2, the largest known model, has 70,000 tensors. A config that implies 190,000 took 6 seconds
@@ -103,6 +105,9 @@ class Experts(Struct, frozen=True):
     active: Dim
 
 
+_ROLES: Mapping[object, Role] = MappingProxyType(
+    {Param: Role.PARAMETER, Buffer: Role.BUFFER, Legacy: Role.LEGACY, Tied: Role.TIED}
+)
 Block = Param | Buffer | Legacy | Extra | Tied | Module | Submodel | Repeat | Stack | Experts
 
 _Kind = TypeVar("_Kind", bound=Hashable)
@@ -239,13 +244,37 @@ class TreeTensor(NamedTuple):
     is_extra: bool = False
 
     @property
+    def role(self) -> Role:
+        return role_of(self.block, is_extra=self.is_extra)
+
+    @property
+    def number(self) -> int:
+        """The number of these tensors."""
+        return prod(len(axis.places) for axis in self.axes if axis.places is not None)
+
+    @property
     def names(self) -> Iterator[str]:
         """The names of all these tensors."""
-        first, *rest = self.name.split("*")
         lists = (axis.places for axis in self.axes if axis.places is not None)
-        for numbers in product(*lists):
-            numbered = (f"{number}{part}" for number, part in zip(numbers, rest, strict=True))
-            yield first + "".join(numbered)
+        return map(self.filled, product(*lists))
+
+    def filled(self, numbers: Iterable[object]) -> str:
+        """Return the name with a number, or a pattern of numbers, for each `*`."""
+        first, *rest = self.name.split("*")
+        numbered = (f"{number}{part}" for number, part in zip(numbers, rest, strict=True))
+        return first + "".join(numbered)
+
+
+def role_of(block: Param | Buffer | Legacy | Tied, *, is_extra: bool) -> Role:
+    """Return the role of a tensor; `is_extra`: no class reads it."""
+    role = _ROLES[type(block)]
+    if not is_extra:
+        return role
+    return Role.EXTRA if role.learned else Role.LEGACY
+
+
+def sizes_of_shape(shape: Shape) -> tuple[int, ...]:
+    return tuple(size if isinstance(size, int) else size.value for size in shape)
 
 
 def walk(tree: Block) -> list[TreeTensor]:

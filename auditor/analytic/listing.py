@@ -22,8 +22,11 @@ from auditor.analytic.blocks import (
     Stack,
     Submodel,
     Tied,
+    TreeTensor,
     bounded_tensor_count,
     distinct,
+    sizes_of_shape,
+    walk,
 )
 from auditor.analytic.dims import Dim, counted_dim, dim, product_of_dims, sum_of_dims
 from auditor.analytic.expectation import (
@@ -38,17 +41,15 @@ from auditor.analytic.layers import (
     LayerKind,
     Layers,
     ListedModule,
-    count_learned,
     every_module,
-    every_other,
     every_shape,
     every_tensor,
     folded_modules,
-    folded_tensors,
-    roles_in,
     shapes_under,
 )
+from auditor.analytic.lookup import NameLookup
 from auditor.errors import CheckpointError
+from auditor.names.folding import escaped_name, number_pattern
 from auditor.tensors import Depth
 
 Replacements = tuple[tuple[Symbol, Dim], ...]  # symbol -> a product of the same value
@@ -139,7 +140,7 @@ class BlockListing:
 
     def module(self, block: Module | Repeat | Stack, name: str) -> BlockSize:
         """List a block and the blocks in it; it is not a module if all its tensors are optional."""
-        first, place = len(self.tensors), len(self.modules)
+        place = len(self.modules)
         self.modules.append(ListedModule(name, ModuleFormula(0, "")))  # before its children
         match block:
             case Module(children):
@@ -151,8 +152,8 @@ class BlockListing:
                 self.layers(name, [kind] * count.value)
             case Stack(count, layers):
                 size = self.stack(count, layers, name)
-        roles = () if size.total.terms else roles_in(self.tensors[first:])
-        if roles and all(role.optional for role in roles):
+        tensors = () if size.total.terms else walk(block)
+        if tensors and all(one.role.optional for one in tensors):
             del self.modules[place]
         else:
             self.modules[place] = ListedModule(name, self.formula(size.total))
@@ -247,6 +248,7 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     Repeated layers are expanded on first access.
     """
 
+    tree: Module
     listing: BlockListing
     total: Dim
     active: Dim | None  # the parameters that one token uses; None if it uses all
@@ -276,16 +278,27 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def others(self) -> tuple[ExpectedTensor, ...]:
         """The tensors that are not parameters; a tied tensor has the shape of its source."""
-        others = tuple(every_other(self.listing.tensors))
-        if not any(tensor.tied_to for tensor in others):
-            return others
-        shapes = {**{tensor.name: tensor.shape for tensor in others}, **self.shapes}
-        return tuple(
-            tensor._replace(shape=(shape := shapes[tensor.tied_to]), elements=prod(shape))
-            if tensor.tied_to
-            else tensor
-            for tensor in others
-        )
+        return tuple(self._others())
+
+    def _others(self) -> Iterator[ExpectedTensor]:
+        lookup = self.names
+        for one in self._walked:
+            if isinstance(one.block, Tied):
+                yield from lookup.tensors(one.names).values()
+            elif one.role is not Role.PARAMETER:
+                shape = sizes_of_shape(one.block.shape)
+                elements, role = prod(shape), one.role
+                if elements <= _LARGEST:
+                    yield from (ExpectedTensor(name, shape, elements, role) for name in one.names)
+
+    @property
+    def names(self) -> NameLookup:
+        """The tensors by name."""
+        return NameLookup(self.tree)
+
+    @cached_property
+    def _walked(self) -> list[TreeTensor]:
+        return [one for one in walk(self.tree) if one.number]
 
     @property
     def in_order(self) -> bool:
@@ -302,13 +315,13 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def learned(self) -> int:
-        return count_learned(self.listing.tensors)
+        return sum(one.number for one in self._walked if one.role is Role.PARAMETER)
 
     @cached_property
     def outline(self) -> Outline:
         """The tensors and modules with equal layers folded; tied tensors have no shape."""
         modules = folded_modules(self.listing.modules)
-        return Outline(tuple(folded_tensors(self.listing.tensors)), MappingProxyType(modules))
+        return Outline(tuple(map(_folded, self._walked)), MappingProxyType(modules))
 
     def __eq__(self, other: object) -> bool:
         """Return whether both contain equal tensors and modules, however these are listed."""
@@ -321,6 +334,17 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.tensors, self.modules, self.total, self.active
 
 
+def _folded(tensor: TreeTensor) -> ExpectedTensor:
+    """Return the tensors under one folded name; a tied tensor has no shape."""
+    pattern = tensor._replace(name="*".join(map(escaped_name, tensor.name.split("*"))))
+    lists = (axis.places for axis in tensor.axes if axis.places is not None)
+    block, name = tensor.block, pattern.filled(map(number_pattern, lists))
+    if isinstance(block, Tied):
+        return ExpectedTensor(name, (), 0, tensor.role, f"{tensor.submodel}{block.to}")
+    shape = sizes_of_shape(block.shape)
+    return ExpectedTensor(name, shape, prod(shape), tensor.role)
+
+
 def inventory(tree: Module, replacements: Mapping[Symbol, Dim]) -> Inventory:
     """Return the inventory of a tree; its formulas use the replacements, e.g. 4*D for F."""
     bounded_tensor_count(tree)
@@ -329,6 +353,7 @@ def inventory(tree: Module, replacements: Mapping[Symbol, Dim]) -> Inventory:
     if not any(one.name == "" for one in listing.modules):  # all tensors are optional
         listing.modules.append(ListedModule("", listing.formula(total)))
     return Inventory(
+        tree=tree,
         listing=listing,
         total=total,
         active=None if active is total else active,

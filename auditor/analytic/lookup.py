@@ -1,8 +1,7 @@
 """The lookup of tensors by name in a tree of blocks, without listing the complete tree."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import prod
-from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -21,23 +20,14 @@ from auditor.analytic.blocks import (
     Stack,
     Submodel,
     Tied,
+    role_of,
+    sizes_of_shape,
 )
-from auditor.analytic.dims import Dim, dim
+from auditor.analytic.dims import Dim
 from auditor.analytic.expectation import ExpectedTensor, Role
 
 _DEEPEST = 128  # the most parts of a name that is followed; names in trees have at most ten
 _DIGITS = len(str(MAX_TENSORS))
-_ROLES: Mapping[type[Block], Role] = MappingProxyType(
-    {Param: Role.PARAMETER, Buffer: Role.BUFFER, Legacy: Role.LEGACY, Tied: Role.TIED}
-)
-
-
-def role_of(block: Block | None, *, is_extra: bool) -> Role | None:
-    """Return the role of a tensor; None for a module. `is_extra`: no class reads the tensor."""
-    role = _ROLES.get(type(block))
-    if role is None or not is_extra:
-        return role
-    return Role.EXTRA if role.learned else Role.LEGACY
 
 
 class ModuleList(NamedTuple):
@@ -58,7 +48,8 @@ class NamePath(NamedTuple):
     @property
     def role(self) -> Role | None:
         """The role of the tensor with the name; None if no tensor has it."""
-        return role_of(self.block, is_extra=self.is_extra)
+        is_tensor = isinstance(self.block, Param | Buffer | Legacy | Tied)
+        return role_of(self.block, is_extra=self.is_extra) if is_tensor else None
 
     @property
     def shape(self) -> Shape | None:
@@ -137,7 +128,7 @@ class NameLookup(Struct, frozen=True):
                 shape = source.shape if (source := self.get(to)) else ()
                 return ExpectedTensor(name, shape, prod(shape), path.role or Role.TIED, to)
             case Param(sizes) | Buffer(sizes) | Legacy(sizes):
-                shape = tuple(dim(size).value for size in sizes)
+                shape = sizes_of_shape(sizes)
                 return ExpectedTensor(name, shape, prod(shape), path.role or Role.PARAMETER)
         return None
 

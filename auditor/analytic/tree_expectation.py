@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from auditor.analytic.blocks import Module, bounded_tensor_count, symbols
 from auditor.analytic.config_classes import ConfigFault
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
+from auditor.analytic.expectation import Expectation, ModuleFormula, Names, Symbol
 from auditor.analytic.listing import Inventory, inventory
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.analytic.lookup import NameLookup
@@ -51,13 +51,13 @@ class Sibling(NamedTuple):
 
     target: str
     prefix: str
-    names: NameLookup | Mapping[str, ExpectedTensor]  # by loaded name, if loading renames
+    names: Names  # by loaded name, if loading renames
     loading: Loading = PLAIN
 
 
 def tree_sibling(tree: Module, target: str, prefix: str, loading: Loading) -> Sibling:
     """Return the class of a tree as a sibling."""
-    names: NameLookup | Mapping[str, ExpectedTensor] = NameLookup(tree)
+    names: Names = NameLookup(tree)
     if loading.renames:
         listed = inventory(tree, {}).tensors
         renamed = loading.renamed([tensor.name for tensor in listed])

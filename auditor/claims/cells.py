@@ -16,9 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor, Role
-from auditor.analytic.blocks import Layer, Module, Param, Tied, TreeTensor, walk
-from auditor.analytic.dims import dim
-from auditor.analytic.lookup import role_of
+from auditor.analytic.blocks import Layer, Module, Param, Tied, TreeTensor, sizes_of_shape, walk
 
 # The bits of a mask. Each lower bit i means: count only one module of the list `axes[i]`.
 LEFT_OUT = 1 << 8
@@ -140,7 +138,7 @@ def _head_count(cell: FoldedTensor, heads: Mapping[str, int]) -> int:
 
 def _cell_of(tensor: TreeTensor) -> FoldedTensor:
     block = tensor.block
-    sizes = (0,) if isinstance(block, Tied) else tuple(dim(size).value for size in block.shape)
+    sizes = (0,) if isinstance(block, Tied) else sizes_of_shape(block.shape)
     elements, axes = prod(sizes), list[Axis]()
     for name, dims, places, kind, uses in tensor.axes:
         count = dims.value
@@ -158,7 +156,7 @@ def _cell_of(tensor: TreeTensor) -> FoldedTensor:
         shape=sizes,
         elements=elements,
         axes=tuple(axes),
-        role=role_of(block, is_extra=tensor.is_extra) or Role.PARAMETER,
+        role=tensor.role,
         embedding=isinstance(block, Param) and block.layer is Layer.EMBEDDING,
         is_frozen=isinstance(block, Param) and block.is_frozen,
         tied_to=tied_to and _NUMBER.sub("*", tied_to),
