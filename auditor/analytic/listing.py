@@ -96,6 +96,7 @@ class BlockListing:
     def __init__(self, replacements: Replacements) -> None:
         self.replacements = replacements
         self._instead = dict(replacements)
+        self._submodel = ""  # to which the names of ties are relative, with a final dot
         self.tensors: list[ExpectedTensor | Layers] = []
         self.modules: list[ListedModule | Layers] = []
 
@@ -110,6 +111,7 @@ class BlockListing:
             case Legacy(shape):
                 self.tensor(name, shape, Role.LEGACY)
             case Tied(to):
+                to = f"{self._submodel}{to}"
                 self.tensors.append(ExpectedTensor(name, (), 0, Role.TIED, to))
             case Extra(body):
                 self.optional(body, name)
@@ -121,7 +123,10 @@ class BlockListing:
                     return size
                 return BlockSize(size.total, size.total // count * active)
             case Submodel(body):
-                return self.submodel(body, name)
+                outer, self._submodel = self._submodel, f"{name}." if name else ""
+                size = self.add(body, name)
+                self._submodel = outer
+                return size
             case Module() | Repeat() | Stack():
                 return self.module(block, name)
         return _NOTHING
@@ -171,15 +176,6 @@ class BlockListing:
         below = Layers(name, tuple(kinds))
         self.tensors.append(below)
         self.modules.append(below)
-
-    def submodel(self, body: Module, name: str) -> BlockSize:
-        once, size = self.once(body)
-        for tensor in every_tensor(once.tensors):
-            to = _join(name, tensor.tied_to) if tensor.tied_to else None
-            self.tensors.append(tensor._replace(name=_join(name, tensor.name), tied_to=to))
-        for below, formula in every_module(once.modules, None).items():
-            self.modules.append(ListedModule(_join(name, below), formula))
-        return size
 
     def optional(self, body: Param | Module, name: str) -> None:
         try:

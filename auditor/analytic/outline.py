@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import NamedTuple
 
-from auditor.analytic.blocks import Axis, Block, Buffer, Module, Param, Shape, walk
+from auditor.analytic.blocks import Axis, Block, Buffer, Module, Param, Shape, sizes_of_shape, walk
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.lookup import ModuleList, follow
 
@@ -63,11 +63,8 @@ def shapes_in(tree: Block, prefix: str) -> Callable[[str], tuple[int, ...] | Non
     """Return a function that returns the expected shape of a name, with or without the prefix."""
 
     def shape(name: str) -> tuple[int, ...] | None:
-        other = name.removeprefix(f"{prefix}.") if prefix else name
-        for spelt in (name, other, f"{prefix}.{name}"):
-            if (sizes := follow(tree, spelt).shape) is not None:
-                return tuple(dim(size).value for size in sizes)
-        return None
+        shapes = (follow(tree, spelt).shape for spelt in spellings(name, prefix))
+        return next((sizes_of_shape(one) for one in shapes if one is not None), None)
 
     return shape
 

@@ -1016,7 +1016,7 @@ def _is_like(one: Sample | None, other: Sample) -> bool:
 
 def _is_outside(form: Form, config: dict[str, Any]) -> bool:
     try:
-        form.values(config)
+        form.read(config)
     except Outside:
         return True
     return False

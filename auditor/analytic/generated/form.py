@@ -63,10 +63,6 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_rows: tuple[Row, ...] = ()  # its tensors in memory, if loading rules do not give them
     loadings: tuple[tuple[Any, Any], ...] = ()  # loading rules, and the test of when they apply
 
-    def values(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the form's keys; raise Outside as `read` does."""
-        return self.read(config)[0]
-
     def read(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], Collection[str]]:
         """Return the values of the form's keys, and which of the keys the config states.
 
@@ -171,7 +167,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def loading(self, config: Mapping[str, Any]) -> Any:
         """Return the class's loading rules as JSON; raise Outside for an uncovered config."""
-        values = self.values(config)
+        values, _ = self.read(config)
         return next(rules for rules, test in self.loadings if evaluator(test)(values, ()))
 
 
