@@ -233,6 +233,11 @@ class Axis(NamedTuple):
     kind: int = 0  # the index of the kind in a list of several kinds
     active: Dim | None = None  # the number of experts that one token uses
 
+    @property
+    def at(self) -> int:
+        """The place of the module's number among the parts of a tensor's name."""
+        return self.name.count(".") + 1 if self.name else 0
+
 
 class TreeTensor(NamedTuple):
     """The tensors of a tree that are equal except for the numbers in their names."""
@@ -248,21 +253,26 @@ class TreeTensor(NamedTuple):
         return role_of(self.block, is_extra=self.is_extra)
 
     @property
+    def lists(self) -> tuple[Axis, ...]:
+        """The lists of modules around the tensor, outermost first."""
+        return tuple(axis for axis in self.axes if axis.places is not None)
+
+    @property
     def number(self) -> int:
         """The number of these tensors."""
-        return prod(len(axis.places) for axis in self.axes if axis.places is not None)
+        return prod(len(axis.places or ()) for axis in self.lists)
 
     @property
     def names(self) -> Iterator[str]:
         """The names of all these tensors."""
-        lists = (axis.places for axis in self.axes if axis.places is not None)
-        return map(self.filled, product(*lists))
+        return map(self.filled, product(*(axis.places or () for axis in self.lists)))
 
     def filled(self, numbers: Iterable[object]) -> str:
-        """Return the name with a number, or a pattern of numbers, for each `*`."""
-        first, *rest = self.name.split("*")
-        numbered = (f"{number}{part}" for number, part in zip(numbers, rest, strict=True))
-        return first + "".join(numbered)
+        """Return the name with a number, or a pattern of numbers, for each list."""
+        parts = self.name.split(".")
+        for axis, number in zip(self.lists, numbers, strict=True):
+            parts[axis.at] = str(number)
+        return ".".join(parts)
 
 
 def role_of(block: Param | Buffer | Legacy | Tied, *, is_extra: bool) -> Role:

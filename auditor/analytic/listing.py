@@ -332,9 +332,9 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 def _folded(tensor: TreeTensor) -> ExpectedTensor:
     """Return the tensors under one folded name; a tied tensor has no shape."""
-    pattern = tensor._replace(name="*".join(map(escaped_name, tensor.name.split("*"))))
-    lists = (axis.places for axis in tensor.axes if axis.places is not None)
-    block, name = tensor.block, pattern.filled(map(number_pattern, lists))
+    escaped = tensor._replace(name=escaped_name(tensor.name))
+    name = escaped.filled(number_pattern(axis.places or ()) for axis in tensor.lists)
+    block = tensor.block
     if isinstance(block, Tied):
         return ExpectedTensor(name, (), 0, tensor.role, f"{tensor.submodel}{block.to}")
     shape = sizes_of_shape(block.shape)

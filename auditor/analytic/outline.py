@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import product
+from math import prod
 from typing import NamedTuple
 
 from auditor.analytic.blocks import Axis, Block, Buffer, Module, Param, Shape, sizes_of_shape, walk
@@ -30,14 +31,14 @@ def leaves(tree: Block) -> Iterator[Leaf]:
     for tensor in walk(tree):
         if tensor.is_extra or not isinstance(tensor.block, Param | Buffer):
             continue
-        axes = [axis for axis in tensor.axes if axis.places is not None]
-        parts = tensor.name.split("*")
-        for ends in product(*map(_ends, axes)):
-            name, lists, number = parts[0], list[ModuleList](), 1
-            for axis, (place, represented), part in zip(axes, ends, parts[1:], strict=True):
-                lists.append(ModuleList(name.removesuffix("."), axis.count))
-                name, number = f"{name}{place}{part}", number * represented
-            yield Leaf(name, tensor.block.shape, tuple(lists), number)
+        for ends in product(*map(_ends, tensor.lists)):
+            name = tensor.filled(place for place, _ in ends)
+            lists = tuple(
+                ModuleList(".".join(name.split(".")[: axis.at]), axis.count)
+                for axis in tensor.lists
+            )
+            number = prod(represented for _, represented in ends)
+            yield Leaf(name, tensor.block.shape, lists, number)
 
 
 def sizes_of(tree: Block) -> Iterator[Dim]:
