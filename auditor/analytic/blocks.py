@@ -228,7 +228,7 @@ class Axis(NamedTuple):
     """A list of modules around a tensor, or the experts that one tensor contains."""
 
     name: str  # of the list, with `*` for outer numbers: "encoder.layer"
-    count: Dim  # the number of its modules, of every kind
+    modules: Dim  # the number of its modules, of every kind
     places: Sequence[int] | None  # the numbers of the modules of this kind; None: in one tensor
     kind: int = 0  # the index of the kind in a list of several kinds
     active: Dim | None = None  # the number of experts that one token uses
@@ -315,8 +315,8 @@ def _walk(  # noqa: C901 - one case for each kind of block
             begin, level = len(tensors), len(at.axes)
             _walk(tensors, body, at)
             for number, tensor in enumerate(tensors[begin:], begin):
-                fused = () if isinstance(body, Repeat) else (Axis(at.name, count, None),)
-                axis, *inner = *fused, *tensor.axes[level:]
+                fused = [] if isinstance(body, Repeat) else [Axis(at.name, count, None)]
+                axis, *inner = fused + list(tensor.axes[level:])
                 axes = (*at.axes, axis._replace(active=active), *inner)
                 tensors[number] = tensor._replace(axes=axes)
         case Extra(body):
@@ -336,7 +336,7 @@ def symbols(block: Block) -> frozenset[Symbol]:
     sizes: dict[int, Dim] = {}  # by object id: blocks share objects
     for tensor in walk(block):
         shape = () if isinstance(tensor.block, Tied) else tensor.block.shape
-        counts = (size for axis in tensor.axes for size in (axis.count, axis.active))
+        counts = (size for axis in tensor.axes for size in (axis.modules, axis.active))
         sizes.update((id(size), size) for size in (*shape, *counts) if isinstance(size, Dim))
     return frozenset().union(*(size.symbols for size in sizes.values()))
 

@@ -52,7 +52,7 @@ def kv_cache(expectation: Expectation, config: Config) -> KVCache | None:
 
 
 def computed_cache(
-    expectation: Expectation, text_type: str = "", read: Read = {}.get
+    expectation: Expectation, text_type: str = "", read: Read = lambda _: None
 ) -> KVCache | None:
     """Return the cache that the tensors of a decoder imply; `read` reads its completed config."""
     model_type = expectation.model_type

@@ -48,8 +48,9 @@ class NamePath(NamedTuple):
     @property
     def role(self) -> Role | None:
         """The role of the tensor with the name; None if no tensor has it."""
-        is_tensor = isinstance(self.block, Param | Buffer | Legacy | Tied)
-        return role_of(self.block, is_extra=self.is_extra) if is_tensor else None
+        if isinstance(self.block, Param | Buffer | Legacy | Tied):
+            return role_of(self.block, is_extra=self.is_extra)
+        return None
 
     @property
     def shape(self) -> Shape | None:

@@ -34,7 +34,7 @@ def leaves(tree: Block) -> Iterator[Leaf]:
         for ends in product(*map(_ends, tensor.lists)):
             name = tensor.filled(place for place, _ in ends)
             lists = tuple(
-                ModuleList(".".join(name.split(".")[: axis.at]), axis.count)
+                ModuleList(".".join(name.split(".")[: axis.at]), axis.modules)
                 for axis in tensor.lists
             )
             number = prod(represented for _, represented in ends)
@@ -54,7 +54,7 @@ def _ends(axis: Axis) -> list[tuple[int, int]]:
     The modules of a range are not counted with len(), which fails at 2^63.
     """
     places = axis.places or ()
-    count = axis.count.value if isinstance(places, range) else len(places)
+    count = axis.modules.value if isinstance(places, range) else len(places)
     if count <= 1:
         return [(place, 1) for place in places]
     return [(places[0], count - count // 2), (places[-1], count // 2)]

@@ -111,7 +111,7 @@ def cells_of_tree(tree: Module, heads: Mapping[str, int] | None = None) -> tuple
 
     A tied cell gets the shape of its original; without an original it is left out.
     """
-    tensors = (one for one in walk(tree) if all(axis.count.value > 0 for axis in one.axes))
+    tensors = (one for one in walk(tree) if all(axis.modules.value > 0 for axis in one.axes))
     cells = [_cell_of(tensor) for tensor in tensors]
     by_name = {cell.name: cell for cell in reversed(cells)}
     completed = []

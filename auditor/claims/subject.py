@@ -164,7 +164,8 @@ def _family(config: Config, target: str) -> Family:
     source = _source(target)
     types = source.types(target)
     declared = source.current_type(config.model_type or "")
-    return source.family(declared if declared in types else types[0])
+    family: Family = source.family(declared if declared in types else types[0])
+    return family
 
 
 def _heads(config: Config) -> dict[str, int]:

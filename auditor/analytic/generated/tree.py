@@ -15,6 +15,7 @@ from auditor.analytic.blocks import (
     Repeat,
     Tied,
     list_of_modules,
+    sizes_of_shape,
 )
 from auditor.analytic.dims import Dim
 from auditor.analytic.expectation import Role
@@ -53,12 +54,14 @@ class _Branch(NamedTuple):
     row: Row
     parts: tuple[str, ...]
     reads: tuple[bool, ...]  # for each loop: whether tensors differ by its index, not only in name
-    index: Index = ()
+    numbers: Index = ()
 
     @property
     def kind(self) -> tuple[int, ...]:
         """A key that is equal for branches with equal tensors below."""
-        return id(self.row), *(i for i, reads in zip(self.index, self.reads, strict=False) if reads)
+        return id(self.row), *(
+            i for i, reads in zip(self.numbers, self.reads, strict=False) if reads
+        )
 
 
 def _branch(row: Row) -> _Branch:
@@ -107,7 +110,7 @@ class _TreeReader:
         """Return what the first `at` parts of the names lead to; None if there is nothing."""
         last = branches[-1]
         if at == len(last.parts):
-            return self._leaf(last.row, last.index)
+            return self._leaf(last.row, last.numbers)
         if all(_kind_of_part(one.parts[at]) == "*" for one in branches):
             modules = dict(self._numbered(branches, at))
             loops = [one for one in branches if one.parts[at] == "*"]
@@ -134,8 +137,8 @@ class _TreeReader:
         branches_by_number: dict[int, list[_Branch]] = {}
         for one in branches:
             if one.parts[at] == "*":
-                for number in self._indices(one.row, one.index):
-                    below = one._replace(index=(*one.index, number))
+                for number in self._indices(one.row, one.numbers):
+                    below = one._replace(numbers=(*one.numbers, number))
                     branches_by_number.setdefault(number, []).append(below)
             else:
                 branches_by_number.setdefault(int(one.parts[at]), []).append(one)
@@ -167,7 +170,9 @@ class _TreeReader:
 
     def _count(self, loops: Iterable[_Branch], number: int) -> Dim | int:
         """Return the number of modules of a list as a Dim of config keys, if one has the value."""
-        bounds = (self._sizes.size(one.row.levels[len(one.index)][0], one.index) for one in loops)
+        bounds = (
+            self._sizes.size(one.row.levels[len(one.numbers)][0], one.numbers) for one in loops
+        )
         return next((one for one in bounds if isinstance(one, Dim) and one.value == number), number)
 
     def _leaf(self, row: Row, index: Index) -> Block:
@@ -177,7 +182,7 @@ class _TreeReader:
         if row.template not in self._covered:
             self._require_covered(row)
         shape = tuple(self._sizes.size(size, index) for size in row.shape)
-        if any((size if type(size) is int else size.value) < 0 for size in shape):
+        if any(size < 0 for size in sizes_of_shape(shape)):
             raise Outside(next(keys_of(["+", *row.shape]), "config"))
         tests = ((tag, evaluator(test)) for tag, test in row.roles)
         role, tied_to = next(tag for tag, test in tests if test(self._values, index))
@@ -185,7 +190,8 @@ class _TreeReader:
             numbers = iter(index)
             parts = tied_to.split(".")
             return Tied(".".join(str(next(numbers)) if one == "*" else one for one in parts))
-        return _BLOCKS[Role(role)](shape)
+        block: Block = _BLOCKS[Role(role)](shape)
+        return block
 
     def _require_covered(self, row: Row) -> None:
         for key, seen in row.seen.items():
