@@ -224,7 +224,7 @@ def BatchNorm(width: Dim | int) -> Module:
     )
 
 
-class Axis(NamedTuple):
+class ListAxis(NamedTuple):
     """A list of modules around a tensor, or the experts that one tensor contains."""
 
     name: str  # of the list, with `*` for outer numbers: "encoder.layer"
@@ -244,7 +244,7 @@ class TreeTensor(NamedTuple):
 
     name: str  # "encoder.layer.*.output.dense.weight"
     block: Param | Buffer | Legacy | Tied
-    axes: tuple[Axis, ...] = ()  # outermost first
+    axes: tuple[ListAxis, ...] = ()  # outermost first
     submodel: str = ""  # what the names of ties begin with: "clip.", with `*` for numbers
     is_extra: bool = False
 
@@ -253,7 +253,7 @@ class TreeTensor(NamedTuple):
         return role_of(self.block, is_extra=self.is_extra)
 
     @property
-    def lists(self) -> tuple[Axis, ...]:
+    def lists(self) -> tuple[ListAxis, ...]:
         """The lists of modules around the tensor, outermost first."""
         return tuple(axis for axis in self.axes if axis.places is not None)
 
@@ -303,19 +303,19 @@ def _walk(  # noqa: C901 - one case for each kind of block
             for key, child in children:
                 _walk(tensors, child, at._replace(name=f"{at.name}.{key}" if at.name else key))
         case Repeat(count, body):
-            _walk(tensors, body, _in_list(at, Axis(at.name, count, range(max(count.value, 0)))))
+            _walk(tensors, body, _in_list(at, ListAxis(at.name, count, range(max(count.value, 0)))))
         case Stack(count, layers):
             places: dict[int, list[int]] = {}
             for place, layer in enumerate(layers):
                 places.setdefault(id(layer), []).append(place)
             for kind, numbers in enumerate(places.values()):
-                axis = Axis(at.name, count, numbers, kind)
+                axis = ListAxis(at.name, count, numbers, kind)
                 _walk(tensors, layers[numbers[0]], _in_list(at, axis))
         case Experts(body, count, active):
             begin, level = len(tensors), len(at.axes)
             _walk(tensors, body, at)
             for number, tensor in enumerate(tensors[begin:], begin):
-                fused = [] if isinstance(body, Repeat) else [Axis(at.name, count, None)]
+                fused = [] if isinstance(body, Repeat) else [ListAxis(at.name, count, None)]
                 axis, *inner = fused + list(tensor.axes[level:])
                 axes = (*at.axes, axis._replace(active=active), *inner)
                 tensors[number] = tensor._replace(axes=axes)
@@ -327,7 +327,7 @@ def _walk(  # noqa: C901 - one case for each kind of block
             tensors.append(at._replace(block=block))
 
 
-def _in_list(at: TreeTensor, axis: Axis) -> TreeTensor:
+def _in_list(at: TreeTensor, axis: ListAxis) -> TreeTensor:
     return at._replace(name=f"{at.name}.*" if at.name else "*", axes=(*at.axes, axis))
 
 

@@ -5,7 +5,16 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from auditor.analytic.blocks import Axis, Block, Buffer, Module, Param, Shape, sizes_of_shape, walk
+from auditor.analytic.blocks import (
+    Block,
+    Buffer,
+    ListAxis,
+    Module,
+    Param,
+    Shape,
+    sizes_of_shape,
+    walk,
+)
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.lookup import ModuleList, follow
 
@@ -48,7 +57,7 @@ def sizes_of(tree: Block) -> Iterator[Dim]:
         yield from (place.modules for place in leaf.lists)
 
 
-def _ends(axis: Axis) -> list[tuple[int, int]]:
+def _ends(axis: ListAxis) -> list[tuple[int, int]]:
     """Return the first and last module, each with the number of modules that it represents.
 
     The modules of a range are not counted with len(), which fails at 2^63.
