@@ -3,19 +3,24 @@
 Names and shapes are those on disk: a Linear's weight is (out, in).
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TypeVar
+from itertools import product
+from math import prod
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.expectation import Symbol
+from auditor.analytic.expectation import Role, Symbol
 from auditor.errors import CheckpointError
 
 # Kimi K2, the largest known model, has 70,000 tensors. A config that implies 190,000 took 6 seconds
 # and 310 MB if none of them is stored; a config can ask for 2**40 layers.
 MAX_TENSORS = 100_000
+
+_FEW = 2  # a fixed list of at most so many modules of each kind is written module by module
 
 Shape = tuple[Dim | int, ...]
 
@@ -100,6 +105,9 @@ class Experts(Struct, frozen=True):
     active: Dim
 
 
+_ROLES: Mapping[object, Role] = MappingProxyType(
+    {Param: Role.PARAMETER, Buffer: Role.BUFFER, Legacy: Role.LEGACY, Tied: Role.TIED}
+)
 Block = Param | Buffer | Legacy | Extra | Tied | Module | Submodel | Repeat | Stack | Experts
 
 _Kind = TypeVar("_Kind", bound=Hashable)
@@ -124,6 +132,23 @@ def stack(
     if len(built) == 1:
         return Repeat(count, built[kinds[0]])
     return Stack(count, tuple(built[each] for each in kinds))
+
+
+def list_of_modules(count: Dim | int, blocks: Mapping[str, Block]) -> Block:
+    """Return blocks under their numbers as a list of `count` modules; equal ones are one object.
+
+    It is a Module if numbers are missing, if a block is not a module with named children, or if
+    a fixed number of modules are of nearly as many kinds, as in nn.Sequential.
+    """
+    numbered = (blocks.get(str(number)) for number in range(len(blocks)))
+    layers = tuple(block for block in numbered if isinstance(block, Module))
+    kinds, size = len(distinct(layers)), dim(count)
+    is_list = len(layers) == len(blocks) == size.value
+    if is_list and kinds == 1:
+        return Repeat(size, layers[0])
+    if is_list and (size.symbols or kinds * _FEW < len(layers)):
+        return Stack(size, layers)
+    return Module(tuple(blocks.items()))
 
 
 def list_indices(count: Dim) -> range:
@@ -199,35 +224,121 @@ def BatchNorm(width: Dim | int) -> Module:
     )
 
 
-def symbols(block: Block) -> frozenset[Symbol]:
-    """Return the config keys that the block's shapes and counts depend on."""
-    sizes: dict[int, Dim] = {}
-    _gather(block, sizes)
-    return frozenset().union(*(size.symbols for size in sizes.values()))
+class ListAxis(NamedTuple):
+    """A list of modules around a tensor, or the experts that one tensor contains."""
+
+    name: str  # of the list, with `*` for outer numbers: "encoder.layer"
+    modules: Dim  # the number of its modules, of every kind
+    places: Sequence[int] | None  # the numbers of the modules of this kind; None: in one tensor
+    kind: int = 0  # the index of the kind in a list of several kinds
+    active: Dim | None = None  # the number of experts that one token uses
+
+    @property
+    def at(self) -> int:
+        """The place of the module's number among the parts of a tensor's name."""
+        return self.name.count(".") + 1 if self.name else 0
 
 
-def _gather(block: Block, sizes: dict[int, Dim]) -> None:
-    """Add the sizes in a block to `sizes`, keyed by object id: blocks share objects."""
+class TreeTensor(NamedTuple):
+    """The tensors of a tree that are equal except for the numbers in their names."""
+
+    name: str  # "encoder.layer.*.output.dense.weight"
+    block: Param | Buffer | Legacy | Tied
+    axes: tuple[ListAxis, ...] = ()  # outermost first
+    submodel: str = ""  # what the names of ties begin with: "clip.", with `*` for numbers
+    is_extra: bool = False
+
+    @property
+    def role(self) -> Role:
+        return role_of(self.block, is_extra=self.is_extra)
+
+    @property
+    def lists(self) -> tuple[ListAxis, ...]:
+        """The lists of modules around the tensor, outermost first."""
+        return tuple(axis for axis in self.axes if axis.places is not None)
+
+    @property
+    def number(self) -> int:
+        """The number of these tensors."""
+        return prod(len(axis.places or ()) for axis in self.lists)
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The names of all these tensors."""
+        return map(self.filled, product(*(axis.places or () for axis in self.lists)))
+
+    def filled(self, numbers: Iterable[object]) -> str:
+        """Return the name with a number, or a pattern of numbers, for each list."""
+        parts = self.name.split(".")
+        for axis, number in zip(self.lists, numbers, strict=True):
+            parts[axis.at] = str(number)
+        return ".".join(parts)
+
+
+def role_of(block: Param | Buffer | Legacy | Tied, *, is_extra: bool) -> Role:
+    """Return the role of a tensor; `is_extra`: no class reads it."""
+    role = _ROLES[type(block)]
+    if not is_extra:
+        return role
+    return Role.EXTRA if role.learned else Role.LEGACY
+
+
+def sizes_of_shape(shape: Shape) -> tuple[int, ...]:
+    return tuple(size if isinstance(size, int) else size.value for size in shape)
+
+
+def walk(tree: Block) -> list[TreeTensor]:
+    """Return the tensors of a tree; the modules of a list are visited once for each kind."""
+    tensors: list[TreeTensor] = []
+    _walk(tensors, tree, TreeTensor("", Tied("")))
+    return tensors
+
+
+def _walk(  # noqa: C901 - one case for each kind of block
+    tensors: list[TreeTensor], block: Block, at: TreeTensor
+) -> None:
+    """Append the tensors of a block, which is at a place; a generator would take twice the time."""
     match block:
         case Module(children):
-            for _, child in children:
-                _gather(child, sizes)
-        case Param(shape) | Buffer(shape) | Legacy(shape):
-            sizes.update((id(size), size) for size in shape if isinstance(size, Dim))
+            for key, child in children:
+                _walk(tensors, child, at._replace(name=f"{at.name}.{key}" if at.name else key))
         case Repeat(count, body):
-            sizes[id(count)] = count
-            _gather(body, sizes)
+            _walk(tensors, body, _in_list(at, ListAxis(at.name, count, range(max(count.value, 0)))))
         case Stack(count, layers):
-            sizes[id(count)] = count
-            for layer in distinct(layers):
-                _gather(layer, sizes)
+            places: dict[int, list[int]] = {}
+            for place, layer in enumerate(layers):
+                places.setdefault(id(layer), []).append(place)
+            for kind, numbers in enumerate(places.values()):
+                axis = ListAxis(at.name, count, numbers, kind)
+                _walk(tensors, layers[numbers[0]], _in_list(at, axis))
         case Experts(body, count, active):
-            sizes.update({id(count): count, id(active): active})
-            _gather(body, sizes)
-        case Extra(body) | Submodel(body):
-            _gather(body, sizes)
-        case Tied():
-            pass
+            begin, level = len(tensors), len(at.axes)
+            _walk(tensors, body, at)
+            for number, tensor in enumerate(tensors[begin:], begin):
+                fused = [] if isinstance(body, Repeat) else [ListAxis(at.name, count, None)]
+                axis, *inner = fused + list(tensor.axes[level:])
+                axes = (*at.axes, axis._replace(active=active), *inner)
+                tensors[number] = tensor._replace(axes=axes)
+        case Extra(body):
+            _walk(tensors, body, at._replace(is_extra=True))
+        case Submodel(body):
+            _walk(tensors, body, at._replace(submodel=f"{at.name}." if at.name else ""))
+        case _:
+            tensors.append(at._replace(block=block))
+
+
+def _in_list(at: TreeTensor, axis: ListAxis) -> TreeTensor:
+    return at._replace(name=f"{at.name}.*" if at.name else "*", axes=(*at.axes, axis))
+
+
+def symbols(block: Block) -> frozenset[Symbol]:
+    """Return the config keys that the block's shapes and counts depend on."""
+    sizes: dict[int, Dim] = {}  # by object id: blocks share objects
+    for tensor in walk(block):
+        shape = () if isinstance(tensor.block, Tied) else tensor.block.shape
+        counts = (size for axis in tensor.axes for size in (axis.modules, axis.active))
+        sizes.update((id(size), size) for size in (*shape, *counts) if isinstance(size, Dim))
+    return frozenset().union(*(size.symbols for size in sizes.values()))
 
 
 def distinct(layers: tuple[Module, ...]) -> tuple[Module, ...]:

@@ -1,10 +1,11 @@
-"""The cache of a class with a closed form, from the shapes of its tensors and its config.
+"""The cache of a class with a form, from the shapes of its tensors and its config.
 
 A layer keeps as many elements of each token as its key and value projections have outputs:
 2 x num_key_value_heads x head_dim if the heads are equal. The widths of the tensors are also right
 for uneven layers, and for layers that share keys and values. Latent attention keeps its latent
 vector and the rotary key. A convolution keeps as many inputs as its weight has columns. Sliding
-windows are those of transformers' `get_layer_types_and_kwargs` (cache_utils.py).
+windows are those of transformers' `get_layer_types_and_kwargs` (cache_utils.py). For a class with a
+generated form the rule is used if it was compared with transformers (tools/catalogue).
 """
 
 import re
@@ -13,7 +14,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
-from auditor.analytic import catalogue
+from auditor.analytic import catalogue, generated
 from auditor.analytic.config import Config
 from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
 from auditor.analytic.kv_cache import KVCache, LayerCache, generates
@@ -42,9 +43,19 @@ Read = Callable[[str], Any]
 def kv_cache(expectation: Expectation, config: Config) -> KVCache | None:
     """Return the cache of a class; None if it has no cache, or the cache is not known."""
     model_type = expectation.model_type
+    if expectation.by == "generated":
+        is_held = expectation.target in generated.index().caches
+        return computed_cache(expectation) if is_held and not _may_slide(config.values) else None
     if expectation.by == "oracle" or model_type in _OTHERS.split() or not _decodes(model_type):
         return None
-    text_type, read = _decoder_config(config, model_type)
+    return computed_cache(expectation, *_decoder_config(config, model_type))
+
+
+def computed_cache(
+    expectation: Expectation, text_type: str = "", read: Read = lambda _: None
+) -> KVCache | None:
+    """Return the cache that the tensors of a decoder imply; `read` reads its completed config."""
+    model_type = expectation.model_type
     layers, cross = [], 0
     kinds = _Windows(text_type, read)
     blocks = _blocks_by_path(expectation)
@@ -65,6 +76,17 @@ def kv_cache(expectation: Expectation, config: Config) -> KVCache | None:
 def _decodes(model_type: str) -> bool:
     names = catalogue.siblings(model_type.removesuffix("_text"))
     return any(generates(name) for name in (*names, *catalogue.siblings(model_type)))
+
+
+def _may_slide(values: Mapping[str, Any]) -> bool:
+    """Return whether a config states a window, or layers with one."""
+    return any(
+        _may_slide(value)
+        if isinstance(value, Mapping)
+        else (type(value) is int and "window" in key)
+        or (isinstance(value, list) and any(kind in value for kind in _SLIDING))
+        for key, value in values.items()
+    )
 
 
 def _decoder_config(config: Config, model_type: str) -> tuple[str, Read]:

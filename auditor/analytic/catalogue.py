@@ -6,7 +6,7 @@ registered under their model type and name.
 
 import inspect
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial, wraps
 from importlib import import_module
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from msgspec.structs import replace
 
 from auditor.analytic import auto_classes
-from auditor.analytic.blocks import Module, bounded_tensor_count, symbols
+from auditor.analytic.blocks import Module
 from auditor.analytic.config import Config
 from auditor.analytic.config_classes import (
     VALUE_ERRORS,
@@ -30,13 +30,11 @@ from auditor.analytic.config_classes import (
 )
 from auditor.analytic.config_classes.completion import PER_LAYER
 from auditor.analytic.config_classes.rules import faults_by_rules
-from auditor.analytic.dims import Dim, dim
-from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
+from auditor.analytic.expectation import Expectation
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
 from auditor.analytic.family import Family, Inside, loading_facts, loading_of_class
-from auditor.analytic.listing import Inventory, inventory
-from auditor.analytic.loading import PLAIN, Loading
-from auditor.analytic.lookup import NameLookup
+from auditor.analytic.loading import Loading
+from auditor.analytic.tree_expectation import Sibling, tree_expectation, tree_sibling
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import meant, quoted
 
@@ -223,69 +221,21 @@ def expect(config: Config, target: str) -> Expectation:
     target = current(target)
     family, completed, tree, faults = _built(config, target)
     with _with_faults(faults, target):
-        write = _written if bounded_tensor_count(tree) <= _MOST_KEPT else _written.__wrapped__
-        written = write(tree)
-    return Expectation(
-        target=target,
-        model_type=family.model_type,
-        prefix=family.prefix,
-        by="closed-form",
-        listed=written.inventory,
-        parameters=written.total.parameters,
-        formula=written.total.formula,
-        legend=written.legend,
-        active=written.active,
-        loading=_loading(family, completed, target),
-        defaults=completed.defaulted,
-        faults=faults,
-    )
-
-
-class _Written(NamedTuple):
-    """The fields of an expectation that depend only on the tree of blocks."""
-
-    inventory: Inventory
-    total: ModuleFormula
-    active: ModuleFormula | None
-    legend: tuple[Symbol, ...]
-
-
-# Trees of more tensors are not cached. A BERT has 200, which take 70 kB (tracemalloc);
-# Mixtral 8x7B has 995.
-_MOST_KEPT = 2048
-
-
-@lru_cache(maxsize=32)
-def _written(tree: Module) -> _Written:
-    letters = _by_letter(sorted(symbols(tree)))  # in the same order in every process
-    replacements = _multiples(letters)
-    listed = inventory(tree, replacements)
-    formula = listed.listing.formula
-    total, active = formula(listed.total), formula(listed.active) if listed.active else None
-    printed = total.formula + (active.formula if active else "")
-    legend = tuple(_legend(printed, letters, replacements))
-    return _Written(listed, total, active, legend)
-
-
-class Sibling(NamedTuple):
-    """A class of the target's family, whose tensors are looked up by name and not listed."""
-
-    target: str
-    prefix: str
-    names: NameLookup | Mapping[str, ExpectedTensor]  # by loaded name, if loading renames
-    loading: Loading = PLAIN
+        return tree_expectation(
+            tree,
+            target,
+            model_type=family.model_type,
+            prefix=family.prefix,
+            loading=_loading(family, completed, target),
+            defaults=completed.defaulted,
+            faults=faults,
+        )
 
 
 def sibling(config: Config, target: str) -> Sibling:
     """Return a class of the target's family with the names of its tensors under this config."""
     family, completed, tree, _ = _built(config, target, shared=True)
-    rules = _loading(family, completed, target)
-    names: NameLookup | Mapping[str, ExpectedTensor] = NameLookup(tree)
-    if rules.renames:
-        listed = inventory(tree, {}).tensors
-        renamed = rules.renamed([tensor.name for tensor in listed])
-        names = dict(zip(renamed, listed, strict=True))
-    return Sibling(target, family.prefix, names, rules)
+    return tree_sibling(tree, target, family.prefix, _loading(family, completed, target))
 
 
 def block_tree(config: Config, target: str) -> Module:
@@ -431,37 +381,6 @@ def _own_family(config: Config, otherwise: str) -> Family:
             f"{meant(model_type, FILES)}",
         )
     return family(model_type)
-
-
-def _by_letter(keys: Iterable[Symbol]) -> dict[str, Symbol]:
-    letters: dict[str, Symbol] = {}
-    for symbol in keys:
-        if letters.setdefault(symbol.letter, symbol) != symbol:
-            both = f"{letters[symbol.letter].key} and {symbol.key}"
-            raise ValueError(f"{both} would both be {symbol.letter} in one formula")
-    return letters
-
-
-def _multiples(letters: Mapping[str, Symbol]) -> dict[Symbol, Dim]:
-    """Return replacements such as 4*D for F, so that a layer is written 12*D^2 + 13*D."""
-    replacements: dict[Symbol, Dim] = {}
-    for letter, F in letters.items():
-        head, _, subscript = letter.partition("_")
-        D = letters.get(f"D_{subscript}", letters.get("D"))
-        if head == "F" and D is not None and F.value and D.value and not F.value % D.value:
-            replacements[F] = F.value // D.value * dim(D)
-    return replacements
-
-
-def _legend(
-    formula: str, letters: Mapping[str, Symbol], replacements: Mapping[Symbol, Dim]
-) -> Iterator[Symbol]:
-    """Yield the letters of the formula in order, then the letters that were replaced."""
-    for letter in dict.fromkeys(re.findall(r"[A-Za-z_]\w*(?:\[\d+\])?", formula)):
-        if letter in letters:  # not ceil or floor
-            yield letters[letter]
-    for symbol, by in replacements.items():
-        yield symbol._replace(formula=str(by))
 
 
 # --- arguments beside the config -----------------------------------------------------------------

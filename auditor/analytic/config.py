@@ -34,6 +34,9 @@ LETTERS: Mapping[str, str] = MappingProxyType(
         "num_local_experts": "E",
         "n_routed_experts": "E",
         "num_experts_per_tok": "k",
+        "num_experts_per_token": "k",
+        "moe_topk": "k",
+        "top_k_experts": "k",
         "num_labels": "C",
         "d_model": "D",
         "d_ff": "F",
@@ -41,6 +44,29 @@ LETTERS: Mapping[str, str] = MappingProxyType(
         "decoder_ffn_dim": "F_decoder",
         "decoder_layers": "N_decoder",
         "num_decoder_layers": "N_decoder",
+        "embed_dim": "D",
+        "hidden_sizes": "D",
+        "embedding_size": "D_embedding",
+        "ffn_dim": "F",
+        "ffn_hidden_size": "F",
+        "mlp_dim": "F",
+        "n_inner": "F",
+        "d_inner": "F",
+        "shared_expert_intermediate_size": "F_shared",
+        "num_layers": "N",
+        "depths": "N",
+        "num_heads": "H",
+        "num_kv_heads": "K",
+        "max_source_positions": "L",
+        "max_target_positions": "L_decoder",
+        "num_queries": "Q",
+        "state_size": "S",
+        "n_groups": "G",
+        "attention_head_dim": "A",
+        "cross_attention_dim": "X",
+        "joint_attention_dim": "X",
+        "pooled_projection_dim": "P",
+        "block_out_channels": "W",
     }
 )
 
@@ -383,8 +409,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return entry.value
 
     def _dim(self, name: str, value: int, *, default: bool, index: str = "") -> Dim:
-        subscript = re.sub(r"(_config(_dict)?|_cfg)?\.", "_", self.path).strip("_")
-        letter = self._letter(name)
+        letter, subscript = self._letter(name), subscript_of(self.path)
         symbol = Symbol(
             letter=(f"{letter}_{subscript}" if subscript else letter) + index,
             key=self.path + name + index,
@@ -395,8 +420,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _letter(self, name: str) -> str:
         own = self.family.letters.get(name) if self.family else None
-        letters = (LETTERS.get(alias) for alias in (name, *self._aliases(name)))
-        return own or next(filter(None, letters), name)
+        return own or letter_of(name, *self._aliases(name))
 
     def _labels(self) -> int | None:
         labels = self.values.get("id2label")
@@ -405,6 +429,16 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if not isinstance(labels, dict):
             raise _unexpected("id2label", labels, "an object from label number to name")
         return len({_label(number) for number in labels})
+
+
+def letter_of(name: str, *aliases: str) -> str:
+    """Return the usual letter of a key in formulas; its name if there is none."""
+    return next(filter(None, map(LETTERS.get, (name, *aliases))), name)
+
+
+def subscript_of(path: str) -> str:
+    """Return the subscript of letters of a nested config: "text" for `text_config.`."""
+    return re.sub(r"(_config(_dict)?|_cfg)?(\.|$)", "_", path).strip("_")
 
 
 class _Entry(NamedTuple):

@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
-from itertools import chain, repeat
-from math import prod
+from itertools import repeat
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
@@ -76,11 +75,24 @@ class Outline(NamedTuple):
     modules: Mapping[str, ModuleFormula]  # the parameters of a single one of the folded modules
 
 
+class Lookup(Protocol):
+    """A lookup of tensors by name."""
+
+    def get(self, name: str, /) -> ExpectedTensor | None: ...
+    def tensors(self, names: Iterable[str], /) -> dict[str, ExpectedTensor]:
+        """Return the tensors with these names; a name without a tensor is left out."""
+
+
+Names = Lookup | Mapping[str, ExpectedTensor]
+
+
 class Listed(Protocol):
     """A listing of the expected tensors and modules of a model, expanded on use."""
 
     @property
     def tensors(self) -> tuple[ExpectedTensor, ...]: ...
+    @property
+    def names(self) -> Names: ...
     @property
     def modules(self) -> Mapping[str, ModuleFormula]: ...
     def modules_to(self, depth: Depth | None, /) -> Mapping[str, ModuleFormula]:
@@ -117,6 +129,10 @@ class Written(Struct, frozen=True, kw_only=True, dict=True):
 
     tensors: tuple[ExpectedTensor, ...]
     modules: Mapping[str, ModuleFormula]
+
+    @property
+    def names(self) -> Mapping[str, ExpectedTensor]:
+        return {tensor.name: tensor for tensor in self.tensors}
 
     def modules_to(self, depth: Depth | None) -> Mapping[str, ModuleFormula]:
         if depth is None:
@@ -157,30 +173,6 @@ class Symbol(NamedTuple):
     value: int
     default: bool  # the config leaves the key out: the value is the config class's default
     formula: str | None = None  # e.g. "4*D" if formulas print F as a multiple of D
-
-
-class TensorsByName(Mapping[str, ExpectedTensor]):
-    """A mapping from names to tensors; the record of a parameter is built on access."""
-
-    def __init__(self, listed: Listed) -> None:
-        self._shapes = listed.shapes
-        self._others = {tensor.name: tensor for tensor in listed.others}
-
-    def __getitem__(self, name: str) -> ExpectedTensor:
-        shape = self._shapes.get(name)
-        if shape is None:
-            return self._others[name]
-        return ExpectedTensor(name, shape, prod(shape))
-
-    def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
-        """Return the tensors with these names; a name without a tensor is left out."""
-        return {name: self[name] for name in names if name in self._shapes or name in self._others}
-
-    def __iter__(self) -> Iterator[str]:
-        return chain(self._shapes, self._others)
-
-    def __len__(self) -> int:
-        return len(self._shapes) + len(self._others)
 
 
 class Expectation(Struct, frozen=True, kw_only=True, dict=True):
@@ -225,10 +217,10 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
         return self.listed.outline
 
     @cached_property
-    def renamed(self) -> Mapping[str, ExpectedTensor]:
+    def renamed(self) -> Names:
         """The tensors, keyed by their names after the class's own renames."""
         if not self.loading.renames:
-            return TensorsByName(self.listed)
+            return self.listed.names
         names = {tensor.name: tensor for tensor in self.tensors}
         return dict(zip(self.loading.renamed(names), names.values(), strict=True))
 

@@ -62,20 +62,8 @@ class LayerKind:
         return len(self._columns[0]) + len(self._below(None))
 
     @cached_property
-    def roles(self) -> frozenset[Role]:
-        return roles_in(self._listed[0])
-
-    @cached_property
-    def learned(self) -> int:
-        return count_learned(self._listed[0])
-
-    @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         return every_shape(self._listed[0])
-
-    @cached_property
-    def others(self) -> tuple[ExpectedTensor, ...]:
-        return tuple(every_other(self._listed[0]))
 
     @cached_property
     def _columns(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
@@ -102,33 +90,8 @@ class LayerKind:
         return zip(map(here.__add__, below), below.values(), strict=True)
 
     @cached_property
-    def folded_tensors(self) -> tuple[ExpectedTensor, ...]:
-        return tuple(folded_tensors(self._listed[0]))
-
-    @cached_property
     def folded_modules(self) -> Mapping[str, ModuleFormula]:
         return folded_modules(self._listed[1])
-
-
-def roles_in(listed: ListedTensors) -> frozenset[Role]:
-    """Return the roles of the tensors, including tensors in layers."""
-    roles: set[Role] = set()
-    for item in listed:
-        if isinstance(item, Layers):
-            roles = roles.union(*(kind.roles for kind in {*item.layers}))
-        else:
-            roles.add(item.role)
-    return frozenset(roles)
-
-
-def count_learned(listed: ListedTensors) -> int:
-    """Count the learned tensors, including tensors in layers."""
-    return sum(
-        sum(kind.learned for kind in item.layers)
-        if isinstance(item, Layers)
-        else item.role is Role.PARAMETER
-        for item in listed
-    )
 
 
 # --- each layer under its number ----------------------------------------------------------------
@@ -204,17 +167,6 @@ def _layer_of(
     return _NO_LAYER
 
 
-def every_other(listed: ListedTensors) -> Iterator[ExpectedTensor]:
-    """Yield every tensor that is not a parameter, in the model's order."""
-    for item in listed:
-        if isinstance(item, Layers):
-            for number, kind in enumerate(item.layers):
-                for tensor in kind.others:
-                    yield tensor._replace(name=f"{item.name}.{number}.{tensor.name}")
-        elif item.role is not Role.PARAMETER:
-            yield item
-
-
 def every_module(listed: ListedModules, depth: Depth | None = None) -> dict[str, ModuleFormula]:
     """Return the modules that `depth` selects, all if it is None, in natural order of names."""
     modules: dict[str, ModuleFormula] = {}
@@ -259,17 +211,6 @@ def _modules(layers: Layers, depth: Depth | None) -> Mapping[str, ModuleFormula]
 
 
 # --- layers of one kind under one name ----------------------------------------------------------
-
-
-def folded_tensors(listed: ListedTensors) -> Iterator[ExpectedTensor]:
-    """Yield the tensors, each kind of layer only once, under folded names."""
-    for item in listed:
-        if isinstance(item, Layers):
-            for here, kind in item.kinds():
-                for tensor in kind.folded_tensors:
-                    yield tensor._replace(name=f"{here}.{tensor.name}")
-        else:
-            yield item._replace(name=escaped_name(item.name))
 
 
 def folded_modules(listed: ListedModules) -> dict[str, ModuleFormula]:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import prod
-from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -23,13 +22,14 @@ from auditor.analytic.blocks import (
     Stack,
     Submodel,
     Tied,
+    TreeTensor,
     bounded_tensor_count,
     distinct,
-    symbols,
+    sizes_of_shape,
+    walk,
 )
 from auditor.analytic.dims import Dim, counted_dim, dim, product_of_dims, sum_of_dims
 from auditor.analytic.expectation import (
-    Expectation,
     ExpectedTensor,
     ModuleFormula,
     Outline,
@@ -41,18 +41,15 @@ from auditor.analytic.layers import (
     LayerKind,
     Layers,
     ListedModule,
-    count_learned,
     every_module,
-    every_other,
     every_shape,
     every_tensor,
     folded_modules,
-    folded_tensors,
-    roles_in,
     shapes_under,
 )
-from auditor.analytic.loading import PLAIN, Loading
+from auditor.analytic.lookup import NameLookup
 from auditor.errors import CheckpointError
+from auditor.names.folding import escaped_name, number_pattern
 from auditor.tensors import Depth
 
 Replacements = tuple[tuple[Symbol, Dim], ...]  # symbol -> a product of the same value
@@ -99,6 +96,7 @@ class BlockListing:
     def __init__(self, replacements: Replacements) -> None:
         self.replacements = replacements
         self._instead = dict(replacements)
+        self._submodel = ""  # to which the names of ties are relative, with a final dot
         self.tensors: list[ExpectedTensor | Layers] = []
         self.modules: list[ListedModule | Layers] = []
 
@@ -113,6 +111,7 @@ class BlockListing:
             case Legacy(shape):
                 self.tensor(name, shape, Role.LEGACY)
             case Tied(to):
+                to = f"{self._submodel}{to}"
                 self.tensors.append(ExpectedTensor(name, (), 0, Role.TIED, to))
             case Extra(body):
                 self.optional(body, name)
@@ -124,7 +123,10 @@ class BlockListing:
                     return size
                 return BlockSize(size.total, size.total // count * active)
             case Submodel(body):
-                return self.submodel(body, name)
+                outer, self._submodel = self._submodel, f"{name}." if name else ""
+                size = self.add(body, name)
+                self._submodel = outer
+                return size
             case Module() | Repeat() | Stack():
                 return self.module(block, name)
         return _NOTHING
@@ -143,7 +145,7 @@ class BlockListing:
 
     def module(self, block: Module | Repeat | Stack, name: str) -> BlockSize:
         """List a block and the blocks in it; it is not a module if all its tensors are optional."""
-        first, place = len(self.tensors), len(self.modules)
+        place = len(self.modules)
         self.modules.append(ListedModule(name, ModuleFormula(0, "")))  # before its children
         match block:
             case Module(children):
@@ -155,8 +157,8 @@ class BlockListing:
                 self.layers(name, [kind] * count.value)
             case Stack(count, layers):
                 size = self.stack(count, layers, name)
-        roles = () if size.total.terms else roles_in(self.tensors[first:])
-        if roles and all(role.optional for role in roles):
+        tensors = () if size.total.terms else walk(block)
+        if tensors and all(one.role.optional for one in tensors):
             del self.modules[place]
         else:
             self.modules[place] = ListedModule(name, self.formula(size.total))
@@ -174,15 +176,6 @@ class BlockListing:
         below = Layers(name, tuple(kinds))
         self.tensors.append(below)
         self.modules.append(below)
-
-    def submodel(self, body: Module, name: str) -> BlockSize:
-        once, size = self.once(body)
-        for tensor in every_tensor(once.tensors):
-            to = _join(name, tensor.tied_to) if tensor.tied_to else None
-            self.tensors.append(tensor._replace(name=_join(name, tensor.name), tied_to=to))
-        for below, formula in every_module(once.modules, None).items():
-            self.modules.append(ListedModule(_join(name, below), formula))
-        return size
 
     def optional(self, body: Param | Module, name: str) -> None:
         try:
@@ -205,7 +198,7 @@ class BlockListing:
 
     def formula(self, total: Dim) -> ModuleFormula:
         text = _text if len(total.terms) <= _MOST_TERMS else _text.__wrapped__
-        return ModuleFormula(total.value, text(total))
+        return ModuleFormula(total.value, text(total if total.symbols else dim(total.value)))
 
 
 @lru_cache(maxsize=1024)
@@ -251,6 +244,7 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     Repeated layers are expanded on first access.
     """
 
+    tree: Module
     listing: BlockListing
     total: Dim
     active: Dim | None  # the parameters that one token uses; None if it uses all
@@ -280,16 +274,27 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def others(self) -> tuple[ExpectedTensor, ...]:
         """The tensors that are not parameters; a tied tensor has the shape of its source."""
-        others = tuple(every_other(self.listing.tensors))
-        if not any(tensor.tied_to for tensor in others):
-            return others
-        shapes = {**{tensor.name: tensor.shape for tensor in others}, **self.shapes}
-        return tuple(
-            tensor._replace(shape=(shape := shapes[tensor.tied_to]), elements=prod(shape))
-            if tensor.tied_to
-            else tensor
-            for tensor in others
-        )
+        return tuple(self._others())
+
+    def _others(self) -> Iterator[ExpectedTensor]:
+        lookup = self.names
+        for one in self._walked:
+            if isinstance(one.block, Tied):
+                yield from lookup.tensors(one.names).values()
+            elif one.role is not Role.PARAMETER:
+                shape = sizes_of_shape(one.block.shape)
+                elements, role = prod(shape), one.role
+                if elements <= _LARGEST:
+                    yield from (ExpectedTensor(name, shape, elements, role) for name in one.names)
+
+    @property
+    def names(self) -> NameLookup:
+        """The tensors by name."""
+        return NameLookup(self.tree)
+
+    @cached_property
+    def _walked(self) -> list[TreeTensor]:
+        return [one for one in walk(self.tree) if one.number]
 
     @property
     def in_order(self) -> bool:
@@ -306,13 +311,13 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def learned(self) -> int:
-        return count_learned(self.listing.tensors)
+        return sum(one.number for one in self._walked if one.role is Role.PARAMETER)
 
     @cached_property
     def outline(self) -> Outline:
         """The tensors and modules with equal layers folded; tied tensors have no shape."""
         modules = folded_modules(self.listing.modules)
-        return Outline(tuple(folded_tensors(self.listing.tensors)), MappingProxyType(modules))
+        return Outline(tuple(map(_folded, self._walked)), MappingProxyType(modules))
 
     def __eq__(self, other: object) -> bool:
         """Return whether both contain equal tensors and modules, however these are listed."""
@@ -325,6 +330,17 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.tensors, self.modules, self.total, self.active
 
 
+def _folded(tensor: TreeTensor) -> ExpectedTensor:
+    """Return the tensors under one folded name; a tied tensor has no shape."""
+    escaped = tensor._replace(name=escaped_name(tensor.name))
+    name = escaped.filled(number_pattern(axis.places or ()) for axis in tensor.lists)
+    block = tensor.block
+    if isinstance(block, Tied):
+        return ExpectedTensor(name, (), 0, tensor.role, f"{tensor.submodel}{block.to}")
+    shape = sizes_of_shape(block.shape)
+    return ExpectedTensor(name, shape, prod(shape), tensor.role)
+
+
 def inventory(tree: Module, replacements: Mapping[Symbol, Dim]) -> Inventory:
     """Return the inventory of a tree; its formulas use the replacements, e.g. 4*D for F."""
     bounded_tensor_count(tree)
@@ -333,34 +349,8 @@ def inventory(tree: Module, replacements: Mapping[Symbol, Dim]) -> Inventory:
     if not any(one.name == "" for one in listing.modules):  # all tensors are optional
         listing.modules.append(ListedModule("", listing.formula(total)))
     return Inventory(
+        tree=tree,
         listing=listing,
         total=total,
         active=None if active is total else active,
-    )
-
-
-def tree_expectation(  # noqa: PLR0913 - the fields that differ between libraries
-    tree: Module,
-    target: str,
-    *,
-    model_type: str = "",
-    prefix: str = "",
-    library: str | None = None,
-    loading: Loading = PLAIN,
-    defaults: tuple[str, ...] = (),
-) -> Expectation:
-    """Return the expectation of a tree whose config class is not one of transformers."""
-    listed = inventory(tree, {})
-    return Expectation(
-        target=target,
-        model_type=model_type,
-        prefix=prefix,
-        by="closed-form",
-        library=library,
-        listed=listed,
-        parameters=listed.total.value,
-        formula=str(listed.total),
-        legend=tuple(sorted(symbols(tree), key=attrgetter("letter"))),
-        loading=loading,
-        defaults=defaults,
     )

@@ -1,10 +1,10 @@
-"""A lookup of tensors by name in a tree of blocks, without listing the complete tree."""
+"""The lookup of tensors by name in a tree of blocks, without listing the complete tree."""
 
 from collections.abc import Iterable
 from math import prod
+from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from auditor.analytic.blocks import (
     MAX_TENSORS,
@@ -20,9 +20,96 @@ from auditor.analytic.blocks import (
     Stack,
     Submodel,
     Tied,
+    role_of,
+    sizes_of_shape,
 )
-from auditor.analytic.dims import dim
+from auditor.analytic.dims import Dim
 from auditor.analytic.expectation import ExpectedTensor, Role
+
+_DEEPEST = 128  # the most parts of a name that is followed; names in trees have at most ten
+_DIGITS = len(str(MAX_TENSORS))
+
+
+class ModuleList(NamedTuple):
+    """A list of modules on the way to a tensor."""
+
+    name: str  # "encoder.layer"
+    modules: Dim  # the number of its modules
+
+
+class NamePath(NamedTuple):
+    """The result of following a name into a tree."""
+
+    block: Block | None  # None if nothing has the name
+    lists: tuple[ModuleList, ...]  # lists on the path; the last may lack the module
+    submodel: str = ""  # the submodel, with a final dot, to which the names of ties are relative
+    is_extra: bool = False  # whether no class reads the block
+
+    @property
+    def role(self) -> Role | None:
+        """The role of the tensor with the name; None if no tensor has it."""
+        if isinstance(self.block, Param | Buffer | Legacy | Tied):
+            return role_of(self.block, is_extra=self.is_extra)
+        return None
+
+    @property
+    def shape(self) -> Shape | None:
+        """The shape of the parameter with the name; None if no parameter has it."""
+        return None if self.is_extra or not isinstance(self.block, Param) else self.block.shape
+
+    @property
+    def other(self) -> bool:
+        """Whether something optional has the name: a buffer, an alias."""
+        return self.role not in {None, Role.PARAMETER}
+
+
+def follow(tree: Block, name: str) -> NamePath:
+    """Follow a name into the tree; return the final block and the lists on the way."""
+    block, lists, at, submodel, is_extra = tree, list[ModuleList](), "", "", False
+    parts = name.split(".", _DEEPEST)
+    while True:
+        while isinstance(block, Experts | Extra | Submodel):
+            is_extra |= isinstance(block, Extra)
+            submodel = f"{at}." if at and isinstance(block, Submodel) else submodel
+            block = block.body
+        if not parts:
+            return NamePath(block, tuple(lists), submodel, is_extra)
+        step, child = 1, None
+        match block:
+            case Module(children):
+                step, child = _child(children, parts)
+            case Repeat(count, body):
+                lists.append(ModuleList(at, count))
+                child = None if _index(parts[0], count.value) is None else body
+            case Stack(count, layers):
+                lists.append(ModuleList(at, count))
+                index = _index(parts[0], count.value)
+                child = None if index is None else layers[index]
+        if child is None:
+            return NamePath(None, tuple(lists))
+        block, at = child, ".".join((at, *parts[:step]) if at else parts[:step])
+        parts = parts[step:]
+
+
+def _child(children: tuple[tuple[str, Block], ...], parts: list[str]) -> tuple[int, Block | None]:
+    """Return the number of name parts that lead to a module's child, and the child.
+
+    Layers that no class reads are numbered after the list's own: `layers.61` is then a child.
+    """
+    single_part = None
+    for key, child in children:
+        if key == parts[0]:
+            single_part = child
+        elif "." in key and key.split(".") == parts[: (step := key.count(".") + 1)]:
+            return step, child
+    return 1, single_part
+
+
+def _index(key: str, count: int) -> int | None:
+    """Return the key of an nn.ModuleList as an index below `count`; None for other keys."""
+    if not (key.isascii() and key.isdecimal()) or len(key) > _DIGITS or str(int(key)) != key:
+        return None
+    return int(key) if int(key) < count else None
 
 
 class NameLookup(Struct, frozen=True):
@@ -34,95 +121,18 @@ class NameLookup(Struct, frozen=True):
         return isinstance(name, str) and self.get(name) is not None
 
     def get(self, name: str) -> ExpectedTensor | None:
-        """Return the tensor with the name; None if the tree does not have it."""
-        return self.tensors((name,)).get(name)
+        """Return the tensor with the name, a tied one with its source's shape, or None."""
+        path = follow(self.tree, name)
+        match path.block:
+            case Tied(to):
+                to = f"{path.submodel}{to}"
+                shape = source.shape if (source := self.get(to)) else ()
+                return ExpectedTensor(name, shape, prod(shape), path.role or Role.TIED, to)
+            case Param(sizes) | Buffer(sizes) | Legacy(sizes):
+                shape = sizes_of_shape(sizes)
+                return ExpectedTensor(name, shape, prod(shape), path.role or Role.PARAMETER)
+        return None
 
     def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
         """Return the tensors with these names; names that the tree lacks are left out."""
-        entries = {name: entry for name in names if (entry := self._entry(name))}
-        shapes = [tuple(dim(size).value for size in entry.shape) for entry in entries.values()]
-        return {
-            name: ExpectedTensor(name, shape, prod(shape), entry.role, entry.tied_to)
-            for (name, entry), shape in zip(entries.items(), shapes, strict=True)
-        }
-
-    def _entry(self, name: str) -> "_Entry | None":
-        """Return the entry with the name; a tied entry has the shape of its source."""
-        entry = _find(self.tree, name, 0, "")
-        if entry and entry.role is Role.TIED and (source := self._entry(entry.tied_to or "")):
-            return replace(entry, shape=source.shape)
-        return entry
-
-
-class _Entry(Struct, frozen=True):
-    role: Role
-    shape: Shape = ()
-    tied_to: str | None = None
-
-
-def _find(  # noqa: PLR0911 - one for each kind of block
-    block: Block, name: str, at: int, within: str
-) -> _Entry | None:
-    """Return the block's tensor whose name is the rest of `name`, from index `at` on.
-
-    The block's ties are relative to `within`, a prefix of the name with its dot: "bert.encoder.".
-    """
-    match block:
-        case Module() | Repeat() | Stack():
-            return _child(block, name, at, within)
-        case Experts(body):
-            return _find(body, name, at, within)
-        case Extra(body):
-            return _optional(_find(body, name, at, within))
-        case Submodel(body):
-            return _find(body, name, at, name[:at])
-    if at <= len(name):  # the name continues after a dot
-        return None
-    match block:
-        case Param(shape):
-            return _Entry(Role.PARAMETER, shape)
-        case Buffer(shape):
-            return _Entry(Role.BUFFER, shape)
-        case Legacy(shape):
-            return _Entry(Role.LEGACY, shape)
-        case Tied(to):
-            return _Entry(Role.TIED, tied_to=f"{within}{to}")
-
-
-def _optional(entry: _Entry | None) -> _Entry | None:
-    if entry is None:
-        return None
-    return replace(entry, role=Role.EXTRA if entry.role.learned else Role.LEGACY)
-
-
-def _child(block: Module | Repeat | Stack, name: str, at: int, within: str) -> _Entry | None:
-    key = name[at:].partition(".")[0]
-    below = at + len(key) + 1
-    match block:
-        case Module(children):
-            for child_name, child in children:
-                if child_name == key:
-                    return _find(child, name, below, within)
-            return None
-        case Repeat(count, body):
-            return (
-                None
-                if index_in_list(key, count.value) is None
-                else _find(body, name, below, within)
-            )
-        case Stack(count, layers):
-            place = index_in_list(key, count.value)
-            return None if place is None else _find(layers[place], name, below, within)
-
-
-_DIGITS = len(str(MAX_TENSORS))
-
-
-def index_in_list(key: str, count: int) -> int | None:
-    """Return the key of an nn.ModuleList as an index below `count`; None for other keys."""
-    if not (key.isascii() and key.isdecimal()) or len(key) > _DIGITS or str(int(key)) != key:
-        return None
-    return int(key) if int(key) < count else None
-
-
-_DEEPEST = 128  # segments of a name; names in trees have at most ten
+        return {name: tensor for name in names if (tensor := self.get(name))}

@@ -29,9 +29,9 @@ from auditor.analytic.diffusion.layers import layers_of
 from auditor.analytic.dims import Dim
 from auditor.analytic.expectation import Expectation
 from auditor.analytic.family import Default, Family
-from auditor.analytic.listing import tree_expectation
 from auditor.analytic.loading import Loading, Rule
 from auditor.analytic.open_clip_text_models import TEXT_MODELS
+from auditor.analytic.tree_expectation import tree_expectation
 from auditor.errors import CheckpointError
 from auditor.messages import described
 

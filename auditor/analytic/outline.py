@@ -1,24 +1,22 @@
-"""The tree of blocks: its size formulas (Dims), one tensor of each kind, lookup of names."""
+"""The tree of blocks: its size formulas (Dims), one tensor of each kind, spellings of names."""
 
 from collections.abc import Callable, Iterator
+from itertools import product
+from math import prod
 from typing import NamedTuple
 
 from auditor.analytic.blocks import (
     Block,
     Buffer,
-    Experts,
-    Extra,
+    ListAxis,
     Module,
     Param,
-    Repeat,
     Shape,
-    Stack,
-    Submodel,
+    sizes_of_shape,
+    walk,
 )
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.lookup import index_in_list
-
-_DEEPEST = 64  # the most parts of a name that is followed
+from auditor.analytic.lookup import ModuleList, follow
 
 
 class ClassTree(NamedTuple):
@@ -26,13 +24,6 @@ class ClassTree(NamedTuple):
 
     tree: Module
     prefix: str  # of the base model; "" if the family has none
-
-
-class ModuleList(NamedTuple):
-    """A list of modules on the way to a tensor."""
-
-    name: str  # "encoder.layer"
-    modules: Dim  # the number of its modules
 
 
 class Leaf(NamedTuple):
@@ -44,17 +35,19 @@ class Leaf(NamedTuple):
     number: int  # the number of tensors that it represents
 
 
-class NamePath(NamedTuple):
-    """The result of following a name into a tree."""
-
-    shape: Shape | None  # the parameter's shape; None if no parameter has this name
-    lists: tuple[ModuleList, ...]  # lists on the path; the last may lack the module
-    other: bool = False  # whether the name is of something optional: a buffer, an alias
-
-
 def leaves(tree: Block) -> Iterator[Leaf]:
     """Yield a tree's parameters and buffers; in lists, only of the first and last equal modules."""
-    return _leaves(tree, "", (), 1)
+    for tensor in walk(tree):
+        if tensor.is_extra or not isinstance(tensor.block, Param | Buffer):
+            continue
+        for ends in product(*map(_ends, tensor.lists)):
+            name = tensor.filled(place for place, _ in ends)
+            lists = tuple(
+                ModuleList(".".join(name.split(".")[: axis.at]), axis.modules)
+                for axis in tensor.lists
+            )
+            number = prod(represented for _, represented in ends)
+            yield Leaf(name, tensor.block.shape, lists, number)
 
 
 def sizes_of(tree: Block) -> Iterator[Dim]:
@@ -64,104 +57,24 @@ def sizes_of(tree: Block) -> Iterator[Dim]:
         yield from (place.modules for place in leaf.lists)
 
 
-def _leaves(  # noqa: C901 - one case for each kind of block
-    block: Block, name: str, lists: tuple[ModuleList, ...], number: int
-) -> Iterator[Leaf]:
-    match block:
-        case Module(children):
-            for key, child in children:
-                yield from _leaves(child, _join(name, key), lists, number)
-        case Param(shape) | Buffer(shape):
-            yield Leaf(name, shape, lists, number)
-        case Repeat(count, body):
-            within = (*lists, ModuleList(name, count))
-            for index, represented in _ends(range(count.value), count.value):
-                yield from _leaves(body, f"{name}.{index}", within, number * represented)
-        case Stack(count, layers):
-            within, kinds = (*lists, ModuleList(name, count)), dict[int, list[int]]()
-            for index, layer in enumerate(layers):
-                kinds.setdefault(id(layer), []).append(index)
-            for indices in kinds.values():
-                for index, represented in _ends(indices, len(indices)):
-                    below = f"{name}.{index}"
-                    yield from _leaves(layers[index], below, within, number * represented)
-        case Experts(body) | Submodel(body):
-            yield from _leaves(body, name, lists, number)
+def _ends(axis: ListAxis) -> list[tuple[int, int]]:
+    """Return the first and last module, each with the number of modules that it represents.
 
-
-def _ends(indices: range | list[int], count: int) -> list[tuple[int, int]]:
-    """Return the first and last index, each with the number of modules that it represents.
-
-    The indices are not counted with len(), which fails at 2^63.
+    The modules of a range are not counted with len(), which fails at 2^63.
     """
+    places = axis.places or ()
+    count = axis.modules.value if isinstance(places, range) else len(places)
     if count <= 1:
-        return [(index, 1) for index in indices]
-    return [(indices[0], count - count // 2), (indices[-1], count // 2)]
-
-
-def follow(tree: Block, name: str) -> NamePath:
-    """Follow a name into the tree; return the final shape and the lists on the way."""
-    block, lists, at = tree, list[ModuleList](), ""
-    parts = name.split(".", _DEEPEST)
-    is_extra = False
-    while parts:
-        block = _inside(block)
-        step, child = 1, None
-        match block:
-            case Module(children):
-                step, child = _child(children, parts)
-            case Repeat(count, body):
-                lists.append(ModuleList(at, count))
-                child = None if index_in_list(parts[0], count.value) is None else body
-            case Stack(count, layers):
-                lists.append(ModuleList(at, count))
-                index = index_in_list(parts[0], count.value)
-                child = None if index is None else layers[index]
-        if child is None:
-            return NamePath(None, tuple(lists))
-        if isinstance(child, Extra):
-            is_extra, child = True, child.body
-        block, at = child, _join(at, ".".join(parts[:step]))
-        parts = parts[step:]
-    block = _inside(block)
-    if isinstance(block, Param) and not is_extra:
-        return NamePath(block.shape, tuple(lists))
-    return NamePath(None, tuple(lists), other=not isinstance(block, Module | Repeat | Stack))
-
-
-def _child(children: tuple[tuple[str, Block], ...], parts: list[str]) -> tuple[int, Block | None]:
-    """Return the number of name parts that lead to a module's child, and the child.
-
-    Layers that no class reads are numbered after the list's own: `layers.61` is then a child.
-    """
-    single_part = None
-    for key, child in children:
-        if key == parts[0]:
-            single_part = child
-        elif "." in key and key.split(".") == parts[: (step := key.count(".") + 1)]:
-            return step, child
-    return 1, single_part
-
-
-def _inside(block: Block) -> Block:
-    while isinstance(block, Experts | Submodel):
-        block = block.body
-    return block
-
-
-def _join(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix else name
+        return [(place, 1) for place in places]
+    return [(places[0], count - count // 2), (places[-1], count // 2)]
 
 
 def shapes_in(tree: Block, prefix: str) -> Callable[[str], tuple[int, ...] | None]:
     """Return a function that returns the expected shape of a name, with or without the prefix."""
 
     def shape(name: str) -> tuple[int, ...] | None:
-        other = name.removeprefix(f"{prefix}.") if prefix else name
-        for spelt in (name, other, f"{prefix}.{name}"):
-            if (sizes := follow(tree, spelt).shape) is not None:
-                return tuple(dim(size).value for size in sizes)
-        return None
+        shapes = (follow(tree, spelt).shape for spelt in spellings(name, prefix))
+        return next((sizes_of_shape(one) for one in shapes if one is not None), None)
 
     return shape
 

@@ -12,7 +12,7 @@ from auditor.analytic.blocks import LayerNorm, Linear, Module, module
 from auditor.analytic.config import Config
 from auditor.analytic.expectation import Expectation
 from auditor.analytic.family import Family
-from auditor.analytic.listing import tree_expectation
+from auditor.analytic.tree_expectation import tree_expectation
 
 
 class Loader(NamedTuple):

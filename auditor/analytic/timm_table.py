@@ -16,8 +16,8 @@ from auditor.analytic.blocks import Block, Buffer, Legacy, Module, Param
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, Symbol
-from auditor.analytic.listing import tree_expectation
 from auditor.analytic.loading import PLAIN, Loading
+from auditor.analytic.tree_expectation import tree_expectation
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
 

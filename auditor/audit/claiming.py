@@ -105,8 +105,8 @@ def implied_by(
         say(f"{BadConfig.kind}: {fault}")
     if declared is not None and declared.names is not None:
         return declared.names.of(expectation), None
-    is_closed = expectation.by == "closed-form"
-    return expectation, implied.choice.kind.config if is_closed and implied.choice else None
+    has_tree = expectation.by != "oracle"
+    return expectation, implied.choice.kind.config if has_tree and implied.choice else None
 
 
 def _stored_numbers(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation, ExpectedTensor, Role, catalogue, generated
 from auditor.analytic.auto_classes import is_auto
-from auditor.analytic.catalogue import Sibling
 from auditor.analytic.config_classes import FaultyConfigError, fault_sentence
 from auditor.analytic.expectation import ModuleFormula, Written
 from auditor.analytic.kv_cache import KVCache, generates
 from auditor.analytic.repository_loader import MODULES, Loader, expect_module
 from auditor.analytic.target import Classes, Refusal, TargetChoice, choose
+from auditor.analytic.tree_expectation import Sibling
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.extras import LIBRARIES, install
 from auditor.findings import DisputedTensor, FormulaDisputed, OfDisputes

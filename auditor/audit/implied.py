@@ -1,12 +1,13 @@
 """Functions for the diagnosis and `audit fix` that compute what a config implies."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from auditor.analytic import Config, Expectation, Role, catalogue, generated
 from auditor.analytic.target import Refusal, choose
-from auditor.audit.declaration import Declaration, declared_by_config
+from auditor.audit.declaration import declared_by_config
 from auditor.audit.expected import (
     Implied,
     LibraryClass,
@@ -101,13 +102,15 @@ def class_tree(
             return None
         if of := library_class(declared.config):
             return _tree_of_library(declared.config, of)
-        choice = choose(declared.config, target or declared.target, catalogue, declared.loader)
-        if isinstance(choice, Refusal):
-            return _generated_tree(declared, target)
-        tree = catalogue.block_tree(choice.kind.config, choice.target)
     except SourceError:
         return None
-    return ClassTree(tree, catalogue.family(choice.model_type).prefix)
+    for source in (catalogue, generated):
+        with suppress(SourceError):
+            choice = choose(declared.config, target or declared.target, source, declared.loader)
+            if not isinstance(choice, Refusal):
+                tree = source.block_tree(choice.kind.config, choice.target)
+                return ClassTree(tree, source.family(choice.model_type).prefix)
+    return None
 
 
 def _tree_of_library(config: Config, of: LibraryClass) -> "ClassTree | None":
@@ -115,17 +118,10 @@ def _tree_of_library(config: Config, of: LibraryClass) -> "ClassTree | None":
     from auditor.analytic import diffusion, timm_table  # noqa: PLC0415 - few are of diffusers
     from auditor.analytic.outline import ClassTree  # noqa: PLC0415 - likewise
 
-    trees = {"diffusers": diffusion.component_tree, "timm": timm_table.network}
+    is_learned = of.name not in diffusion.CLASSES and generated.types(of.name)
+    trees = {
+        "diffusers": generated.block_tree if is_learned else diffusion.component_tree,
+        "timm": timm_table.network,
+    }
     build = trees.get(of.library)
     return ClassTree(build(config, of.name), "") if build else None
-
-
-def _generated_tree(declared: Declaration, target: str | None) -> "ClassTree | None":
-    from auditor.analytic.generated.tree import tree_of_sizes  # noqa: PLC0415 - likewise
-    from auditor.analytic.outline import ClassTree  # noqa: PLC0415 - likewise
-
-    choice = choose(declared.config, target or declared.target, generated, declared.loader)
-    if isinstance(choice, Refusal):
-        return None
-    found = generated.formulas(choice.kind.config, choice.target)
-    return ClassTree(tree_of_sizes(found.shapes, found.modules), found.prefix)

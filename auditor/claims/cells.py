@@ -6,7 +6,7 @@ set of bits) says how often each cell was counted.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from math import prod
@@ -16,22 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor, Role
-from auditor.analytic.blocks import (
-    Block,
-    Buffer,
-    Experts,
-    Extra,
-    Layer,
-    Legacy,
-    Module,
-    Param,
-    Repeat,
-    Shape,
-    Stack,
-    Submodel,
-    Tied,
-)
-from auditor.analytic.dims import dim
+from auditor.analytic.blocks import Layer, Module, Param, Tied, TreeTensor, sizes_of_shape, walk
 
 # The bits of a mask. Each lower bit i means: count only one module of the list `axes[i]`.
 LEFT_OUT = 1 << 8
@@ -126,7 +111,8 @@ def cells_of_tree(tree: Module, heads: Mapping[str, int] | None = None) -> tuple
 
     A tied cell gets the shape of its original; without an original it is left out.
     """
-    cells = _cells(tree, "", (), "")
+    tensors = (one for one in walk(tree) if all(axis.modules.value > 0 for axis in one.axes))
+    cells = [_cell_of(tensor) for tensor in tensors]
     by_name = {cell.name: cell for cell in reversed(cells)}
     completed = []
     for cell in cells:
@@ -150,78 +136,31 @@ def _head_count(cell: FoldedTensor, heads: Mapping[str, int]) -> int:
     return 0 if not number or cell.elements % number else number
 
 
-def _cells(block: Block, name: str, axes: tuple[Axis, ...], within: str) -> list[FoldedTensor]:
-    """Return the cells below a block; its ties are relative to the name `within`."""
-    cells: list[FoldedTensor] = []
-    _collect(cells, block, name, axes, within)
-    return cells
-
-
-def _collect(  # noqa: C901, PLR0912 - one for each kind of block
-    cells: list[FoldedTensor], block: Block, name: str, axes: tuple[Axis, ...], within: str
-) -> None:
-    """Append the cells below a block to a list; generators would take twice the time."""
-    begin = f"{name}." if name else ""
-    match block:
-        case Param(shape, layer=layer, is_frozen=is_frozen):
-            cell = _cell(name, _sizes(shape), axes, Role.PARAMETER)
-            is_embedding = layer is Layer.EMBEDDING
-            if is_embedding or is_frozen:
-                cell = replace(cell, embedding=is_embedding, is_frozen=is_frozen)
-            cells.append(cell)
-        case Module(children):
-            for key, child in children:
-                _collect(cells, child, f"{begin}{key}", axes, within)
-        case Buffer(shape):
-            cells.append(_cell(name, _sizes(shape), axes, Role.BUFFER))
-        case Legacy(shape):
-            cells.append(_cell(name, _sizes(shape), axes, Role.LEGACY))
-        case Tied(to):
-            source = _NUMBER.sub("*", f"{within}{to}")
-            cells.append(replace(_cell(name, (0,), axes, Role.TIED), tied_to=source))
-        case Extra(body):
-            for cell in _cells(body, name, axes, within):
-                role = Role.EXTRA if cell.role.learned else Role.LEGACY
-                cells.append(replace(cell, role=role))
-        case Submodel(body):
-            _collect(cells, body, name, axes, begin)
-        case Experts(body, count, active):
-            cells += _experts(body, name, axes, within, (count.value, active.value))
-        case Repeat(count, body):
-            if count.value > 0:
-                axis = Axis(f"{begin}*", count.value, count.value)
-                _collect(cells, body, axis.module, (*axes, axis), within)
-        case Stack(_, layers):
-            kinds: dict[int, list[int]] = {}
-            for place, one in enumerate(layers):
-                kinds.setdefault(id(one), []).append(place)
-            for number, places in enumerate(kinds.values()):
-                axis = Axis(f"{begin}*", len(places), len(layers), number, tuple(places))
-                _collect(cells, layers[places[0]], axis.module, (*axes, axis), within)
-
-
-def _experts(
-    body: Param | Module | Repeat,
-    name: str,
-    axes: tuple[Axis, ...],
-    within: str,
-    numbers: tuple[int, int],
-) -> Iterator[FoldedTensor]:
-    count, active = numbers
-    for cell in _cells(body, name, axes, within):
-        inner = cell.axes[len(axes) :]
-        if isinstance(body, Repeat):
-            axis = inner[0]._replace(active=min(active, count))
-            yield replace(cell, axes=(*axes, axis, *inner[1:]))
-        elif cell.elements % max(count, 1) == 0 and count > 0:  # all experts in one tensor
-            axis = Axis(name, count, count, active=min(active, count))
-            yield replace(cell, axes=(*axes, axis, *inner), elements=cell.elements // count)
-        else:
-            yield cell
-
-
-def _sizes(shape: Shape) -> tuple[int, ...]:
-    return tuple(dim(size).value for size in shape)
+def _cell_of(tensor: TreeTensor) -> FoldedTensor:
+    block = tensor.block
+    sizes = (0,) if isinstance(block, Tied) else sizes_of_shape(block.shape)
+    elements, axes = prod(sizes), list[Axis]()
+    for name, dims, places, kind, uses in tensor.axes:
+        count = dims.value
+        active = None if uses is None else min(uses.value, count)
+        if places is not None:
+            modules, is_whole = f"{name}.*" if name else "*", isinstance(places, range)
+            size, here = (count, None) if is_whole else (len(places), tuple(places))
+            axes.append(Axis(modules, size, count, kind, here, active))
+        elif elements % count == 0:  # all experts in one tensor
+            axes.append(Axis(name, count, count, active=active))
+            elements //= count
+    tied_to = f"{tensor.submodel}{block.to}" if isinstance(block, Tied) else None
+    return FoldedTensor(
+        name=tensor.name,
+        shape=sizes,
+        elements=elements,
+        axes=tuple(axes),
+        role=tensor.role,
+        embedding=isinstance(block, Param) and block.layer is Layer.EMBEDDING,
+        is_frozen=isinstance(block, Param) and block.is_frozen,
+        tied_to=tied_to and _NUMBER.sub("*", tied_to),
+    )
 
 
 def _cell(name: str, sizes: tuple[int, ...], axes: tuple[Axis, ...], role: Role) -> FoldedTensor:

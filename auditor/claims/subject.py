@@ -5,19 +5,21 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from functools import cached_property
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.analytic import Config, Expectation, catalogue
+from auditor.analytic import Config, Expectation, catalogue, generated
 from auditor.analytic.config_classes import VALUE_ERRORS
 from auditor.analytic.config_keys import parent_of, path_of, set_values
+from auditor.analytic.family import Family
 from auditor.claims.cells import FoldedTensor, cells_of_tensors, cells_of_tree, total_of
 from auditor.errors import CheckpointError, SourceError
 from auditor.tensors import DTYPE_BITS
 
+Forms = ModuleType  # catalogue or generated
 Cells = tuple[FoldedTensor, ...]
 _FAULTS = (CheckpointError, SourceError, *VALUE_ERRORS)
 
@@ -56,9 +58,9 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
         """The other classes of the model's family that can be built with this config."""
         if self.config is None:
             return ()
-        family = _family(self.config, self.own.target)
         config, own = self.config, self.own.target
-        names = (name for name in catalogue.siblings(family) if name != own)
+        every = _source(own).siblings(_family(config, own).model_type)
+        names = (name for name in every if name != own)
         siblings = (counterpart(config, name) for name in names)
         return tuple(sibling for sibling in siblings if sibling is not None)
 
@@ -69,7 +71,7 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
 
         if self.config is None:
             return {}
-        legend = symbols(catalogue.block_tree(self.config, self.own.target))
+        legend = symbols(_source(self.own.target).block_tree(self.config, self.own.target))
         path = self.config.path
         keys = {symbol.key.removeprefix(path): symbol.value for symbol in sorted(legend)}
         return {key: value for key, value in keys.items() if "[" not in key}
@@ -79,7 +81,7 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
         """The defaults that the config class has for the keys that shape tensors."""
         if self.config is None:
             return {}
-        return catalogue.family(_family(self.config, self.own.target)).defaults
+        return _family(self.config, self.own.target).defaults
 
     def flags(self) -> Iterator[tuple[str, bool]]:
         """Yield the boolean config keys on which the count may depend, with their values."""
@@ -97,17 +99,14 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
     def _completed(self) -> Config:
         """The config with its class's defaults, if it has a closed form."""
         config = self.config or Config(values={})
-        return config.of(catalogue.family(_family(config, self.own.target)))
+        return config.of(_family(config, self.own.target))
 
     def with_value(self, key: str, value: Any, target: str | None = None) -> Counterpart | None:
         """Return the class built with another value of a key; None if that fails."""
         config, target = self.config, target or self.own.target
         if config is None:
             return None
-        aliases: tuple[str, ...] = ()
-        if catalogue.types(target):
-            last = key.rpartition(".")[2]
-            aliases = catalogue.family(_family(config, target)).aliases.get(last, ())
+        aliases = _family(config, target).aliases.get(key.rpartition(".")[2], ())
         removed = {path_of(parent_of(key), alias): None for alias in aliases}
         values = set_values(deepcopy(dict(config.values)), {**removed, key: value})
         changed = replace(config, values=MappingProxyType(values), completed=None, _defaulted=set())
@@ -144,8 +143,8 @@ def subject_of(
 def counterpart(config: Config, target: str) -> Counterpart | None:
     """Return the cells of a class; None if the config cannot build it."""
     try:
-        family = catalogue.family(_family(config, target))
-        tree = catalogue.block_tree(replace(config, checked=False), target)
+        family = _family(config, target)
+        tree = _source(target).block_tree(replace(config, checked=False), target)
         cells = cells_of_tree(tree, _heads(config.of(family)))
     except _FAULTS:
         return None
@@ -157,10 +156,16 @@ def _prefix_in_names(prefix: str, cells: Cells) -> str:
     return prefix if prefix and any(cell.name.startswith(f"{prefix}.") for cell in cells) else ""
 
 
-def _family(config: Config, target: str) -> str:
-    types = catalogue.types(target)
-    declared = catalogue.current_type(config.model_type or "")
-    return declared if declared in types else types[0]
+def _source(target: str) -> Forms:
+    return catalogue if catalogue.types(target) else generated
+
+
+def _family(config: Config, target: str) -> Family:
+    source = _source(target)
+    types = source.types(target)
+    declared = source.current_type(config.model_type or "")
+    family: Family = source.family(declared if declared in types else types[0])
+    return family
 
 
 def _heads(config: Config) -> dict[str, int]:

@@ -465,7 +465,7 @@ def _expected(expected: Expected) -> str:
 def facts(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
     """Yield (label, text) rows: the formula, its letters, and the stored elements of each dtype."""
     expected, observed = outcome.expected, outcome.observed
-    if expected and expected.by == "closed-form":  # other formulas are only the total
+    if expected and (expected.legend or expected.by == "closed-form"):  # others are the total
         yield "formula", expected.formula
     if expected and expected.legend:
         letters = (

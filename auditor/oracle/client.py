@@ -19,8 +19,8 @@ from msgspec import Struct, ValidationError, convert
 
 from auditor import oracle
 from auditor.analytic import Config, Expectation, expectation, kv_cache, loading
-from auditor.analytic.catalogue import Sibling
 from auditor.analytic.kv_cache import KVCache
+from auditor.analytic.tree_expectation import Sibling
 from auditor.bounded.json_text import examined
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle.server import MOST_SECONDS, from_json

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from auditor.analytic import Expectation, ExpectedTensor
-from auditor.analytic.expectation import Listed, TensorsByName
+from auditor.analytic.expectation import Listed, Names
 from auditor.analytic.loading import ChangedName, Loading, forms_with_prefix
-from auditor.analytic.lookup import NameLookup
 from auditor.layouts.packing import LogicalTensor, as_stored_tensor
 from auditor.tensors import StoredTensor, natural_key
 
@@ -99,7 +98,7 @@ class Place(NamedTuple):
 class Places(Struct, frozen=True):
     """A class's tensors by their names in memory."""
 
-    names: NameLookup | Mapping[str, ExpectedTensor]  # names after the class's own renames
+    names: Names  # names after the class's own renames
     prefix: str
     loading: Loading
 
@@ -150,7 +149,7 @@ class Places(Struct, frozen=True):
 
     def _tensors_under(self, forms: Mapping[str, tuple[str, ...]]) -> Mapping[str, ExpectedTensor]:
         """Return the class's tensors with these names, looked up all at once."""
-        if not isinstance(self.names, NameLookup | TensorsByName):
+        if isinstance(self.names, Mapping):
             return self.names
         return self.names.tensors(frozenset(chain.from_iterable(forms.values())))
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
-from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
+from auditor.analytic.tree_expectation import Sibling
 from auditor.findings import (
     BadQuantization,
     Duplicate,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
-from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading, UnknownName
+from auditor.analytic.tree_expectation import Sibling
 from auditor.findings import (
     MOST_NAMED,
     Finding,

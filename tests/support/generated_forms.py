@@ -6,9 +6,10 @@ from typing import Any
 
 from support.examples import one_in
 
-from auditor.analytic import generated
+from auditor.analytic import generated, listing
 from auditor.analytic.generated.expressions import Outside
 from auditor.analytic.generated.form import Form
+from auditor.analytic.generated.tree import form_tree
 from auditor.errors import CheckpointError, SourceError
 from auditor.oracle.inventory import inventory
 
@@ -48,7 +49,7 @@ def configs(form: Form) -> Iterator[dict[str, Any]]:
 def differing(library: str, form: Form, config: dict[str, Any]) -> set[str] | None:
     """Return the names that differ; None if the form or the library refuses the config."""
     try:
-        expected = form.by_name(config)
+        expected = {one.name: one for one in listing.inventory(form_tree(form, config), {}).tensors}
         observed = {one.name: one for one in inventory(library, form.target, config).tensors}
     except (Outside, CheckpointError, SourceError):
         return None

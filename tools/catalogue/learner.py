@@ -15,9 +15,13 @@ import msgspec
 
 from auditor.analytic.expectation import ExpectedTensor
 from auditor.analytic.generated.expressions import Outside, keys_of
-from auditor.analytic.generated.form import IGNORED, Form, Row, kind_of, listed, of_row
+from auditor.analytic.generated.form import IGNORED, Form, Row, kind_of
+from auditor.analytic.generated.tree import form_tree, memory_tree
+from auditor.analytic.listing import inventory
+from auditor.errors import CheckpointError
 from catalogue.fitting import TEXTS, Observation, columns, fit_any, fit_test, fit_value
 from catalogue.probe import MEMORY, Probe, Sample
+from catalogue.rows import of_row
 
 _NOISE = re.compile(
     r"(attn_implementation|initializer|init_std|init_range|rope_|token_id|token_index|_token$|"
@@ -649,8 +653,7 @@ class Learner:
         typed = msgspec.convert(row, Row)
         for one, sample in zip(found, samples, strict=True):
             try:
-                made = {name: (t.shape, (t.role.value, t.tied_to))
-                        for name, t in of_row(typed, sample.leaves)}  # fmt: skip
+                made = dict(of_row(typed, sample.leaves))
             except Outside:
                 return False
             if len(made) != len(one):
@@ -1013,7 +1016,7 @@ def _is_like(one: Sample | None, other: Sample) -> bool:
 
 def _is_outside(form: Form, config: dict[str, Any]) -> bool:
     try:
-        form.values(config)
+        form.read(config)
     except Outside:
         return True
     return False
@@ -1065,9 +1068,14 @@ def _shipped(text: bytes) -> Form:
 
 def _tensors(form: Form, sample: Sample) -> dict[str, ExpectedTensor]:
     shipped = _shipped(msgspec.json.encode(form))
-    values = shipped.values(sample.written)
-    memory = listed(shipped.memory_rows, values).items()
-    return {**listed(shipped.rows, values), **{f"{MEMORY}{name}": one for name, one in memory}}
+    memory = memory_tree(shipped, sample.written)
+    trees = {"": form_tree(shipped, sample.written), MEMORY: memory}
+    return {
+        f"{prefix}{one.name}": one
+        for prefix, tree in trees.items()
+        if tree
+        for one in inventory(tree, {}).tensors
+    }
 
 
 def _differing(form: Form, sample: Sample) -> set[str]:
@@ -1082,6 +1090,8 @@ def _outcome(form: Form, sample: Sample) -> str:
         wrong = _differing(form, sample)
     except Outside as outside:
         return f"outside {outside.key}"
+    except CheckpointError:
+        return "outside"
     is_right = not wrong and form.loading(sample.written) == json.loads(sample.loading)
     return "exact" if is_right else "wrong"
 

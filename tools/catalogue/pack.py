@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from auditor.analytic import catalogue
+from auditor.analytic import catalogue, generated
 from auditor.oracle.transformers_classes import EXTRAS, installed_library
+from catalogue.described import described
 from catalogue.probe import keys_read
 
 _Chunks = dict[str, dict[str, dict[str, Any]]]  # model type -> class -> form
@@ -87,7 +88,9 @@ def pack(work: Path) -> str:
         "bases": {place: library.listed.get(place, names)[0] for place, names in types.items()},
         "autos": {auto: table for auto, table in autos.items() if table},
     }
-    (_DATA / "index.json").write_text(json.dumps(index, indent=0) + "\n")
+    write_index(index)
+    lettered, cached = described(types)
+    write_index({**index, "caches": cached})
     size = sum(path.stat().st_size for path in _DATA.iterdir())
     listed = [(each, name) for each, names in library.listed.items() for name in names]
     by_hand = {pair for pair in listed if pair[1] in catalogue.siblings(pair[0])}
@@ -100,8 +103,16 @@ def pack(work: Path) -> str:
             f"{sum(map(len, types.values()))} forms of {len(types)} types, {size:,} bytes",
             f"classes without torch: {counts}",
             f"types without torch: {len(alone)} of {len(library.listed)}",
+            f"types with a formula in letters: {lettered} of {len(types)}",
+            f"decoders whose caches follow from their tensors: {len(cached)}",
         )
     )
+
+
+def write_index(index: dict[str, Any]) -> None:
+    (_DATA / "index.json").write_text(json.dumps(index, indent=0) + "\n")
+    generated.index.cache_clear()
+    generated.forms.cache_clear()
 
 
 def _hidden(form: dict[str, Any]) -> list[str] | None:

@@ -8,17 +8,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from auditor.analytic.blocks import (
-    Block,
-    Experts,
-    Extra,
-    Layer,
-    Module,
-    Param,
-    Repeat,
-    Stack,
-    Submodel,
-)
+from auditor.analytic.blocks import Layer, Module, Param, walk
 from auditor.analytic.conversions import converted_groups, tensors_before_conversion
 from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
 
@@ -133,7 +123,7 @@ def base_model_forms(expectation: Expectation, tree: Module | None) -> tuple[Ada
     `tree` is the closed form. If it is None, layer types are guessed from names, and the base with
     its names on disk is returned too, because it is not known which names PEFT translates.
     """
-    layers = None if tree is None else dict(_layers(tree, ""))
+    layers = None if tree is None else _layers(tree)
     models: dict[tuple[str, ...], AdaptedModel] = {}
     for renamed in (True,) if tree is not None else (True, False):
         parts = _parts(expectation, layers, renamed=renamed)
@@ -176,6 +166,12 @@ def _parts_by_name(expectation: Expectation) -> dict[str, tuple[ExpectedTensor, 
     }
 
 
+def _layers(tree: Module) -> dict[str, Layer]:
+    """Return the layer type of each weight whose shape does not show the type."""
+    typed = ((one, one.block.layer) for one in walk(tree) if isinstance(one.block, Param))
+    return {name: layer for tensor, layer in typed if layer is not None for name in tensor.names}
+
+
 def _layer(weight: ExpectedTensor, layers: Mapping[str, Layer] | None) -> Layer | None:
     """Return the layer type of a weight; None if neither tree nor name shows the type."""
     layer = None if layers is None else layers.get(weight.name)
@@ -187,28 +183,6 @@ def _named_as_table(weight: ExpectedTensor) -> bool:
     last = weight.name.split(".")[-2:][0].lower()
     words = last.startswith("embed") and last != "embed_out"
     return words or last.endswith(("embedding", "embeddings")) or last in {"wte", "wpe", "shared"}
-
-
-def _layers(block: Block, name: str) -> Iterator[tuple[str, Layer]]:
-    """Yield name and layer type of each weight whose shape does not show the type."""
-    match block:
-        case Param(_, layer):
-            if layer is not None:
-                yield name, layer
-        case Module(children):
-            for key, child in children:
-                yield from _layers(child, f"{name}.{key}" if name else key)
-        case Repeat(count, body):
-            below = tuple(_layers(body, ""))
-            for number in range(count.value if below else 0):
-                yield from ((f"{name}.{number}.{suffix}", layer) for suffix, layer in below)
-        case Stack(_, layers):
-            for number, layer_block in enumerate(layers):
-                yield from _layers(layer_block, f"{name}.{number}")
-        case Experts(body) | Extra(body) | Submodel(body):
-            yield from _layers(body, name)
-        case _:
-            return
 
 
 def with_fused_experts(parts: tuple[AdaptedModule, ...]) -> tuple[AdaptedModule, ...]:

@@ -24,7 +24,7 @@ from auditor.analytic.diffusion import (
 )
 from auditor.analytic.diffusion.keys import LibraryForm, outside, stated_keys
 from auditor.analytic.expectation import Expectation
-from auditor.analytic.listing import tree_expectation
+from auditor.analytic.tree_expectation import tree_expectation
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 

@@ -27,7 +27,7 @@ AUTOENCODER = Family(
     model_type="AutoencoderKL",
     prefix="",
     base="AutoencoderKL",
-    letters=MappingProxyType({"block_out_channels": "W", "latent_channels": "Z"}),
+    letters=MappingProxyType({"latent_channels": "Z"}),
     own=MappingProxyType(
         {
             "in_channels": 3,

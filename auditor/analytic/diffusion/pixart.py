@@ -22,9 +22,7 @@ PIXART = Family(
     model_type="PixArtTransformer2DModel",
     prefix="",
     base="PixArtTransformer2DModel",
-    letters=MappingProxyType(
-        {"caption_channels": "C", "cross_attention_dim": "X", "num_layers": "N"}
-    ),
+    letters=MappingProxyType({"caption_channels": "C"}),
     own=MappingProxyType(
         {
             "num_attention_heads": 16,

@@ -13,7 +13,7 @@ PRIOR = Family(
     model_type="PriorTransformer",
     prefix="",
     base="PriorTransformer",
-    letters=MappingProxyType({"embedding_dim": "E", "num_layers": "N"}),
+    letters=MappingProxyType({"embedding_dim": "E"}),
     own=MappingProxyType(
         {
             "num_attention_heads": 32,

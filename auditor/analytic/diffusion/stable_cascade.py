@@ -31,7 +31,7 @@ CASCADE = Family(
     model_type="StableCascadeUNet",
     prefix="",
     base="StableCascadeUNet",
-    letters=MappingProxyType({"block_out_channels": "W", "conditioning_dim": "X"}),
+    letters=MappingProxyType({"conditioning_dim": "X"}),
     own=MappingProxyType(
         {
             "in_channels": 16,

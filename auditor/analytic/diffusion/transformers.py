@@ -20,16 +20,7 @@ from auditor.analytic.diffusion.keys import LibraryForm, counts_by_block, outsid
 from auditor.analytic.dims import Dim, counted_dim
 from auditor.analytic.family import Family
 
-_LETTERS = MappingProxyType(
-    {
-        "num_layers": "N",
-        "num_single_layers": "N_single",
-        "attention_head_dim": "A",
-        "num_attention_heads": "H",
-        "joint_attention_dim": "X",
-        "pooled_projection_dim": "P",
-    }
-)
+_LETTERS = MappingProxyType({"num_single_layers": "N_single"})
 FLUX = Family(
     model_type="FluxTransformer2DModel",
     prefix="",

@@ -40,9 +40,6 @@ _UP = "CrossAttnUpBlock2D"
 _MID = "UNetMidBlock2DCrossAttn"
 _PLAIN_MID = "UNetMidBlock2D"
 
-_LETTERS = MappingProxyType(
-    {"block_out_channels": "W", "cross_attention_dim": "X", "attention_head_dim": "A"}
-)
 _BOTH = MappingProxyType(
     {
         "in_channels": 4,
@@ -79,7 +76,6 @@ UNET = Family(
     model_type="UNet2DConditionModel",
     prefix="",
     base="UNet2DConditionModel",
-    letters=_LETTERS,
     own=MappingProxyType(
         {
             **_BOTH,
@@ -110,7 +106,6 @@ CONTROLNET = Family(
     model_type="ControlNetModel",
     prefix="",
     base="ControlNetModel",
-    letters=_LETTERS,
     own=MappingProxyType(
         {
             **_BOTH,

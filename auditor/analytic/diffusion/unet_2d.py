@@ -29,7 +29,6 @@ UNET_2D = Family(
     model_type="UNet2DModel",
     prefix="",
     base="UNet2DModel",
-    letters=MappingProxyType({"block_out_channels": "W"}),
     own=MappingProxyType(
         {
             "sample_size": None,

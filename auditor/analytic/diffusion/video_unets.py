@@ -39,12 +39,10 @@ from auditor.analytic.diffusion.layers import (
 from auditor.analytic.dims import Dim, counted_dim
 from auditor.analytic.family import Family
 
-_LETTERS = MappingProxyType({"block_out_channels": "W", "cross_attention_dim": "X"})
 SPATIO_TEMPORAL = Family(
     model_type="UNetSpatioTemporalConditionModel",
     prefix="",
     base="UNetSpatioTemporalConditionModel",
-    letters=_LETTERS,
     own=MappingProxyType(
         {
             "sample_size": None,
@@ -70,7 +68,6 @@ MOTION = Family(
     model_type="UNetMotionModel",
     prefix="",
     base="UNetMotionModel",
-    letters=_LETTERS,
     own=MappingProxyType(
         {
             "sample_size": None,

@@ -20,13 +20,7 @@ ALBERT = Family(
         "num_attention_heads intermediate_size max_position_embeddings type_vocab_size "
         "tie_word_embeddings"
     ),
-    letters=MappingProxyType(
-        {
-            "embedding_size": "D_embedding",
-            "num_hidden_groups": "N_groups",
-            "inner_group_num": "N_inner",
-        }
-    ),
+    letters=MappingProxyType({"num_hidden_groups": "N_groups", "inner_group_num": "N_inner"}),
 )
 
 

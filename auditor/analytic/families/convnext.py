@@ -1,7 +1,6 @@
 """ConvNeXt, https://arxiv.org/abs/2201.03545: a convolutional net with traits of Transformers."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
@@ -27,7 +26,6 @@ CONVNEXT = Family(
         "num_channels patch_size num_stages hidden_sizes depths layer_scale_init_value "
         "out_features out_indices"
     ),
-    letters=MappingProxyType({"hidden_sizes": "D", "depths": "N"}),
 )
 
 

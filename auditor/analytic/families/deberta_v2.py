@@ -44,7 +44,7 @@ DEBERTA_V2 = Family(
             "conv_groups": 1,
         }
     ),
-    letters=MappingProxyType({"embedding_size": "D_embedding", "pooler_hidden_size": "D_pooler"}),
+    letters=MappingProxyType({"pooler_hidden_size": "D_pooler"}),
 )
 
 

@@ -107,7 +107,6 @@ DETR = Family(
         "d_model position_embedding_type"
     ),
     own=MappingProxyType({"use_timm_backbone": True, "backbone": "resnet50"}),
-    letters=MappingProxyType({"num_queries": "Q"}),
 )
 TIMM = Family(
     model_type="timm_backbone",

@@ -24,7 +24,6 @@ ELECTRA = Family(
     base="ElectraModel",
     keys=f"{BERT.keys} embedding_size summary_use_proj",
     own=MappingProxyType({"summary_proj_to_labels": False}),
-    letters=MappingProxyType({"embedding_size": "D_embedding"}),
 )
 
 

@@ -32,7 +32,6 @@ FALCON = Family(
         "parallel_attn bias tie_word_embeddings"
     ),
     older=MappingProxyType({"n_embed": "hidden_size"}),
-    letters=MappingProxyType({"num_kv_heads": "K", "ffn_hidden_size": "F"}),
 )
 
 # The code in the repositories of the first checkpoints had these keys, and the new decoder if

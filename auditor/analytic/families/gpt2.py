@@ -1,7 +1,6 @@
 """GPT-2, whose linear layers are stored as (in, out)."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
@@ -32,7 +31,6 @@ GPT2 = Family(
         "vocab_size n_positions n_embd n_layer n_head n_inner add_cross_attention "
         "tie_word_embeddings"
     ),
-    letters=MappingProxyType({"n_inner": "F"}),
 )
 
 

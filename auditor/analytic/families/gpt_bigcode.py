@@ -1,7 +1,6 @@
 """StarCoder and SantaCoder, https://arxiv.org/abs/2305.06161: all heads share one key and value."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
@@ -24,7 +23,6 @@ GPT_BIGCODE = Family(
         "vocab_size n_positions n_embd n_layer n_head n_inner multi_query add_cross_attention "
         "tie_word_embeddings"
     ),
-    letters=MappingProxyType({"n_inner": "F"}),
 )
 
 

@@ -1,7 +1,6 @@
 """GPT-J, whose language model's head has a bias."""
 
 from functools import partial
-from types import MappingProxyType
 
 from auditor.analytic.activations import activation
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
@@ -15,7 +14,6 @@ GPTJ = Family(
     prefix="transformer",
     base="GPTJModel",
     keys="vocab_size n_positions n_embd n_layer n_head n_inner tie_word_embeddings",
-    letters=MappingProxyType({"n_inner": "F"}),
 )
 
 

@@ -30,7 +30,7 @@ MAMBA = Family(
         "use_conv_bias tie_word_embeddings intermediate_size"
     ),
     own=MappingProxyType({"time_step_rank": None}),
-    letters=MappingProxyType({"state_size": "S", "time_step_rank": "R"}),
+    letters=MappingProxyType({"time_step_rank": "R"}),
 )
 MAMBA2 = Family(
     model_type="mamba2",
@@ -40,7 +40,6 @@ MAMBA2 = Family(
         "vocab_size hidden_size state_size num_hidden_layers expand num_heads head_dim "
         "n_groups conv_kernel use_bias use_conv_bias tie_word_embeddings"
     ),
-    letters=MappingProxyType({"state_size": "S", "num_heads": "H", "n_groups": "G"}),
 )
 
 

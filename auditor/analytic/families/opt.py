@@ -1,7 +1,6 @@
 """OPT, https://arxiv.org/abs/2205.01068."""
 
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.activations import activation
@@ -30,7 +29,6 @@ OPT = Family(
         "_remove_final_layer_norm enable_bias layer_norm_elementwise_affine "
         "tie_word_embeddings"
     ),
-    letters=MappingProxyType({"ffn_dim": "F"}),
 )
 
 PADDING = 2  # rows before the row of the first position

@@ -53,7 +53,7 @@ VISION = Family(
         "depth embed_dim hidden_size mlp_ratio in_channels patch_size spatial_merge_size "
         "temporal_patch_size"
     ),
-    letters=MappingProxyType({"embed_dim": "D", "hidden_size": "O", "spatial_merge_size": "m"}),
+    letters=MappingProxyType({"hidden_size": "O", "spatial_merge_size": "m"}),
 )
 QWEN2_VL = Family(
     model_type="qwen2_vl",

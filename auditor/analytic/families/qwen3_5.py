@@ -36,7 +36,7 @@ from auditor.analytic.families._decoder import (
 from auditor.analytic.families._drafting import drafting_aside
 from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.qwen2_vl import tower
-from auditor.analytic.families.qwen_moe import QWEN2_MOE, shared_and_sparse_mlp
+from auditor.analytic.families.qwen_moe import shared_and_sparse_mlp
 from auditor.analytic.family import LoadingFacts, Renames, loads
 from auditor.errors import CheckpointError
 
@@ -217,7 +217,6 @@ QWEN3_5_MOE_TEXT = Family(
     own=MappingProxyType(
         {"intermediate_size": 12288, "full_attention_interval": 4, "mtp_num_hidden_layers": 0}
     ),
-    letters=QWEN2_MOE.letters,
 )
 QWEN3_5_MOE_VISION = replace(VISION, model_type="qwen3_5_moe_vision", base="Qwen3_5MoeVisionModel")
 QWEN3_5_MOE = replace(QWEN3_5, model_type="qwen3_5_moe", base="Qwen3_5MoeModel")

@@ -30,7 +30,6 @@ QWEN2_MOE = Family(
         f"{KEYS} moe_intermediate_size shared_expert_intermediate_size qkv_bias num_experts "
         "num_experts_per_tok decoder_sparse_step mlp_only_layers head_dim"
     ),
-    letters=MappingProxyType({"shared_expert_intermediate_size": "F_shared"}),
 )
 
 

@@ -29,7 +29,7 @@ RESNET = Family(
         "num_channels embedding_size hidden_sizes depths layer_type downsample_in_first_stage "
         "out_features out_indices"
     ),
-    letters=MappingProxyType({"embedding_size": "D_stem", "hidden_sizes": "D", "depths": "N"}),
+    letters=MappingProxyType({"embedding_size": "D_stem"}),
 )
 
 Norm = Callable[[Dim], Module]

@@ -1,7 +1,6 @@
 """SAM, https://arxiv.org/abs/2304.02643: an image encoder, a prompt encoder and a mask decoder."""
 
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.activations import activation
@@ -45,7 +44,6 @@ MASK_DECODER = Family(
         "hidden_size mlp_dim num_hidden_layers num_attention_heads attention_downsample_rate "
         "num_multimask_outputs iou_head_depth iou_head_hidden_dim"
     ),
-    letters=MappingProxyType({"mlp_dim": "F"}),
 )
 
 
@@ -146,7 +144,6 @@ SAM_VISION = Family(
         "image_size patch_size qkv_bias mlp_ratio use_abs_pos use_rel_pos window_size "
         "global_attn_indexes num_pos_feats mlp_dim"
     ),
-    letters=MappingProxyType({"mlp_dim": "F"}),
 )
 
 

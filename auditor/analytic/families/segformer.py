@@ -28,14 +28,7 @@ SEGFORMER = Family(
         "num_channels num_encoder_blocks depths sr_ratios hidden_sizes patch_sizes "
         "num_attention_heads mlp_ratios decoder_hidden_size"
     ),
-    letters=MappingProxyType(
-        {
-            "hidden_sizes": "D",
-            "depths": "N",
-            "num_encoder_blocks": "S",
-            "decoder_hidden_size": "D_decoder",
-        }
-    ),
+    letters=MappingProxyType({"num_encoder_blocks": "S", "decoder_hidden_size": "D_decoder"}),
 )
 
 

@@ -35,9 +35,7 @@ SWIN = Family(
         "image_size patch_size num_channels embed_dim depths num_heads window_size mlp_ratio "
         "qkv_bias use_absolute_embeddings encoder_stride out_features out_indices"
     ),
-    letters=MappingProxyType(
-        {"embed_dim": "D", "depths": "N", "num_heads": "H", "window_size": "W"}
-    ),
+    letters=MappingProxyType({"window_size": "W"}),
 )
 
 

@@ -1,7 +1,5 @@
 """Whisper, https://arxiv.org/abs/2212.04356: BART's towers, with a spectrogram as input."""
 
-from types import MappingProxyType
-
 from auditor.analytic.blocks import Conv, Embedding, Linear, Module, Param, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
@@ -17,7 +15,6 @@ WHISPER = Family(
         "decoder_ffn_dim decoder_attention_heads classifier_proj_size use_weighted_layer_sum "
         "tie_word_embeddings"
     ),
-    letters=MappingProxyType({"max_source_positions": "L", "max_target_positions": "L_decoder"}),
 )
 
 

@@ -18,13 +18,16 @@ import msgspec
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from auditor.analytic.catalogue import Sibling
+from auditor.analytic.blocks import Module
 from auditor.analytic.config import Config
-from auditor.analytic.expectation import Expectation, summed_expectation
+from auditor.analytic.expectation import Expectation
+from auditor.analytic.family import Family
 from auditor.analytic.generated.expressions import Outside
-from auditor.analytic.generated.form import Form, RowLookup
-from auditor.analytic.generated.formulas import Formulas, formulas_of
-from auditor.analytic.loading import Loading
+from auditor.analytic.generated.form import Form
+from auditor.analytic.generated.tree import form_tree, memory_tree
+from auditor.analytic.listing import inventory
+from auditor.analytic.loading import Loading, Memory
+from auditor.analytic.tree_expectation import Sibling, tree_expectation, tree_sibling
 from auditor.bounded.json_text import examined
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
@@ -40,6 +43,7 @@ class _Index(Struct, frozen=True):
     types: Mapping[str, tuple[str, ...]]  # model type, or "diffusers.Class" -> its classes
     bases: Mapping[str, str]
     autos: Mapping[str, Mapping[str, str]]
+    caches: tuple[str, ...] = ()  # classes whose caches follow from their tensors: cache_rule
 
 
 @lru_cache(maxsize=1)
@@ -79,6 +83,15 @@ def base_class(model_type: str) -> str:
     return index().bases[model_type]
 
 
+def family(model_type: str) -> Family:
+    """Return the facts that the forms of a model type state of its config."""
+    known = forms(model_type)
+    form = known.get(base_class(model_type)) or next(iter(known.values()))
+    own = {key: default for key, default in form.defaults.items() if "." not in key}
+    base, older = base_class(model_type), form.aliases
+    return Family(model_type=model_type, prefix=form.prefix, base=base, own=own, older=older)
+
+
 def auto_class(name: str, model_type: str) -> str | None:
     return index().autos.get(name, {}).get(model_type)
 
@@ -101,41 +114,53 @@ def inside(model_type: str) -> Mapping[str, str]:
 
 def expect(config: Config, target: str) -> Expectation:
     """Return every tensor that the config implies; raise SourceError outside the form's guards."""
-    form = _form(config, target)
-    with _covered(target):
-        tensors, memory = form.tensors(config.values), form.memory(config.values)
-        loading = convert(form.loading(config.values), examined(Loading))
-    return summed_expectation(
-        target,
-        model_type=form.model_type,
-        prefix=form.prefix,
-        tensors=tensors,
-        loading=replace(loading, memory=memory),
-        library=f"{form.library}, held on {form.held} configs",
-        by="generated",
-    )
+    return expect_form(config, form_of(config, target))
+
+
+def expect_form(config: Config, form: Form) -> Expectation:
+    """Return every tensor that a form implies; raise SourceError outside its guards."""
+    with _covered(form.target):
+        return tree_expectation(
+            form_tree(form, config.values),
+            form.target,
+            model_type=form.model_type,
+            prefix=form.prefix,
+            by="generated",
+            library=f"{form.library}, held on {form.held} configs",
+            loading=replace(_loading(form, config), memory=_memory(form, config)),
+        )
 
 
 def sibling(config: Config, target: str) -> Sibling:
-    """Return a class with a lookup of its tensors; rows that no name belongs to are not listed."""
-    form = _form(config, target)
+    """Return a class with a lookup of its tensors, except tensors whose row is outside."""
+    form = form_of(config, target)
     with _covered(target):
-        loading = convert(form.loading(config.values), examined(Loading))
-        if not loading.renames:
-            names = RowLookup(form.rows, form.values(config.values))
-            return Sibling(target, form.prefix, names, loading)
-    expectation = expect(config, target)
-    return Sibling(target, expectation.prefix, expectation.renamed, expectation.loading)
+        tree = form_tree(form, config.values, known_only=True)
+        return tree_sibling(tree, target, form.prefix, _loading(form, config))
 
 
-def formulas(config: Config, target: str) -> Formulas:
-    """Return the lengths of the tensors as Dims; raise SourceError outside the form's guards."""
-    form = _form(config, target)
+def block_tree(config: Config, target: str) -> Module:
+    """Return the tree of blocks of a class; raise SourceError outside the form's guards."""
+    form = form_of(config, target)
     with _covered(target):
-        return formulas_of(form, config.values)
+        return form_tree(form, config.values)
 
 
-def _form(config: Config, target: str) -> Form:
+def _loading(form: Form, config: Config) -> Loading:
+    return convert(form.loading(config.values), examined(Loading))
+
+
+def _memory(form: Form, config: Config) -> Memory | None:
+    """Return the class's tensors in memory; None if they follow from the loading rules."""
+    tree = memory_tree(form, config.values)
+    tensors = inventory(tree, {}).tensors if tree else ()
+    if not tensors:
+        return None
+    ties = tuple((one.name, one.tied_to) for one in tensors if one.tied_to)
+    return Memory({one.name: one.shape for one in tensors}, ties, unset=None)
+
+
+def form_of(config: Config, target: str) -> Form:
     having = types(target)
     model_type = config.model_type if config.model_type in having else next(iter(having), "")
     form = forms(model_type).get(target)

@@ -1,18 +1,13 @@
-"""A generated form: data from which a config's tensors of one class are listed."""
+"""A generated form: data from which the tensors of one class follow, and the configs it covers."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from math import prod
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from auditor.analytic.expectation import ExpectedTensor, Role
 from auditor.analytic.generated.expressions import Outside, evaluator, keys_of
-from auditor.analytic.loading import Memory
 from auditor.bounded.json_text import is_identical
-from auditor.names.kinds import name_pattern
 
 # Keys of every config class that shape no tensor; the learner varies none of them.
 _IGNORED = """
@@ -27,7 +22,7 @@ repetition_penalty return_dict sep_token_id task_specific_params temperature tok
 top_k top_p torch_dtype torchscript transformers_version use_cache
 """
 IGNORED = frozenset(_IGNORED.split())
-_MOST_TENSORS = 200_000
+_MOST_ITEMS = 200_000  # of a list by layer
 _DEEPEST = 4  # levels of nested configs
 
 
@@ -68,10 +63,11 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_rows: tuple[Row, ...] = ()  # its tensors in memory, if loading rules do not give them
     loadings: tuple[tuple[Any, Any], ...] = ()  # loading rules, and the test of when they apply
 
-    def values(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the form's keys, completed as by the library's config class.
+    def read(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], Collection[str]]:
+        """Return the values of the form's keys, and which of the keys the config states.
 
-        Raise Outside for a key or a value that the form does not cover.
+        Values are completed as by the library's config class. Raise Outside for a key or a value
+        that the form does not cover.
         """
         own = config.get(self.base_key) if self.base_key else None
         config = own if isinstance(own, Mapping) else config
@@ -89,7 +85,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
         values.update(written)
         self._derive(values, written)
         self._require_covered(values, written)
-        return values
+        return values, written.keys()
 
     def _derive(self, values: dict[str, Any], written: Mapping[str, Any]) -> None:
         """Set the keys that the config class derives from others and the config does not state."""
@@ -106,7 +102,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 values[key] = evaluator(element)(values, ())
             else:
                 count, make = evaluator(length)(values, ()), evaluator(element)
-                if type(count) is not int or count > _MOST_TENSORS:
+                if type(count) is not int or count > _MOST_ITEMS:
                     raise Outside(key)
                 values[key] = [make(values, (i,)) for i in range(count)]
 
@@ -169,26 +165,9 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
             if not isinstance(values[key], list) or len(values[key]) != length:
                 raise Outside(key, f"{length} items")
 
-    def tensors(self, config: Mapping[str, Any]) -> tuple[ExpectedTensor, ...]:
-        """Return the class's tensors, module by module; raise Outside for an uncovered config."""
-        return _in_order(self.by_name(config))
-
-    def by_name(self, config: Mapping[str, Any]) -> dict[str, ExpectedTensor]:
-        """Return the class's tensors row by row; raise Outside for an uncovered config."""
-        return listed(self.rows, self.values(config))
-
-    def memory(self, config: Mapping[str, Any]) -> Memory | None:
-        """Return the class's tensors in memory; None if they follow from the loading rules."""
-        if not self.memory_rows:
-            return None
-        tensors = listed(self.memory_rows, self.values(config))
-        ties = ((one.name, one.tied_to) for one in tensors.values() if one.tied_to)
-        shapes = {name: one.shape for name, one in tensors.items()}
-        return Memory(shapes, tuple(ties), unset=None) if shapes else None
-
     def loading(self, config: Mapping[str, Any]) -> Any:
         """Return the class's loading rules as JSON; raise Outside for an uncovered config."""
-        values = self.values(config)
+        values, _ = self.read(config)
         return next(rules for rules, test in self.loadings if evaluator(test)(values, ()))
 
 
@@ -202,108 +181,3 @@ def kind_of(value: Any) -> str:
     if isinstance(value, list) and value:
         return f"list of {type(value[0]).__name__}"
     return "null" if value is None else type(value).__name__
-
-
-def listed(rows: Iterable[Row], values: Mapping[str, Any]) -> dict[str, ExpectedTensor]:
-    """Return the tensors of rows by name; raise Outside for values that they do not cover."""
-    tensors: dict[str, ExpectedTensor] = {}
-    for row in rows:
-        tensors.update(of_row(row, values))
-        if len(tensors) > _MOST_TENSORS:
-            raise Outside(next(keys_of(["+", *(bound for bound, _ in row.levels)]), "config"))
-    return tensors
-
-
-class RowLookup(Mapping[str, ExpectedTensor]):
-    """The tensors of rows by name; a row is listed at the first name that its template may have.
-
-    A row of experts has 24,576 tensors, and most files have no such name that the class lacks.
-    """
-
-    def __init__(self, rows: Iterable[Row], values: Mapping[str, Any]) -> None:
-        self._rows: dict[str, list[Row]] = {}
-        self._listed: dict[str, Mapping[str, ExpectedTensor]] = {}
-        self._values = values
-        for row in rows:
-            self._rows.setdefault(name_pattern(row.template.replace("*", "0")), []).append(row)
-
-    def __getitem__(self, name: str) -> ExpectedTensor:
-        pattern = name_pattern(name)
-        if pattern in self._rows and pattern not in self._listed:
-            try:
-                self._listed[pattern] = listed(self._rows[pattern], self._values)
-            except Outside:  # no tensor of the row is known
-                self._listed[pattern] = {}
-        return self._listed[pattern][name]
-
-    def __iter__(self) -> Iterator[str]:
-        return chain.from_iterable(listed(rows, self._values) for rows in self._rows.values())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def of_row(row: Row, values: Mapping[str, Any]) -> Iterator[tuple[str, ExpectedTensor]]:
-    if not evaluator(row.present)(values, ()):
-        return
-    indices: list[tuple[int, ...]] = [()]
-    for bound, test in row.levels:
-        count, is_there = evaluator(bound), evaluator(test)
-        longer = list[tuple[int, ...]]()
-        for index in indices:
-            turns = count(values, index)
-            if type(turns) is not int or turns + len(longer) > _MOST_TENSORS:
-                raise Outside(next(keys_of(bound), "config"))
-            longer += [(*index, i) for i in range(turns) if is_there(values, (*index, i))]
-        indices = longer
-    shape = [evaluator(size) for size in row.shape]
-    fixed = not reads_index(row.shape)
-    roles = [(tag, evaluator(test)) for tag, test in row.roles]
-    sizes: tuple[int, ...] | None = None
-    for index in indices:
-        for key, seen in row.seen.items():
-            if not any(is_identical(one, values[key]) for one in seen):
-                raise Outside(key, ", ".join(map(str, seen))[:80])
-        if sizes is None or not fixed:
-            sizes = tuple(size(values, index) for size in shape)
-            if any(type(size) is not int or size < 0 for size in sizes):
-                raise Outside(next(keys_of(["+", *row.shape]), "config"))
-        role, tied_to = next(tag for tag, test in roles if test(values, index))
-        name = _filled(row.template, index)
-        source = _filled(tied_to, index) if tied_to else None
-        yield name, ExpectedTensor(name, sizes, prod(sizes), Role(role), source)
-
-
-def reads_index(expressions: Sequence[Any]) -> bool:
-    """Return whether any expression reads the index of a loop."""
-    return any('["i"' in str(one).replace("'", '"') for one in expressions)
-
-
-def _filled(template: str, index: tuple[int, ...]) -> str:
-    if not index or "*" not in template:
-        return template
-    parts = iter(index)
-    return ".".join(str(next(parts)) if part == "*" else part for part in template.split("."))
-
-
-def _in_order(tensors: Mapping[str, ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
-    """Sort tensors by module, in order of first appearance, then by number; tied ones come last."""
-    ranks: dict[tuple[int, str], int] = {}  # by the module's rank and the next part of the name
-    modules: dict[str, tuple[int, ...]] = {"": ()}  # tensors share most of their modules
-
-    def key_of(path: str) -> tuple[int, ...]:
-        """Return the rank and the number of each part of a path."""
-        if path in modules:
-            return modules[path]
-        module, _, part = path.rpartition(".")
-        above = modules[module] = key_of(module)
-        number = int(part) if part.isdecimal() else -1
-        within = above[-2] if above else -1
-        return (*above, ranks.setdefault((within, part if number < 0 else "*"), len(ranks)), number)
-
-    keys = {name: key_of(name) for name in tensors}
-    ordered = sorted(tensors.values(), key=lambda one: keys[one.name])
-    return (
-        *(one for one in ordered if one.role is not Role.TIED),
-        *(one for one in ordered if one.role is Role.TIED),
-    )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from auditor.analytic.config_keys import key_at
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.outline import follow
+from auditor.analytic.lookup import follow
 from auditor.diagnosis.case import Case, Proposal
 from auditor.names.kinds import outermost
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from auditor.analytic.config_keys import typed_parts, value_at
-from auditor.analytic.outline import follow
+from auditor.analytic.lookup import follow
 from auditor.checkpoint.change import with_config
 from auditor.diagnosis.case import Case, Proposal
 from auditor.diagnosis.solving.trials import Trials

@@ -22,7 +22,8 @@ from auditor.analytic.config_keys import (
     value_at,
 )
 from auditor.analytic.dims import dim
-from auditor.analytic.outline import ClassTree, follow, leaves, spellings
+from auditor.analytic.lookup import follow
+from auditor.analytic.outline import ClassTree, leaves, spellings
 from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.held_tensors import HeldTensors
 from auditor.diagnosis.solving.size_keys import DEPTH

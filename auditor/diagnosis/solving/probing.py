@@ -11,10 +11,10 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
+from auditor.analytic.blocks import Block, Module, Param, list_of_modules
 from auditor.analytic.config_keys import changed, every_key, indexed, number_at, with_item
 from auditor.analytic.dims import Dim, dim, product_of_dims
 from auditor.analytic.expectation import Symbol
-from auditor.analytic.generated.tree import tree_of_sizes
 from auditor.analytic.outline import ClassTree
 from auditor.diagnosis.solving import limits
 from auditor.diagnosis.solving.layer_lists import resized
@@ -27,6 +27,7 @@ _Place = tuple[str, int | None]  # a name and an axis; the name of a list of mod
 
 _LAYERS = limits.PROBED_LAYERS
 _LATER = re.compile(rf"(?<![^.])(\d\d+|[{_LAYERS}-9])(?![^.])")  # numbers from _LAYERS on
+_Nested = dict[str, Any]  # part of a name -> the parts that may follow, or the tensor
 _MODULES = None  # in place of an axis: the number of modules of a list
 
 
@@ -191,10 +192,26 @@ def tree_of_shapes(
     def size_of(name: str, axis: int | None, length: int) -> Dim:
         return size(_among_the_first(name), axis, length)
 
-    sizes = {
-        name: tuple(size_of(name, axis, length) for axis, length in enumerate(shape))
-        for name, shape in shapes.items()
-    }
-    lists = module_counts(kinds_of(shapes))
-    counts = {name: size_of(name, _MODULES, count) for name, count in lists.items()}
-    return ClassTree(tree_of_sizes(sizes, counts), "")
+    equal: dict[Block, Block] = {}  # equal layers are one object
+
+    def block(below: _Nested, path: str) -> Block:
+        blocks = {
+            part: block(inner, f"{path}.{part}" if path else part)
+            if isinstance(inner, dict)
+            else inner
+            for part, inner in below.items()
+        }
+        tree = list_of_modules(size_of(path, _MODULES, len(blocks)), blocks)
+        return equal.setdefault(tree, tree)
+
+    nested: _Nested = {}
+    for name, shape in shapes.items():
+        *folders, last = name.split(".")
+        within = nested
+        for folder in folders:
+            within = within.setdefault(folder, {})
+        lengths = enumerate(shape)
+        within[last] = Param(tuple(size_of(name, axis, length) for axis, length in lengths))
+    tree = block(nested, "")
+    assert isinstance(tree, Module)  # noqa: S101 - a model has a tensor with a name
+    return ClassTree(tree, "")

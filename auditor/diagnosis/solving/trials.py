@@ -8,15 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.outline import (
-    ClassTree,
-    Leaf,
-    ModuleList,
-    NamePath,
-    follow,
-    leaves,
-    spellings,
-)
+from auditor.analytic.lookup import ModuleList, NamePath, follow
+from auditor.analytic.outline import ClassTree, Leaf, leaves, spellings
 from auditor.diagnosis.solving.held_tensors import HeldTensors
 from auditor.layouts.packing import Shape
 from auditor.names.kinds import name_pattern

@@ -13,7 +13,16 @@ from msgspec.structs import replace
 from support.bert_configs import CLASSES, bert_values, config_of, refusal
 from support.formulas import evaluate
 
-from auditor.analytic import Config, Expectation, Symbol, catalogue, families, layers, listing
+from auditor.analytic import (
+    Config,
+    Expectation,
+    Symbol,
+    catalogue,
+    families,
+    layers,
+    listing,
+    tree_expectation,
+)
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Repeat, Submodel, module
 from auditor.analytic.dims import dim
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
@@ -254,7 +263,7 @@ def test_a_closed_form_needs_no_library_of_models():
 
 
 # There is no public way to forget, and no other reason for one.
-_WRITTEN = catalogue._written  # noqa: SLF001
+_WRITTEN = tree_expectation._written  # noqa: SLF001
 _MODULES = layers._modules  # noqa: SLF001
 _KEPT = (_WRITTEN, listing._layer_kind, listing._text, layers._tensors, _MODULES)  # noqa: SLF001
 _KEYS = sorted(key for key, value in BERT.defaults.items() if type(value) is int)

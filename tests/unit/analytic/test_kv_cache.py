@@ -3,11 +3,12 @@
 from importlib import import_module
 
 import pytest
+from catalogue.described import has_rule
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.examples import one_in
 
-from auditor.analytic import Config, catalogue
+from auditor.analytic import Config, catalogue, generated
 from auditor.analytic.cache_rule import kv_cache
 from auditor.analytic.kv_cache import KVCache, LayerCache, generates
 
@@ -228,6 +229,18 @@ TOWER = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "imag
 )
 def test_the_cache_of_a_fixed_config_is_the_one_that_transformers_fills(model_type, values):
     assert _compare_with_library(model_type, values) == 2
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("target", one_in(25, generated.index().caches))
+def test_the_cache_of_a_generated_class_is_the_one_that_transformers_fills(target):
+    assert has_rule(target)
+
+
+def test_the_cache_of_a_generated_class_is_unknown_if_a_window_is_stated():
+    for window, known in [(None, True), (8, False)]:
+        config = Config(values={"model_type": "arcee", "sliding_window": window})
+        assert bool(kv_cache(generated.expect(config, "ArceeForCausalLM"), config)) is known
 
 
 def _compare_with_library(model_type, values):

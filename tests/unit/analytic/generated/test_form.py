@@ -7,9 +7,10 @@ import pytest
 
 from auditor.analytic import generated
 from auditor.analytic.expectation import Role
-from auditor.analytic.generated import form as module
 from auditor.analytic.generated.expressions import Outside
-from auditor.analytic.generated.form import Form, RowLookup
+from auditor.analytic.generated.form import Form
+from auditor.analytic.generated.tree import form_tree, memory_tree
+from auditor.analytic.listing import inventory
 from auditor.errors import CheckpointError
 
 D, N = ["k", "width"], ["k", "text.layers"]
@@ -56,8 +57,12 @@ def form(**changed):
     return msgspec.convert(FORM | changed, Form)
 
 
+def tensors(config, **changed):
+    return inventory(form_tree(form(**changed), config), {}).tensors
+
+
 def shapes(config, **changed):
-    return {one.name: one.shape for one in form(**changed).tensors({"model_type": "toy", **config})}
+    return {one.name: one.shape for one in tensors({"model_type": "toy", **config}, **changed)}
 
 
 def test_a_form_lists_what_the_config_implies(subtests):
@@ -85,18 +90,16 @@ def test_a_nested_config_may_have_no_type(subtests):
 
 
 def test_tensors_in_memory_are_rows_of_their_own():
-    rows = [
-        ["base.weight", [], True, [100, D], [[["parameter", None], True]], {}],
-        ["head.weight", [], True, [100, D], [[["tied", "base.weight"], True]], {}],
-    ]
-    memory = form(memory_rows=rows).memory({"model_type": "toy", "width": 4})
-    shapes = {"base.weight": (100, 4), "head.weight": (100, 4)}
-    assert memory == (shapes, (("head.weight", "base.weight"),), None)
-    assert form().memory({"model_type": "toy"}) is None
+    config = {"model_type": "toy", "width": 4}
+    tree = memory_tree(form(memory_rows=FORM["rows"][:1]), config)
+    assert {one.name: one.shape for one in inventory(tree, {}).tensors} == {
+        "embed.weight": (100, 4)
+    }
+    assert memory_tree(form(), config) is None
 
 
-def test_a_tied_tensor_is_last_and_names_its_source():
-    last = form().tensors({"model_type": "toy"})[-1]
+def test_a_tied_tensor_names_its_source():
+    last = tensors({"model_type": "toy"})[-1]
     assert (last.name, last.role, last.tied_to) == ("head.weight", Role.TIED, "embed.weight")
 
 
@@ -153,23 +156,3 @@ def test_a_broken_or_huge_chunk_is_refused(subtests):
     ]:
         with subtests.test(chunk=chunk), pytest.raises(CheckpointError):
             generated.decoded(chunk)
-
-
-def test_names_are_looked_up_in_rows_of_which_only_those_are_listed_that_may_have_them(monkeypatch):
-    listed, of_row = [], module.of_row
-    monkeypatch.setattr(
-        module, "of_row", lambda row, values: listed.append(row.template) or of_row(row, values)
-    )
-    toy, config = form(), {"model_type": "toy"}
-    every = toy.by_name(config)
-    names = RowLookup(toy.rows, toy.values(config))
-    listed.clear()
-    assert "other.weight" not in names
-    assert names.get("layers.weight") is None
-    assert listed == []
-    assert all(names[name] == tensor for name, tensor in every.items())
-    assert names.get("layers.1.weight") is None
-    assert names.get("layers.99.weight") is None
-    assert names.get("gate.weight") is None
-    assert sorted(listed) == sorted(row.template for row in toy.rows)
-    assert (dict(names), len(names)) == (every, len(every))

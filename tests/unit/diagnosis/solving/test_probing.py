@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.analytic.dims import dim
-from auditor.analytic.outline import follow
+from auditor.analytic.lookup import follow
 from auditor.diagnosis.solving.probing import probed_formulas, tree_of_shapes
 
 WORD = st.sampled_from(["a", "b", "0", "1", "2"])
