@@ -186,10 +186,15 @@ def _candidates(seen: Sequence[Observation], keys: Sequence[str]) -> Iterator[Ex
         values = [one.leaves.get(name) for one in seen]
         texts = sorted({text_of(one.leaves, name) for one in seen})
         is_list = any(isinstance(value, list) for value in values)
-        if not is_list and (len(texts) <= 3 or not any(type(v) is int for v in values)):
+        is_float = any(type(v) is float for v in values)
+        if (
+            not is_list
+            and not is_float
+            and (len(texts) <= 3 or not any(type(v) is int for v in values))
+        ):
             for text in texts[:8]:
                 yield ["==", key(name), ["q", json.loads(text)]]
-        if any(type(v) is int or v is None or type(v) is bool for v in values):
+        if is_float or any(type(v) is int or v is None or type(v) is bool for v in values):
             yield ["bool", key(name)]
         if any(type(v) is int for v in values):
             yield ["<", 1, key(name)]
@@ -245,7 +250,18 @@ def _fit_test(
 ) -> Expression | None:
     if len(set(truth)) == 1:
         return truth[0]
-    candidates = tests(seen, keys)
+    every = tests(seen, keys)
+    # sizes that happen to be equal are the last reason
+    likely = {truth: test for truth, test in every.items() if not _is_of_two_sizes(test, seen)}
+    return next(
+        (test for some in (likely, every) if (test := _test_of(truth, some)) is not None), None
+    )
+
+
+def _test_of(
+    truth: tuple[bool, ...], candidates: dict[tuple[bool, ...], Expression]
+) -> Expression | None:
+    """Return a test with this truth of at most three of the candidates, or None."""
     opposite = tuple(not one for one in truth)
     if truth in candidates:
         return candidates[truth]
@@ -322,6 +338,11 @@ def _is_chance(test: Expression, seen: Sequence[Observation]) -> bool:
     match test:
         case ["==", ["k", _], ["q", value]]:
             return type(value) is int and value > 1
+    return _is_of_two_sizes(test, seen)
+
+
+def _is_of_two_sizes(test: Expression, seen: Sequence[Observation]) -> bool:
+    match test:
         case ["==", ["k", name], ["k", _]]:
             return all(type(one.leaves.get(name)) is int for one in seen)
     return False
