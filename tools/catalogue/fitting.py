@@ -16,6 +16,7 @@ from auditor.analytic.generated.expressions import Outside, evaluator
 Expression = Any
 _FACTORS = (1, 2, 3, 4, 6, 8, 9, -1)
 _MOST_TERMS = 300
+_FEW = 5  # numbers, of which long sums and pieces of pieces are tried
 _ENOUGH = 250  # observations of a test; the others are checked afterwards
 
 
@@ -153,8 +154,11 @@ def fit_number(y: Any, variables: Any, *, rich: bool = False, terms: int = 3) ->
         rest = (delta - v).tobytes()
         if rest in shifted:
             return total(part, shifted[rest])
-    if distinct < 12 or len(vectors) > _MOST_TERMS:
+    if distinct < 12:
         return None
+    if len(vectors) > _MOST_TERMS:  # the plain ones
+        vectors = [(v, part) for v, part in vectors if '"//"' not in json.dumps(part[0])]
+        vectors = sorted(vectors, key=lambda one: len(str(one[1][0])))[:_MOST_TERMS]
     for place, (v, part) in enumerate(vectors):
         for w, other in vectors[place:]:
             rest = (delta - v - w).tobytes()
@@ -299,24 +303,36 @@ def fit_value(
         found = fit_number(y, variables, rich=rich, terms=terms)
         if found is not None:
             return found
-    for truth, test in list(tests(seen, keys).items())[:60]:
+    depth = 2 if len(variables) <= _FEW else 1
+    return _in_pieces(y, seen, keys, depth) or _by_place(values, seen)
+
+
+def _in_pieces(
+    y: Any, seen: Sequence[Observation], keys: Sequence[str], depth: int
+) -> Expression | None:
+    """Return two expressions by one test, of which one may have pieces of its own."""
+    for truth, test in list(tests(seen, keys).items())[: 60 if depth == 1 else 20]:
         if _is_chance(test, seen):
             continue
         halves = [[n for n, t in enumerate(truth) if t is side] for side in (True, False)]
         if min(map(len, halves)) < 2:
             continue
-        pieces = []
-        for half in halves:
-            part = columns([seen[n] for n in half], keys)
-            piece = fit_number(y[half], part)
-            if piece is None and len(part) <= 8:
-                piece = fit_number(y[half], part, rich=True, terms=1)
-            pieces.append(piece)
-            if piece is None:
-                break
-        else:
+        sides = [[seen[n] for n in half] for half in halves]
+        pieces = [_piece(y[half], side, keys) for half, side in zip(halves, sides, strict=True)]
+        if pieces.count(None) == 1 and depth > 1:
+            place = pieces.index(None)
+            pieces[place] = _in_pieces(y[halves[place]], sides[place], keys, depth - 1)
+        if None not in pieces:
             return ["if", test, *pieces]
-    return _by_place(values, seen)
+    return None
+
+
+def _piece(y: Any, seen: Sequence[Observation], keys: Sequence[str]) -> Expression | None:
+    variables = columns(seen, keys)
+    piece = fit_number(y, variables)
+    if piece is None and len(variables) <= 8:
+        piece = fit_number(y, variables, rich=True, terms=3 if len(variables) <= _FEW else 1)
+    return piece
 
 
 def _by_place(values: Sequence[int], seen: Sequence[Observation]) -> Expression | None:

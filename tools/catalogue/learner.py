@@ -21,7 +21,7 @@ from catalogue.probe import MEMORY, Probe, Sample
 
 _NOISE = re.compile(
     r"(attn_implementation|initializer|init_std|init_range|rope_|token_id|token_index|_token$|"
-    r"dropout|drop_path|eps$|epsilon$|output_|loss|pruned|temperature|_coef$|range$|momentum$)"
+    r"dropout|drop_path|eps$|epsilon$|output_(att|hidden_st|past|scores|router)|loss|pruned|temperature|_coef$|range$|momentum$)"
 )
 # What acts rarely, and is moved together first.
 _QUIET = re.compile(
@@ -37,9 +37,11 @@ _SMALL = re.compile(
     r"first_k|interval|freq|step|groups?$|per_tok|topk|top_k|window|heads?$"
 )
 _PLACES = re.compile(r"layers?$|_idxs?$|_ids$|indices$|indexes$")  # lists of layers' numbers
+_OUTPUTS = ("out_features", "out_indices", "stage_names")  # of a backbone
 _NORMS = ("rms_norm", "layer_norm", "rms_norm_across_heads")
 _FEED_FORWARDS = ("gated-gelu", "gated-silu", "relu", "gelu")
 _HELD = 20
+_MOST_PLACES = 4  # of a loop whose indices have rows of their own
 _MOST_ROWS = 700  # of a form for the default alone
 _LOADING = "loading rules"  # among the templates, which have no spaces
 
@@ -368,6 +370,9 @@ class Learner:
             or key in self.naming - counts
             for value in self.menu[key][1 : 4 if isinstance(self.menu[key][0], str) else 2]
         ]
+        if self.known is None:
+            for key, under in list(self._acting_together(self._others(), {})):
+                self._promote(key, self._others().get(key), self._least(key, under))
         for under in switches[:24]:
             if self.used() > 0.5:
                 break
@@ -382,6 +387,36 @@ class Learner:
             }
             for key in list(self._acting(others, under, origin)):
                 self._promote(key, others[key], under)
+
+    def _acting_together(
+        self, moved: dict[str, Any], under: dict[str, Any]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield keys that act under other values of idle keys only, and these values."""
+        origin = self.probe({**self.base, **under})
+        sample = self.probe({**self.base, **under, **moved})
+        if not moved or self.used() > 0.4 or origin is None or _is_like(sample, origin):
+            return
+        keys = list(moved)
+        if len(keys) == 1:
+            if sample is not None:
+                yield keys[0], under
+            return
+        halves = [{k: moved[k] for k in part} for part in (keys[::2], keys[1::2])]
+        found = [pair for half in halves for pair in self._acting_together(half, under)]
+        yield from found
+        if not found:
+            for half, other in (halves, halves[::-1]):
+                yield from self._acting_together(half, {**under, **other})
+
+    def _least(self, key: str, under: dict[str, Any]) -> dict[str, Any]:
+        """Return the values without which a key does not act."""
+        for switch in list(under):
+            fewer = {k: v for k, v in under.items() if k != switch}
+            origin = self.probe({**self.base, **fewer})
+            sample = self.probe({**self.base, **fewer, key: self._others()[key]})
+            if origin is not None and sample is not None and not _is_like(sample, origin):
+                under = fewer
+        return under
 
     def _promote(self, key: str, value: Any, under: dict[str, Any]) -> None:
         """Let a key act that acts only under other values of others."""
@@ -485,6 +520,8 @@ class Learner:
                 return [2, 3]
             case [] if _PLACES.search(last):
                 return [[0], [1, 2], [0, 2]]
+            case list() if last == "out_indices":
+                return [one for one in ([1], [2], [1, 2]) if one != value]
             case list() if _are_numbers(value):
                 double = [item * 2 for item in value]
                 return [
@@ -665,12 +702,42 @@ class Learner:
             if row is None and len(order) < len(live) < 30 and self.used() < 0.8:
                 wider = [*order, *sorted(live - set(order))]
                 row = self._row(title, found, samples, wider, live)
-            if row is None:
-                failed.append(title)
-            else:
-                rows.append(row)
+            parts = [row] if row else self._rows_by_place(title, found, samples, order, live)
+            rows += parts
+            if row is not None:
                 self.rows[title] = row
+            elif not parts:
+                failed.append(title)
         return rows, failed
+
+    def _rows_by_place(
+        self, title: str, found: Any, samples: list[Sample], near: list[str], live: set[str]
+    ) -> list[Any]:
+        """Return a row for each index of one loop that has few; [] if one of them is unfit."""
+        parts = title.split(".")
+        for level in range(title.count("*") - 1, -1, -1):
+            places = sorted({index[level] for one in found for index in one})
+            if not 1 < len(places) <= _MOST_PLACES or self.used() > 0.5:
+                continue
+            at = [n for n, part in enumerate(parts) if part == "*"][level]
+            rows = []
+            for place in places:
+                own = [
+                    {
+                        (*i[:level], *i[level + 1 :]): what
+                        for i, what in one.items()
+                        if i[level] == place
+                    }
+                    for one in found
+                ]
+                name = ".".join([*parts[:at], str(place), *parts[at + 1 :]])
+                row = self._row(name, own, samples, near, live)
+                if row is None:
+                    break
+                rows.append(row)
+            else:
+                return rows
+        return []
 
     def _known_row(self, title: str, found: Any, samples: list[Sample]) -> Any:
         """Return the row of a class of the same type if it is right for every sample."""
@@ -824,7 +891,8 @@ class Learner:
                     if key.startswith(f"{part}.") and value != default.leaves.get(key)
                 }
             )
-        lists = {k for k in self.moves if isinstance(self.origin.leaves.get(k), list)}
+        idle = {k for k in self.free if k.rpartition(".")[2] in _OUTPUTS}
+        lists = {k for k in self.moves if isinstance(self.origin.leaves.get(k), list)} - idle
         if not self.menu:  # a form for the default alone: they are guards
             lists = set()
         live = {*(set(self.menu) - set(frozen)), *lists}
