@@ -67,8 +67,7 @@ def pack(work: Path) -> str:
     def is_there(place: str, name: str) -> bool:
         if place.startswith("diffusers."):
             return components is None or name in components
-        is_listed = name in library.listed.get(place, ())
-        return is_listed and name not in catalogue.siblings(place)
+        return name in library.listed.get(place, ())
 
     chunks: _Chunks = {
         place: kept
