@@ -62,7 +62,7 @@ class Toy:
         self.function = function
         self.target, self.model_type, self.config_class = "ToyModel", "toy", None
         self.parts, self.known, self.builds, self.error = {}, {}, 0, ""
-        self.needed = {}
+        self.needed, self.nullable = {}, set()
         self.built = SimpleNamespace(prefix="model")
 
     def default(self):

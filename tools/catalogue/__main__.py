@@ -1,8 +1,9 @@
 """Learn the classes of transformers or diffusers that have no closed form, and pack the forms.
 
 The classes of a type are learned in a process of their own, the later ones with what the first one
-showed. Results are kept in `--work`, so that a run that was stopped goes on where it was.
-`--pack` writes what was learned to auditor/data/generated.
+showed. Results are kept in `--work`, so that a run that was stopped goes on where it was; a new
+release of the library is learned from the start. `--pack` writes what was learned to
+auditor/data/generated. `--by-hand` learns classes that have closed forms, and compares the two.
 """
 
 import argparse
@@ -36,16 +37,25 @@ def main() -> None:
     )
     parser.add_argument("--library", default="transformers", choices=("transformers", "diffusers"))
     parser.add_argument("--work", type=Path, default=Path("reports/catalogue"))
+    parser.add_argument("--by-hand", type=int, default=0, metavar="N", help="compare N configs")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=int, default=60, help="seconds of CPU for one class")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many")
     parser.add_argument("--again", action="store_true", help="learn again what has no form")
-    parser.add_argument("--pack", action="store_true", help="only pack what was learned")
+    parser.add_argument("--pack", action="store_true", help="learn nothing")
     arguments = parser.parse_args()
+    if arguments.by_hand:
+        arguments.work /= "by-hand"
     arguments.work.mkdir(parents=True, exist_ok=True)
     if not arguments.pack:
         learn_all(arguments)
-    print(pack(arguments.work))
+    if arguments.by_hand:
+        from catalogue.compare import compared  # noqa: PLC0415 - needs hypothesis
+
+        for row in compared(arguments.work, arguments.types, arguments.by_hand):
+            print(row.line(), flush=True)
+    else:
+        print(pack(arguments.work))
 
 
 def learn_all(arguments: argparse.Namespace) -> None:
@@ -62,6 +72,8 @@ def learn_all(arguments: argparse.Namespace) -> None:
     is_there = find_spec("timm") is not None
     transformers.utils.is_timm_available = lambda: is_there
     import_utils.BACKENDS_MAPPING["timm"] = (transformers.utils.is_timm_available, "timm")
+    for name in ("scipy", "natten"):  # of losses and kernels, which have no tensors
+        import_utils.BACKENDS_MAPPING[name] = (lambda: True, name)
     torch.set_num_threads(1)
     os.environ["HF_HUB_OFFLINE"] = "1"
     inventory(arguments.library, *_WARM[arguments.library])  # what it imports and caches is shared
@@ -70,7 +82,8 @@ def learn_all(arguments: argparse.Namespace) -> None:
     end = time.monotonic() + arguments.seconds
     running: set[int] = set()
     for _, listed in itertools.groupby(
-        pairs(arguments.library, arguments.types), key=_of_one_process
+        pairs(arguments.library, arguments.types, by_hand=arguments.by_hand > 0),
+        key=_of_one_process,
     ):
         open_pairs = [pair for pair in listed if _is_open(arguments, *pair)]
         if not open_pairs:
@@ -97,7 +110,11 @@ def _of_one_process(pair: tuple[str, str]) -> str:
 
 def _is_open(arguments: argparse.Namespace, model_type: str, name: str) -> bool:
     path = work_file(arguments.work, model_type, name)
-    return not path.exists() or (arguments.again and "form" not in json.loads(path.read_text()))
+    if not path.exists():
+        return True
+    result = json.loads(path.read_text())
+    is_old = result.get("library") != installed(arguments.library)
+    return is_old or (arguments.again and "form" not in result)
 
 
 def learn_type(arguments: argparse.Namespace, open_pairs: list[tuple[str, str]]) -> None:
@@ -114,17 +131,22 @@ def learn_type(arguments: argparse.Namespace, open_pairs: list[tuple[str, str]])
     known: Learner | None = None
     for model_type, name in open_pairs:
         path = work_file(arguments.work, model_type, name)
-        path.write_text(json.dumps({"failed": "the time is up, or the process was killed"}))
+        library = installed(arguments.library)
+        stopped = {"library": library, "failed": "the time is up, or the process was killed"}
+        path.write_text(json.dumps(stopped))
         try:
             learner = Learner(Probe(arguments.library, name), arguments.limit * 0.5, known)
-            form = msgspec.structs.replace(learner.learn(), library=installed(arguments.library))
+            form = msgspec.structs.replace(learner.learn(), library=library)
             result = {"report": learner.report, "form": msgspec.to_builtins(form)}
             known = known or (learner if learner.rows else None)
         except UnfitError as error:
             result = {"failed": str(error)}
+        except KeyboardInterrupt:  # it was not learned
+            path.unlink()
+            return
         except Exception as error:  # noqa: BLE001 - a library may raise anything
             result = {"failed": f"{type(error).__name__}: {error}"[:300]}
-        path.write_text(json.dumps(result))
+        path.write_text(json.dumps({"library": library, **result}))
         print(f"{model_type} {name}: {result.get('report') or result['failed']}", flush=True)
 
 

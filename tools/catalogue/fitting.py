@@ -16,6 +16,7 @@ from auditor.analytic.generated.expressions import Outside, evaluator
 Expression = Any
 _FACTORS = (1, 2, 3, 4, 6, 8, 9, -1)
 _MOST_TERMS = 300
+_FEW = 5  # numbers, of which long sums and pieces of pieces are tried
 _ENOUGH = 250  # observations of a test; the others are checked afterwards
 
 
@@ -153,8 +154,11 @@ def fit_number(y: Any, variables: Any, *, rich: bool = False, terms: int = 3) ->
         rest = (delta - v).tobytes()
         if rest in shifted:
             return total(part, shifted[rest])
-    if distinct < 12 or len(vectors) > _MOST_TERMS:
+    if distinct < 12:
         return None
+    if len(vectors) > _MOST_TERMS:  # the plain ones
+        vectors = [(v, part) for v, part in vectors if '"//"' not in json.dumps(part[0])]
+        vectors = sorted(vectors, key=lambda one: len(str(one[1][0])))[:_MOST_TERMS]
     for place, (v, part) in enumerate(vectors):
         for w, other in vectors[place:]:
             rest = (delta - v - w).tobytes()
@@ -186,10 +190,15 @@ def _candidates(seen: Sequence[Observation], keys: Sequence[str]) -> Iterator[Ex
         values = [one.leaves.get(name) for one in seen]
         texts = sorted({text_of(one.leaves, name) for one in seen})
         is_list = any(isinstance(value, list) for value in values)
-        if not is_list and (len(texts) <= 3 or not any(type(v) is int for v in values)):
+        is_float = any(type(v) is float for v in values)
+        if (
+            not is_list
+            and not is_float
+            and (len(texts) <= 3 or not any(type(v) is int for v in values))
+        ):
             for text in texts[:8]:
                 yield ["==", key(name), ["q", json.loads(text)]]
-        if any(type(v) is int or v is None or type(v) is bool for v in values):
+        if is_float or any(type(v) is int or v is None or type(v) is bool for v in values):
             yield ["bool", key(name)]
         if any(type(v) is int for v in values):
             yield ["<", 1, key(name)]
@@ -245,7 +254,18 @@ def _fit_test(
 ) -> Expression | None:
     if len(set(truth)) == 1:
         return truth[0]
-    candidates = tests(seen, keys)
+    every = tests(seen, keys)
+    # sizes that happen to be equal are the last reason
+    likely = {truth: test for truth, test in every.items() if not _is_of_two_sizes(test, seen)}
+    return next(
+        (test for some in (likely, every) if (test := _test_of(truth, some)) is not None), None
+    )
+
+
+def _test_of(
+    truth: tuple[bool, ...], candidates: dict[tuple[bool, ...], Expression]
+) -> Expression | None:
+    """Return a test with this truth of at most three of the candidates, or None."""
     opposite = tuple(not one for one in truth)
     if truth in candidates:
         return candidates[truth]
@@ -283,24 +303,36 @@ def fit_value(
         found = fit_number(y, variables, rich=rich, terms=terms)
         if found is not None:
             return found
-    for truth, test in list(tests(seen, keys).items())[:60]:
+    depth = 2 if len(variables) <= _FEW else 1
+    return _in_pieces(y, seen, keys, depth) or _by_place(values, seen)
+
+
+def _in_pieces(
+    y: Any, seen: Sequence[Observation], keys: Sequence[str], depth: int
+) -> Expression | None:
+    """Return two expressions by one test, of which one may have pieces of its own."""
+    for truth, test in list(tests(seen, keys).items())[: 60 if depth == 1 else 20]:
         if _is_chance(test, seen):
             continue
         halves = [[n for n, t in enumerate(truth) if t is side] for side in (True, False)]
         if min(map(len, halves)) < 2:
             continue
-        pieces = []
-        for half in halves:
-            part = columns([seen[n] for n in half], keys)
-            piece = fit_number(y[half], part)
-            if piece is None and len(part) <= 8:
-                piece = fit_number(y[half], part, rich=True, terms=1)
-            pieces.append(piece)
-            if piece is None:
-                break
-        else:
+        sides = [[seen[n] for n in half] for half in halves]
+        pieces = [_piece(y[half], side, keys) for half, side in zip(halves, sides, strict=True)]
+        if pieces.count(None) == 1 and depth > 1:
+            place = pieces.index(None)
+            pieces[place] = _in_pieces(y[halves[place]], sides[place], keys, depth - 1)
+        if None not in pieces:
             return ["if", test, *pieces]
-    return _by_place(values, seen)
+    return None
+
+
+def _piece(y: Any, seen: Sequence[Observation], keys: Sequence[str]) -> Expression | None:
+    variables = columns(seen, keys)
+    piece = fit_number(y, variables)
+    if piece is None and len(variables) <= 8:
+        piece = fit_number(y, variables, rich=True, terms=3 if len(variables) <= _FEW else 1)
+    return piece
 
 
 def _by_place(values: Sequence[int], seen: Sequence[Observation]) -> Expression | None:
@@ -322,6 +354,11 @@ def _is_chance(test: Expression, seen: Sequence[Observation]) -> bool:
     match test:
         case ["==", ["k", _], ["q", value]]:
             return type(value) is int and value > 1
+    return _is_of_two_sizes(test, seen)
+
+
+def _is_of_two_sizes(test: Expression, seen: Sequence[Observation]) -> bool:
+    match test:
         case ["==", ["k", name], ["k", _]]:
             return all(type(one.leaves.get(name)) is int for one in seen)
     return False

@@ -25,7 +25,7 @@ from catalogue.rows import of_row
 
 _NOISE = re.compile(
     r"(attn_implementation|initializer|init_std|init_range|rope_|token_id|token_index|_token$|"
-    r"dropout|drop_path|eps$|epsilon$|output_|loss|pruned|temperature|_coef$|range$|momentum$)"
+    r"dropout|drop_path|eps$|epsilon$|output_(att|hidden_st|past|scores|router)|loss|pruned|temperature|_coef$|range$|momentum$)"
 )
 # What acts rarely, and is moved together first.
 _QUIET = re.compile(
@@ -41,8 +41,11 @@ _SMALL = re.compile(
     r"first_k|interval|freq|step|groups?$|per_tok|topk|top_k|window|heads?$"
 )
 _PLACES = re.compile(r"layers?$|_idxs?$|_ids$|indices$|indexes$")  # lists of layers' numbers
+_OUTPUTS = ("out_features", "out_indices", "stage_names")  # of a backbone
 _NORMS = ("rms_norm", "layer_norm", "rms_norm_across_heads")
+_FEED_FORWARDS = ("gated-gelu", "gated-silu", "relu", "gelu")
 _HELD = 20
+_MOST_PLACES = 4  # of a loop whose indices have rows of their own
 _MOST_ROWS = 700  # of a form for the default alone
 _LOADING = "loading rules"  # among the templates, which have no spaces
 
@@ -76,6 +79,7 @@ class Learner:
         self.menu: dict[str, list[Any]] = {}
         self.tried: dict[str, Any] = {}  # another value of a key that does not act
         self.choices = self.menu  # what held configs are drawn from
+        self.aliases: dict[str, str] = {}  # another name of a key that the class takes
         self.naming: set[str] = set()  # keys that change names
         self.guards: dict[str, list[Any]] = {}
         self.free: set[str] = set()
@@ -151,6 +155,7 @@ class Learner:
             table.clear()
         self.joint.clear()
         self.rows.clear()
+        self.aliases.clear()
         known = self.known
         if known is not None and known.base and self._ok(known.base):
             self.base = dict(known.base)
@@ -193,7 +198,12 @@ class Learner:
             if type(value) in (int, float, bool) and value != -1
             if _NOISE.search(last := key.rpartition(".")[2]) or _QUIET.search(last)
         }
-        quiet = set(noise) - set(self._acting(noise, {}, origin))
+        floats = [key for key in noise if type(leaves[key]) is float]
+        absent = {key: 0.0 for key in floats if leaves[key]}
+        present = {key: 0.5 for key in floats if not leaves[key]}
+        quiet = set(noise) - {
+            key for moved in (noise, absent, present) for key in self._acting(moved, {}, origin)
+        }
         for key, value in leaves.items():
             last = key.rpartition(".")[2]
             if key in quiet or last in IGNORED or last == "stage_names":  # its class computes it
@@ -220,6 +230,9 @@ class Learner:
             sample = self.probe({**self.base, key: candidate})
             if sample is None:
                 continue
+            if (other := self._alias(key, candidate, sample)) is not None:
+                self.aliases[key] = other
+                return
             if sample.leaves.get(key) != candidate:
                 overwritten |= sample.tensors == origin.tensors
                 continue
@@ -227,7 +240,15 @@ class Learner:
             changed |= self._note({key}, sample, origin)
             if len(taken) >= 3 or (len(taken) >= 2 and not changed):
                 break
-        if changed and not isinstance(value, float):
+        is_size = changed and isinstance(value, float)
+        absences = []
+        for candidate in self._absences(key, value):
+            sample = self.probe({**self.base, key: candidate})
+            if sample is not None and sample.leaves.get(key, value) == candidate:
+                absences += [candidate] * self._note({key}, sample, origin)
+        if (changed or absences) and not is_size:
+            changed = True
+            taken = absences if isinstance(value, float) else [*taken, *absences]
             self.menu[key] = [value, *taken]
         elif taken and not changed:
             self.tried[key] = taken[0]
@@ -242,6 +263,15 @@ class Learner:
             self.free.add(key)
         else:
             self.guards[key] = [value]
+
+    def _alias(self, key: str, value: Any, sample: Sample) -> str | None:
+        """Return the key for which this one is another name."""
+        known = self.origin.leaves
+        for other, now in sample.leaves.items() if known[key] is None else ():
+            is_set = other != key and type(now) is type(value) and now == value != known.get(other)
+            if is_set and _is_like(self.probe({**self.base, other: value}), sample):
+                return other
+        return None
 
     def _note(self, keys: set[str], sample: Sample, origin: Sample) -> bool:
         """Keep a sample, and what the keys changed in it; return whether they changed anything."""
@@ -288,7 +318,7 @@ class Learner:
                 continue
             if key in self.tried:
                 moved[key] = self.tried[key]
-            elif type(value) in (bool, int) and value != -1:
+            elif type(value) in (bool, int, float) and value != -1:
                 moved[key] = _another(value)
         return moved
 
@@ -301,11 +331,12 @@ class Learner:
             return False
         self.origin, self.samples = origin, [origin]
         self.guards.update(known.guards)
+        self.aliases.update(known.aliases)
         self.free |= known.free
         self.tried.update(known.tried)
         for key, values in known.menu.items():
             taken = []
-            for value in values[1:2]:
+            for value in [*values[1:2], *(v for v in values[2:] if not v)]:
                 sample = self.probe({**self.base, key: value})
                 if sample is not None and sample.leaves.get(key) == value:
                     self._note({key}, sample, origin)
@@ -343,6 +374,9 @@ class Learner:
             or key in self.naming - counts
             for value in self.menu[key][1 : 4 if isinstance(self.menu[key][0], str) else 2]
         ]
+        if self.known is None:
+            for key, under in list(self._acting_together(self._others(), {})):
+                self._promote(key, self._others().get(key), self._least(key, under))
         for under in switches[:24]:
             if self.used() > 0.5:
                 break
@@ -357,6 +391,36 @@ class Learner:
             }
             for key in list(self._acting(others, under, origin)):
                 self._promote(key, others[key], under)
+
+    def _acting_together(
+        self, moved: dict[str, Any], under: dict[str, Any]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield keys that act under other values of idle keys only, and these values."""
+        origin = self.probe({**self.base, **under})
+        sample = self.probe({**self.base, **under, **moved})
+        if not moved or self.used() > 0.4 or origin is None or _is_like(sample, origin):
+            return
+        keys = list(moved)
+        if len(keys) == 1:
+            if sample is not None:
+                yield keys[0], under
+            return
+        halves = [{k: moved[k] for k in part} for part in (keys[::2], keys[1::2])]
+        found = [pair for half in halves for pair in self._acting_together(half, under)]
+        yield from found
+        if not found:
+            for half, other in (halves, halves[::-1]):
+                yield from self._acting_together(half, {**under, **other})
+
+    def _least(self, key: str, under: dict[str, Any]) -> dict[str, Any]:
+        """Return the values without which a key does not act."""
+        for switch in list(under):
+            fewer = {k: v for k, v in under.items() if k != switch}
+            origin = self.probe({**self.base, **fewer})
+            sample = self.probe({**self.base, **fewer, key: self._others()[key]})
+            if origin is not None and sample is not None and not _is_like(sample, origin):
+                under = fewer
+        return under
 
     def _promote(self, key: str, value: Any, under: dict[str, Any]) -> None:
         """Let a key act that acts only under other values of others."""
@@ -422,6 +486,13 @@ class Learner:
             self.menu.setdefault(key, [self.origin.leaves[key], *alone])
         return True
 
+    def _absences(self, key: str, value: Any) -> list[Any]:
+        """Return the values of a key that may take tensors away: 0 and null."""
+        if type(value) not in (int, float) or not value:
+            return []
+        is_small = value < 8 or _SMALL.search(key.rpartition(".")[2])
+        return [value * 0] * bool(is_small) + [None] * (key in self.probe.nullable)
+
     def _candidates(self, key: str, value: Any) -> list[Any]:
         last = key.rpartition(".")[2]
         match value:
@@ -429,12 +500,16 @@ class Learner:
                 return [not value]
             case -1:
                 return [16, 32]
+            case int() if last.endswith("heads") and value > 3:
+                return [value // 2, value // 4, value * 2, value + 1, 1]
             case int() if _SMALL.search(last) or value < 8:
                 return [value + 1, value + 2, max(value - 1, 0), value * 2]
             case int():
                 return [value * 2, value * 3, value // 2, value + 8]
             case float():
                 return [value * 2 or 0.5, value / 2]
+            case str() if last == "feed_forward_proj":
+                return [one for one in _FEED_FORWARDS if one != value]
             case str() if _ACTIVATION.search(last):
                 return ["silu", "gelu", "relu"]
             case str() | None if last == "qk_norm":
@@ -449,6 +524,8 @@ class Learner:
                 return [2, 3]
             case [] if _PLACES.search(last):
                 return [[0], [1, 2], [0, 2]]
+            case list() if last == "out_indices":
+                return [one for one in ([1], [2], [1, 2]) if one != value]
             case list() if _are_numbers(value):
                 double = [item * 2 for item in value]
                 return [
@@ -468,7 +545,8 @@ class Learner:
             case list() if last == "out_features":
                 return [[one] for one in self.origin.leaves.get(key[:-12] + "stage_names", [])[1:3]]
             case list() if value and all(isinstance(item, str) for item in value):
-                items = dict.fromkeys([*value, *(self.default.leaves.get(key) or ())])
+                known = self.default.leaves.get(key) or ()
+                items = dict.fromkeys([*value, *known, *self.probe.words(key)])
                 alike = ([item] * len(value) for item in items)
                 moved = (value[1:] + value[:1], value[::-1], *alike)
                 return [one for one in moved if one != value]
@@ -628,12 +706,42 @@ class Learner:
             if row is None and len(order) < len(live) < 30 and self.used() < 0.8:
                 wider = [*order, *sorted(live - set(order))]
                 row = self._row(title, found, samples, wider, live)
-            if row is None:
-                failed.append(title)
-            else:
-                rows.append(row)
+            parts = [row] if row else self._rows_by_place(title, found, samples, order, live)
+            rows += parts
+            if row is not None:
                 self.rows[title] = row
+            elif not parts:
+                failed.append(title)
         return rows, failed
+
+    def _rows_by_place(
+        self, title: str, found: Any, samples: list[Sample], near: list[str], live: set[str]
+    ) -> list[Any]:
+        """Return a row for each index of one loop that has few; [] if one of them is unfit."""
+        parts = title.split(".")
+        for level in range(title.count("*") - 1, -1, -1):
+            places = sorted({index[level] for one in found for index in one})
+            if not 1 < len(places) <= _MOST_PLACES or self.used() > 0.5:
+                continue
+            at = [n for n, part in enumerate(parts) if part == "*"][level]
+            rows = []
+            for place in places:
+                own = [
+                    {
+                        (*i[:level], *i[level + 1 :]): what
+                        for i, what in one.items()
+                        if i[level] == place
+                    }
+                    for one in found
+                ]
+                name = ".".join([*parts[:at], str(place), *parts[at + 1 :]])
+                row = self._row(name, own, samples, near, live)
+                if row is None:
+                    break
+                rows.append(row)
+            else:
+                return rows
+        return []
 
     def _known_row(self, title: str, found: Any, samples: list[Sample]) -> Any:
         """Return the row of a class of the same type if it is right for every sample."""
@@ -786,7 +894,8 @@ class Learner:
                     if key.startswith(f"{part}.") and value != default.leaves.get(key)
                 }
             )
-        lists = {k for k in self.moves if isinstance(self.origin.leaves.get(k), list)}
+        idle = {k for k in self.free if k.rpartition(".")[2] in _OUTPUTS}
+        lists = {k for k in self.moves if isinstance(self.origin.leaves.get(k), list)} - idle
         if not self.menu:  # a form for the default alone: they are guards
             lists = set()
         live = {*(set(self.menu) - set(frozen)), *lists}
@@ -807,6 +916,8 @@ class Learner:
             elif strings or any(isinstance(value, str) for value in values):
                 guards[key] = [json.loads(t) for t in sorted({json.dumps(v) for v in values})]
             kinds[key] = sorted({kind_of(value) for value in values})
+            if "float" in kinds[key]:  # of which only the truth acts
+                kinds[key].append("int")
             sizes = {len(v) for v in values if isinstance(v, list)}
             if len(sizes) == 1 and all(isinstance(v, list) for v in values):
                 [lengths[key]] = sizes
@@ -830,7 +941,8 @@ class Learner:
                 "free": sorted({*self.free, *self.origin.leaves} - acting),
                 "parts": parts,
                 "part_types": {k: v for k, v in self.probe.parts.items() if v},
-                "aliases": self._aliases(),
+                "untyped": sorted(part for part in self.probe.parts if self._is_untyped(part)),
+                "aliases": self._aliases() | self.aliases,
                 "derived": derived,
                 "guards": guards,
                 "implied": sorted(set(guards) & set(self.moves)),
@@ -881,6 +993,11 @@ class Learner:
         if len(rows) > _MOST_ROWS:
             raise UnfitError(f"{self.why}; {len(rows)} rows")
         return self._form(rows, {})
+
+    def _is_untyped(self, part: str) -> bool:
+        """Return whether a nested config needs no model type, in up to three samples."""
+        stating = [s for s in self.samples if any(key.startswith(f"{part}.") for key in s.flat)]
+        return bool(stating) and not any(self.probe.needs_type(part, s) for s in stating[:3])
 
     def _is_split(self, key: str) -> bool:
         """Return whether the config class makes a list of "one|other"."""
@@ -945,7 +1062,7 @@ class Learner:
             return self.default
         exact = outside = 0
         large = len(self.default.tensors) > 3000
-        todo = [] if large else [_as_saved(self.default.leaves)]
+        todo = [] if large else [self._as_saved(self.default.leaves)]
         for tried in range(90):
             if exact >= _HELD or (exact + outside >= _HELD and tried > 45):
                 break
@@ -965,7 +1082,7 @@ class Learner:
                 return sample
             exact, outside = exact + (outcome == "exact"), outside + (outcome != "exact")
             if tried % 3 == 0 and len(sample.leaves) < 400:
-                todo.append(_as_saved(sample.leaves))
+                todo.append(self._as_saved(sample.leaves))
         if exact + outside < _HELD:
             raise UnfitError(f"only {exact + outside} configs to hold it to {self.why}")
         exact += default_outcome == "exact"
@@ -1000,6 +1117,14 @@ class Learner:
             elif len(self.guards.get(key, ())) > 1:
                 drawn[key] = rng.choice(self.guards[key])
         return drawn | self._one_list(rng)
+
+    def _as_saved(self, leaves: dict[str, Any]) -> dict[str, Any]:
+        return {
+            key: value
+            for key, value in leaves.items()
+            if key.rpartition(".")[2] not in IGNORED and key not in self.aliases
+            if not isinstance(value, dict)
+        }
 
     def _one_list(self, rng: random.Random) -> dict[str, Any]:
         """Return one list of numbers with each multiplied: the menu never shows what each does."""
@@ -1043,14 +1168,6 @@ def _related(one: int, other: int) -> bool:
 def _shared(one: str, other: str) -> int:
     """Return how many parts of two keys are equal: the path and the words of the name."""
     return len(set(re.split(r"[._]", one)) & set(re.split(r"[._]", other)))
-
-
-def _as_saved(leaves: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in leaves.items()
-        if key.rpartition(".")[2] not in IGNORED and not isinstance(value, dict)
-    }
 
 
 def _tag(tag: tuple[str, str | None], index: tuple[int, ...]) -> tuple[str, str | None]:

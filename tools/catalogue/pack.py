@@ -22,8 +22,10 @@ def installed(library: str = "transformers") -> str:
     return found.name
 
 
-def pairs(library: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield (model type, class) without a closed form, for these types or all.
+def pairs(
+    library: str, names: Sequence[str], *, by_hand: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield (model type, class) without a closed form, or with one, for these types or all.
 
     The model type of a class of diffusers is "diffusers".
     """
@@ -37,7 +39,7 @@ def pairs(library: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     listed = found.listed if found else {}
     for model_type in names or listed:
         for name in listed.get(model_type, ()):
-            if name not in catalogue.siblings(model_type):
+            if (name in catalogue.siblings(model_type)) is by_hand:
                 yield model_type, name
 
 
@@ -51,25 +53,39 @@ def work_file(work: Path, model_type: str, name: str) -> Path:
 
 
 def pack(work: Path) -> str:
-    """Write a chunk for each model type with a form, and the index; return a summary."""
+    """Write a chunk for each model type with a form, and the index; return a summary.
+
+    A class that was not learned here keeps the form that is shipped, if a library still has it.
+    """
     library = installed_library()
     if library is None:
         raise SystemExit("transformers is not installed")
     current = {one.key: one.name for key in EXTRAS if (one := installed_library(key))}
-    chunks: _Chunks = {}
-    for path in sorted(work.glob("*--*.json")):
-        form = json.loads(path.read_text()).get("form")
-        if form and form["library"] == current.get(
-            form["library"].partition(" ")[0], form["library"]
-        ):
-            model_type, name = path.stem.split("--", 1)
-            form["hidden"] = _hidden(form)
-            place = f"diffusers.{name}" if model_type == "diffusers" else model_type
-            chunks.setdefault(place, {})[name] = form
     _DATA.mkdir(parents=True, exist_ok=True)
-    before = {}
+    before = {old.stem: json.loads(zlib.decompress(old.read_bytes())) for old in _DATA.glob("*.z")}
+    components = {name for _, name in pairs("diffusers", ())} if "diffusers" in current else None
+
+    def is_there(place: str, name: str) -> bool:
+        if place.startswith("diffusers."):
+            return components is None or name in components
+        return name in library.listed.get(place, ())
+
+    chunks: _Chunks = {
+        place: kept
+        for place, forms in before.items()
+        if (kept := {name: form for name, form in forms.items() if is_there(place, name)})
+    }
+    for path in sorted(work.glob("*--*.json")):
+        result = json.loads(path.read_text())
+        if result["library"] not in current.values():
+            continue
+        model_type, name = path.stem.split("--", 1)
+        place = f"diffusers.{name}" if model_type == "diffusers" else model_type
+        chunks.setdefault(place, {}).pop(name, None)
+        if form := result.get("form"):
+            chunks[place][name] = {**form, "hidden": hidden_keys(form)}
+    chunks = {place: forms for place, forms in sorted(chunks.items()) if forms}
     for old in _DATA.glob("*.z"):
-        before[old.stem] = json.loads(zlib.decompress(old.read_bytes()))
         old.unlink()
     for place, forms in chunks.items():
         text = json.dumps(forms, separators=(",", ":"), sort_keys=True)
@@ -115,7 +131,7 @@ def write_index(index: dict[str, Any]) -> None:
     generated.forms.cache_clear()
 
 
-def _hidden(form: dict[str, Any]) -> list[str] | None:
+def hidden_keys(form: dict[str, Any]) -> list[str] | None:
     """Return the names of the keys that the class reads; None if that is not known."""
     if form["library"].startswith("diffusers"):  # its constructor takes no others
         return []

@@ -24,10 +24,13 @@ from auditor.oracle.inventory import inventory
 
 # Reads of a key that may be absent: a plain `config.key` raises if its class has no such key.
 _READ = re.compile(r'(?:attr\([\w.]+, |kwargs\.(?:pop|get)\(\s*|kwargs\[)"(\w+)"')
+# Reads of a config's key that may be absent, without the path to the config.
+_ABSENT = re.compile(r'getattr\((?:\w+\.)*\w*config, "(\w+)", ')
 # Reads of keys whose names the source does not state.
 _COMPUTED = re.compile(r'kwargs(?:\.(?:pop|get)\(|\[)\s*[^\s"]')
 # The base class of all configs reads these to validate.
 _VALIDATED = frozenset({"embed_dim", "num_heads", "vocab_size"})
+_SEEDS = Path(__file__).with_name("seeds.json")  # by type, keys without which it is not built
 # Values for keys whose default is null: 0 is the number of attention heads.
 _STAND_INS = [
     (re.compile(pattern), size)
@@ -66,6 +69,7 @@ class Probe:
         self.library, self.target = library, target
         self.builds, self.error = 0, ""
         self.parts: dict[str, str | None] = {}  # nested configs: their default model types
+        self.nullable: set[str] = set()  # keys that may be null
         self.known: dict[str, Sample | None] = {}
         self.needed: dict[str, Any] = {}  # keys without which the class cannot be built
         if library == "diffusers":
@@ -99,8 +103,9 @@ class Probe:
 
         table = config.to_dict()
         yield f"{path}num_labels", config.num_labels
+        self.nullable.update(path + name for name in _may_be_null(type(config)))
         for name, value in table.items():
-            inner = getattr(config, name, None)
+            inner = vars(config).get(name)
             if isinstance(inner, PreTrainedConfig):
                 self.parts.setdefault(path + name, inner.model_type or None)
                 yield from self._flat(inner, f"{path}{name}.", written.get(name) or {})
@@ -124,11 +129,22 @@ class Probe:
     def __call__(self, overrides: dict[str, Any]) -> Sample | None:
         key = json.dumps(overrides, sort_keys=True)
         if key not in self.known:
-            self.known[key] = self._sample(overrides)
+            flat = frozenset({**self.needed, **overrides})
+            self.known[key] = self._sample(self.full(overrides), flat)
         return self.known[key]
 
-    def _sample(self, overrides: dict[str, Any]) -> Sample | None:
-        config = self.full(overrides)
+    def needs_type(self, part: str, sample: Sample) -> bool:
+        """Return whether a nested config differs without its model type."""
+        config = deepcopy(sample.written)
+        *path, last = part.split(".")
+        within = config
+        for name in path:
+            within = within[name]
+        within[last].pop("model_type", None)
+        other = self._sample(config, sample.flat)
+        return other is None or other[2:] != sample[2:]
+
+    def _sample(self, config: dict[str, Any], flat: frozenset[str]) -> Sample | None:
         self.builds += 1
         try:
             with warnings.catch_warnings():
@@ -145,7 +161,7 @@ class Probe:
         tensors.update(_in_memory(built))
         loading = to_builtins(replace(built.loading, memory=None))
         text = json.dumps(loading, sort_keys=True, default=sorted)
-        return Sample(config, frozenset({**self.needed, **overrides}), leaves, tensors, text)
+        return Sample(config, flat, leaves, tensors, text)
 
     def default(self) -> Sample | None:
         """Return the default config's sample, with values for the keys that it lacks.
@@ -154,8 +170,13 @@ class Probe:
         states it.
         """
         if self({}) is None and self.config_class is not None:
-            self.needed = self._stand_ins()
-            self.known.clear()
+            seeds = json.loads(_SEEDS.read_bytes()).get(self.model_type, {})
+            stand_ins = self._stand_ins()
+            for needed in (seeds, stand_ins, stand_ins | seeds):
+                self.needed = dict(needed)
+                self.known.clear()
+                if self({}) is not None:
+                    break
             for key in list(self.needed):  # keep those without which it is not built
                 value = self.needed.pop(key)
                 self.known.clear()
@@ -173,7 +194,9 @@ class Probe:
         for key, value in leaves.items():
             path, _, last = key.rpartition(".")
             size = next((size for pattern, size in _STAND_INS if pattern.search(last)), None)
-            if value is None and size is not None:
+            if isinstance(value, list) and value:  # a tuple, where a list is expected
+                found[key] = value
+            elif value is None and size is not None:
                 heads = leaves.get(f"{path}.num_attention_heads".lstrip("."))
                 found[key] = heads if size == 0 and heads else size or 4
             elif value is False and last == "is_decoder":
@@ -185,17 +208,40 @@ class Probe:
         last = re.escape(key.rpartition(".")[2])
         source = inspect.getsource(inspect.getmodule(self.model_class))
         found = re.findall(rf"[\"']([\w.-]+)[\"'] in (?:\w+\.)*{last}\b", source)
+        if last.endswith("layer_types"):
+            found += [one for one in _layer_types() if re.search(rf"[\"']{one}[\"']", source)]
         for match in re.finditer(rf"\b{last}\s*(?:==|!=|in|not in)\s*([^\n:]+)", source):
             found += re.findall(r"[\"']([\w.-]+)[\"']", match[1])
         return list(dict.fromkeys(found))[:6]
 
 
+def _layer_types() -> tuple[str, ...]:
+    from transformers.configuration_utils import ALLOWED_LAYER_TYPES  # noqa: PLC0415 - seconds
+
+    return tuple(ALLOWED_LAYER_TYPES)
+
+
 @lru_cache(maxsize=64)
 def _taken(config_class: Any) -> dict[str, Any]:
-    """Return the keys that a config class takes and does not keep, with their defaults."""
+    """Return the keys that a config class does not keep, with their defaults.
+
+    They are taken by the config class, or read by its models where they may be absent.
+    """
+    folder = Path(inspect.getfile(config_class)).parent
     source = Path(inspect.getfile(config_class)).read_text(encoding="utf-8")
-    found = re.findall(r'kwargs\.(?:pop|get)\("(\w+)", (\d+|True|False)\)', source)
-    return {name: literal_eval(default) for name, default in found if name not in IGNORED}
+    found = re.findall(r'kwargs\.(?:pop|get)\("(\w+)", (\d+|True|False|None)\)', source)
+    taken = {name: literal_eval(default) for name, default in found}
+    for file in sorted(folder.glob("modeling_*.py")):
+        names = _ABSENT.findall(file.read_text(encoding="utf-8"))
+        taken |= {name: None for name in names if name not in taken}
+    own = {*(config_class.attribute_map or ()), *dir(config_class)}
+    return {name: value for name, value in taken.items() if name not in IGNORED | own}
+
+
+def _may_be_null(config_class: Any) -> frozenset[str]:
+    """Return the keys that a config class declares as null or a number."""
+    fields = getattr(config_class, "__dataclass_fields__", {})
+    return frozenset(name for name, one in fields.items() if "None" in str(one.type))
 
 
 def keys_read(target: str, model_types: Iterable[str]) -> list[str] | None:

@@ -50,6 +50,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     hidden: tuple[str, ...] | None = None  # the keys that its source reads; None: any may act
     parts: Mapping[str, Mapping[str, Any]] = {}  # nested configs: what a given one changes
     part_types: Mapping[str, str] = {}  # the model types of nested configs
+    untyped: tuple[str, ...] = ()  # nested configs that need not state their model type
     aliases: Mapping[str, str] = {}
     derived: tuple[tuple[str, Any, Any], ...] = ()  # key, a list's length, the value or an item
     guards: Mapping[str, tuple[Any, ...]] = {}
@@ -126,7 +127,8 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 if not isinstance(value, Mapping) or not depth:
                     raise Outside(key)
                 # save_pretrained writes "" for a class without a type
-                if (value.get("model_type") or None) != self.part_types.get(key):
+                stated = value.get("model_type") or None
+                if stated != self.part_types.get(key) and (stated or key not in self.untyped):
                     raise Outside(f"{key}.model_type", self.part_types.get(key) or "null")
                 yield key, None
                 yield from self._flat(value, f"{key}.", depth - 1)
