@@ -31,6 +31,13 @@ from auditor.audit.expected import (
 )
 from auditor.audit.implied import class_tree, implied_shapes, name_forms
 from auditor.audit.options import Options, TrialOptions
+from auditor.audit.other_programs import (
+    STATIC,
+    implied_by_other_program,
+    is_of_mlx,
+    mlx_faults,
+    textual_inversion,
+)
 from auditor.audit.outcome import (
     UNPACKED,
     ModelAudit,
@@ -42,7 +49,7 @@ from auditor.audit.outcome import (
     without_expectation,
 )
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
-from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.findings import BadConfig, ConfigOverwritten, OfFile
@@ -159,6 +166,8 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         # Choose the class, and derive its tensors from the config.
         implied = _implied_by(case, declared, module)
         case = case.with_choice(implied.choice)
+        if implied.choice is None and isinstance(implied, Implied):
+            case = case.with_outcome(target=implied.expectation.target)
         if isinstance(implied, NotImplied):
             return _without_expected(case, declared, implied.error)
         relations = () if custom else broken_relations(config.values)
@@ -173,7 +182,7 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     is_by_architectures = by_config and bool(config.architectures)
     case = replace(case.with_expected(expectation, config), is_by_architectures=is_by_architectures)
     # Check the companion files.
-    if module is None:
+    if module is None or module == STATIC:
         case = _with_companions(case, declared, expectation)
     # Ask the library for its expectation, if that is requested.
     opinion = (
@@ -265,11 +274,16 @@ def _implied_by(
     case: ModelAudit, declared: Declaration, module: str | None
 ) -> Implied | NotImplied:
     """Return the expectation for the requested class, else for the loader's or declared class."""
+    requested = case.options.target
+    if requested is None or module:
+        other = implied_by_other_program(declared.config, module, case.contents.tensors)
+        if other is not None:
+            return other
     if module:
         return expectation_of_module(declared.config, module)
     implied = expectation_of(
         declared.config,
-        case.options.target or declared.target,
+        requested or declared.target,
         loader=declared.loader,
         stored=partial(_stored_names, case.contents),
     )
@@ -377,6 +391,9 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
     """Audit an adapter, whose config and base imply its tensors."""
     from auditor.audit.adapter import adapted  # noqa: PLC0415 - most are whole models
 
+    config = case.snapshot.config
+    if config is not None and is_of_mlx(config.object):
+        return _adapter_of_mlx(case, config)
     try:
         answer = adapted(case.snapshot, case.contents.tensors, case.options.target)
     except CheckpointError as error:
@@ -398,6 +415,15 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
     )
 
 
+def _adapter_of_mlx(case: ModelAudit, config: TextFile) -> Report | Unaudited:
+    """Compare an adapter of mlx_lm with its settings; its base is not read."""
+    faults = tuple(mlx_faults(config.name, config.object, case.contents.tensors))
+    if faults:
+        return without_expectation(case.with_findings(*faults))
+    detail = f"an adapter of mlx_lm: its names fit {config.name}, and its base is not read"
+    return unaudited_outcome(case, Reason.UNKNOWN_ARCHITECTURE, detail)
+
+
 def _undeclared(case: ModelAudit) -> Report | Unaudited:
     """Return the outcome for a model without a config; its names may be those of a known model."""
     if is_gguf(case.snapshot):
@@ -415,6 +441,8 @@ def _undeclared(case: ModelAudit) -> Report | Unaudited:
             case = replace(case, unchecked=("the config: the repository has none",))
             return _compare(case, _Expected(implied, None, None, Opinion()))
     case = case.with_outcome(notes=(*case.outcome.notes, *single_file_notes(tensors)))
+    if detail := textual_inversion(tensors):
+        return unaudited_outcome(case, Reason.UNKNOWN_ARCHITECTURE, detail)
     if name := pipeline_file(case.snapshot):
         detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
         return unaudited_outcome(

@@ -22,7 +22,7 @@ from auditor.audit.outcome import with_code_in_files
 from auditor.checkpoint.filenames import is_in_folder
 from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import Component, Fetched, Snapshot
-from auditor.companions.companion_files import CompanionFile
+from auditor.companions.companion_files import CompanionFile, is_vocabulary
 from auditor.containers.manifest import (
     LEARNING,
     NEEDED_FILES,
@@ -43,7 +43,7 @@ from auditor.findings import (
 )
 from auditor.findings.ignore import split
 from auditor.messages import listed, named
-from auditor.names.parts import folder_of
+from auditor.names.parts import file_name, folder_of
 from auditor.reconciler.other_weights import (
     other_weights_by_kind,
     unread_pickles,
@@ -319,9 +319,16 @@ def _split_off(snapshot: Snapshot, folder: str, by_folder: Mapping[str, Componen
         settings=component.settings,
         manifest=None,
         components=(),
-        companions=None if _is_pipeline(snapshot) else snapshot.companions,
+        companions=None if _is_pipeline(snapshot) else _companions(snapshot, folder),
         fetched=Fetched(),
     )
+
+
+def _companions(snapshot: Snapshot, folder: str) -> tuple[CompanionFile, ...] | None:
+    """Return the vocabulary in a component's folder, if there is one, else all companion files."""
+    own = (one for one in snapshot.companions or () if folder_of(one.name) == f"{folder}/")
+    inside = tuple(replace(one, name=file_name(one.name)) for one in own if is_vocabulary(one.name))
+    return inside or snapshot.companions
 
 
 def _is_pipeline(snapshot: Snapshot) -> bool:
