@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from auditor.analytic import Config, Expectation
 from auditor.analytic.config_classes.relations import broken_relations
-from auditor.analytic.target import Refusal
+from auditor.analytic.target import Refusal, TargetChoice
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import (
     Declaration,
@@ -172,6 +172,8 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
             return _without_expected(case, declared, implied.error)
         relations = () if custom else broken_relations(config.values)
         case = case.with_contradictions(*config_faults(implied.expectation), *relations)
+        if entry is None and case.options.target is None and implied.choice is not None:
+            case = case.with_contradictions(*_untyped(config, implied.choice))
         # Read in which form and dtype they are stored.
         quantization = declared.quantization or _quantization(config, case.snapshot)
         dtype = config.dtype
@@ -208,6 +210,15 @@ def _drafting_notes(case: ModelAudit, config: Config) -> tuple[str, ...]:
     """Return notes about declared drafting layers that no file stores; () if a file is unread."""
     weights = case.contents
     return () if weights.unread else tuple(drafting_notes(config, weights.tensors))
+
+
+def _untyped(config: Config, choice: TargetChoice) -> Iterator[str]:
+    """Yield a sentence if AutoConfig refuses a config because it names no model type."""
+    if "model_type" not in config.values:
+        yield (
+            "it has no model_type, and AutoConfig and all auto classes refuse it; "
+            f"{quoted(choice.model_type)} is that of {choice.target}"
+        )
 
 
 def _with_companions(
@@ -392,7 +403,7 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
     from auditor.audit.adapter import adapted  # noqa: PLC0415 - most are whole models
 
     config = case.snapshot.config
-    if config is not None and is_of_mlx(config.object):
+    if config is not None and is_of_mlx(config.values):
         return _adapter_of_mlx(case, config)
     try:
         answer = adapted(case.snapshot, case.contents.tensors, case.options.target)
@@ -417,7 +428,7 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
 
 def _adapter_of_mlx(case: ModelAudit, config: TextFile) -> Report | Unaudited:
     """Compare an adapter of mlx_lm with its settings; its base is not read."""
-    faults = tuple(mlx_faults(config.name, config.object, case.contents.tensors))
+    faults = tuple(mlx_faults(config.name, config.values, case.contents.tensors))
     if faults:
         return without_expectation(case.with_findings(*faults))
     detail = f"an adapter of mlx_lm: its names fit {config.name}, and its base is not read"

@@ -23,6 +23,7 @@ from auditor.checkpoint.filenames import is_in_folder
 from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import Component, Fetched, Snapshot
 from auditor.companions.companion_files import CompanionFile, is_vocabulary
+from auditor.companions.reading import Companions
 from auditor.containers.manifest import (
     LEARNING,
     NEEDED_FILES,
@@ -231,8 +232,15 @@ def _between(
     snapshot: Snapshot, manifest: Manifest | None, components: Collection[ComponentAudit]
 ) -> _Between:
     """Apply the rules between the components of a pipeline; other repositories have none."""
-    if manifest is None or manifest.file != PIPELINE:
+    if manifest is None:
         return _Between()
+    if manifest.file != PIPELINE:
+        from auditor.reconciler.repository_rules import two_readings  # noqa: PLC0415 - few have them
+
+        configs = {one.folder: one.snapshot.config for one in components}
+        values = {folder: one.values for folder, one in configs.items() if one}
+        companions = Companions.of(snapshot.companions)
+        return _Between(tuple(two_readings.module_findings(manifest, values, companions)))
     from auditor.analytic.diffusion import with_defaults  # noqa: PLC0415 - few are pipelines
     from auditor.reconciler.repository_rules import pipelines  # noqa: PLC0415 - likewise
 
