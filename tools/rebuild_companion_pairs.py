@@ -49,6 +49,8 @@ def features(extractor: str) -> Iterator[tuple[str, int, tuple[str, int]]]:
             print(extractor, text_of(error), file=sys.stderr)
             continue
         for name, values in one.items() if bins >= _FEWEST else ():
+            if not hasattr(values, "shape"):
+                continue  # a list of features of several lengths
             axes = [i for i, n in enumerate(values.shape) if half[name].shape[i] != n]
             if len(axes) == 1:
                 yield key, bins, (name, axes[0] - values.ndim)

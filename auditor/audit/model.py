@@ -400,11 +400,13 @@ def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Im
 
 def _adapter(case: ModelAudit) -> Report | Unaudited:
     """Audit an adapter, whose config and base imply its tensors."""
-    from auditor.audit.adapter import adapted  # noqa: PLC0415 - most are whole models
+    from auditor.audit.adapter import adapted, scale_findings  # noqa: PLC0415 - most are whole models
 
     config = case.snapshot.config
     if config is not None and is_of_mlx(config.values):
         return _adapter_of_mlx(case, config)
+    if config is not None:
+        case = case.with_findings(*scale_findings(config.name, config.values))
     try:
         answer = adapted(case.snapshot, case.contents.tensors, case.options.target)
     except CheckpointError as error:

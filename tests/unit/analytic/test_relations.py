@@ -12,13 +12,13 @@ from auditor.analytic.config_classes.relations import RELATIONS, broken_relation
 @pytest.mark.oracle
 def test_a_model_with_a_broken_relation_raises_and_one_without_does_not(subtests):
     """The numbers are others than those that the file was made with."""
-    from rebuild_relations import called, working_values  # noqa: PLC0415 - seconds
-    from transformers import CONFIG_MAPPING  # noqa: PLC0415 - likewise
+    from rebuild_relations import working_values  # noqa: PLC0415 - seconds
+    from small_models import outcome  # noqa: PLC0415 - likewise
 
     draw = random.Random(5)  # noqa: S311 - a draw of cases
     numbers = {"kv-heads": 8, "experts-per-token": 6, "expert-groups": 12, "groups-per-token": 4}
     for model_type in one_in(12, sorted(errors_by_type())):
-        sound = working_values(model_type, CONFIG_MAPPING[model_type]().to_dict())
+        sound = working_values(model_type)
         for relation in RELATIONS:
             if relation.name not in (known := errors_by_type()[model_type]):
                 continue
@@ -27,7 +27,7 @@ def test_a_model_with_a_broken_relation_raises_and_one_without_does_not(subtests
             others = [n for n in range(1, 2 * number) if not relation.holds(number, n)]
             values = {first: number, second: draw.choice(others)}
             with subtests.test(model_type=model_type, **values):
-                assert called(model_type, {**sound, **values}) is not None
+                assert outcome(model_type, {**sound, **values}) is not None
                 [said] = broken_relations({"model_type": model_type, **values})
                 assert error in said
 
