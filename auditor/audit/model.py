@@ -166,13 +166,12 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         # Choose the class, and derive its tensors from the config.
         implied = _implied_by(case, declared, module)
         case = case.with_choice(implied.choice)
-        if implied.choice is None and isinstance(implied, Implied):
-            case = case.with_outcome(target=implied.expectation.target)
         if isinstance(implied, NotImplied):
             return _without_expected(case, declared, implied.error)
+        case = case.with_outcome(target=implied.expectation.target)
         relations = () if custom else broken_relations(config.values)
         case = case.with_contradictions(*config_faults(implied.expectation), *relations)
-        if entry is None and case.options.target is None and implied.choice is not None:
+        if entry is None and case.options.target is None:
             case = case.with_contradictions(*_untyped(config, implied.choice))
         # Read in which form and dtype they are stored.
         quantization = declared.quantization or _quantization(config, case.snapshot)
@@ -212,9 +211,9 @@ def _drafting_notes(case: ModelAudit, config: Config) -> tuple[str, ...]:
     return () if weights.unread else tuple(drafting_notes(config, weights.tensors))
 
 
-def _untyped(config: Config, choice: TargetChoice) -> Iterator[str]:
+def _untyped(config: Config, choice: TargetChoice | None) -> Iterator[str]:
     """Yield a sentence if AutoConfig refuses a config because it names no model type."""
-    if "model_type" not in config.values:
+    if choice is not None and "model_type" not in config.values:
         yield (
             "it has no model_type, and AutoConfig and all auto classes refuse it; "
             f"{quoted(choice.model_type)} is that of {choice.target}"

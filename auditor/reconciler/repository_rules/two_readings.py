@@ -120,8 +120,9 @@ def module_findings(
                     "encode() raises",
                     f"set the pooling modes with which {entry.folder} was trained",
                 )
-            known = type(outputs) is int and "module_output_name" not in values
-            before = (Reading(file, "out_features", outputs),) if known else ()
+            before = ()
+            if type(outputs) is int and "module_output_name" not in values:
+                before = (Reading(file, "out_features", outputs),)
         elif entry.kind not in {"Normalize", "Dropout", "LayerNorm"}:
             before = ()
 
