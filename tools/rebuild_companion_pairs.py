@@ -7,7 +7,8 @@ or of the nested config that has the key, works only with features of its own nu
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ _WORDS = ("mel", "feat", "input")  # in keys of configs
 _FACTORS = (1, 2)  # SeamlessM4T stacks two frames
 
 
-def pairs() -> Iterator[tuple[str, list[Any]]]:
-    """Yield (model type, its pair) for each type whose model refuses other features."""
+def pairs(model_types: Iterable[str] = ()) -> Iterator[tuple[str, list[Any]]]:
+    """Yield (model type, its pair) for each of the types whose model refuses other features."""
     types = json.loads((DATA / "processors.json").read_text())["by_type"]
-    for model_type in sorted(sys.argv[1:] or types):
+    for model_type in sorted(model_types or types):
         extractor = types[model_type].get("feature_extractor_type")
         for key, bins, shape in features(extractor) if extractor else ():
             for path, factor in candidates(model_type, bins):
@@ -40,11 +41,12 @@ def features(extractor: str) -> Iterator[tuple[str, int, tuple[str, int]]]:
     wave = np.random.default_rng(0).standard_normal(32_000).astype("float32")
     for key in _KEYS:
         try:
-            bins = getattr(kind(), key, 0)
-            one, half = (
-                each(wave, sampling_rate=each.sampling_rate, return_tensors="np")
-                for each in (kind(), kind(**{key: bins // 2}))
-            )
+            with warnings.catch_warnings(action="ignore"):  # of empty filters
+                bins = getattr(kind(), key, 0)
+                one, half = (
+                    each(wave, sampling_rate=each.sampling_rate, return_tensors="np")
+                    for each in (kind(), kind(**{key: bins // 2}))
+                )
         except Exception as error:  # noqa: BLE001 - an optional library, or another interface
             print(extractor, text_of(error), file=sys.stderr)
             continue
@@ -124,7 +126,7 @@ def main() -> None:
 
     transformers.logging.set_verbosity_error()
     found: dict[str, list[Any]] = {}
-    for model_type, pair in pairs():
+    for model_type, pair in pairs(sys.argv[1:]):
         found.setdefault(model_type, pair)
         print(model_type, pair, flush=True)
     lines = (f" {json.dumps(key)}: {json.dumps(pair)}" for key, pair in found.items())

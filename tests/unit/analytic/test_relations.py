@@ -1,5 +1,6 @@
 """Relations between config keys: what transformers raises if one is broken, and what is said."""
 
+import json
 import random
 
 import pytest
@@ -51,3 +52,13 @@ def test_the_sentence_says_what_would_fit():
     [said] = broken_relations({"model_type": "llava", "text_config": config})
     assert said.startswith("text_config.num_key_value_heads 4 does not divide text_config.num_")
     assert said.endswith("raises RuntimeError; 1 or 2 or 3 or 6 would fit")
+
+
+@pytest.mark.oracle
+def test_the_bins_of_an_extractor_are_those_without_which_its_model_raises(subtests):
+    from rebuild_companion_pairs import DATA, pairs  # noqa: PLC0415 - seconds
+
+    known = json.loads((DATA / "companion_pairs.json").read_text())
+    for model_type in one_in(4, sorted(known)):
+        with subtests.test(model_type=model_type):
+            assert known[model_type] in [pair for _, pair in pairs([model_type])]
