@@ -7,7 +7,13 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from auditor.analytic import catalogue
-from auditor.analytic.config_classes import CompletedConfig, complete, of_model_type
+from auditor.analytic.config_classes import (
+    CompletedConfig,
+    ConfigClass,
+    complete,
+    derived_keys,
+    of_model_type,
+)
 from auditor.analytic.generated.form import IGNORED
 
 _INDEXED = re.compile(r"(.*)\[(\d+)\]")
@@ -80,9 +86,13 @@ def typed_parts(config: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[s
 
 def completed(values: Mapping[str, Any]) -> CompletedConfig | None:
     """Return the config with its class's defaults; None if transformers has no class for it."""
-    model_type = values.get("model_type")
-    kind = of_model_type(model_type) if isinstance(model_type, str) else None
+    kind = _class_of(values)
     return None if kind is None else complete(kind, values)
+
+
+def _class_of(values: Mapping[str, Any]) -> ConfigClass | None:
+    model_type = values.get("model_type")
+    return of_model_type(model_type) if isinstance(model_type, str) else None
 
 
 def every_key(values: Mapping[str, Any], *, shaping: bool = True) -> tuple[Key, ...]:
@@ -102,6 +112,9 @@ def _keys(
     values: Mapping[str, Any], whole: CompletedConfig | None, within: str, *, shaping: bool
 ) -> Iterator[Key]:
     read = _shaping(whole) if shaping else None
+    if read is not None:  # a flag that follows from a word is a key only if it contradicts the word
+        derived = _derived(values)
+        read |= {key for key, value in derived.items() if value != values[key]}
 
     def is_left_out(name: str) -> bool:
         return shaping and (name in _NOT_SHAPING if read is None else name not in read)
@@ -251,13 +264,35 @@ def written(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, A
 
 
 def config_with(values: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """Return the values to write for one key; for a number of labels, the label names too."""
+    """Return the values to write for one key, and for the keys that state it again.
+
+    A number of labels changes the label names, and the word "gated-gelu" the flag `is_gated_act`.
+    """
     parent = parent_of(path)
+    if isinstance(value, str):
+        return {path: value, **_restated(values, path, value)}
     names = value_at(values, path_of(parent, "id2label"))
     if name_of(path) != _LABELS or type(value) is not int or not names:
         return {path: value}
     stated = {path: value} if value_at(values, path) is not None else {}
     return {**stated, **_with_labels(parent, names, value)}
+
+
+def _restated(values: Mapping[str, Any], path: str, word: str) -> dict[str, Any]:
+    """Return the stated keys that the config class derives from a word, with their new values."""
+    parent, stated = parent_of(path), object_at(values, parent_of(path))
+    before, after = _derived(stated), _derived({**stated, name_of(path): word})
+    return {path_of(parent, key): after[key] for key in before if after[key] != before[key]}
+
+
+def _derived(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stated keys that the config class derives from others, with the derived values."""
+    kind = _class_of(stated)
+    keys = derived_keys(kind.name) & stated.keys() if kind else ()
+    if kind is None or not keys:
+        return {}
+    values = complete(kind, {key: one for key, one in stated.items() if key not in keys}).values
+    return {key: values[key] for key in keys}
 
 
 def _with_labels(parent: str, names: Any, count: int) -> dict[str, Any]:

@@ -35,11 +35,13 @@ from auditor.analytic.target import Refusal
 from auditor.audit.expected import Implied, NotImplied, classes_of_type, expectation_of
 from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.findings import ConfigContradiction, OfKeys
 from auditor.messages import listed, named, quoted
 from auditor.names.folding import fold
 from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.tensors import StoredTensor
 
+_ALPHA = 8  # the default of lora_alpha in LoraConfig of peft 0.21
 _Shapes = Mapping[str, tuple[int, ...] | None]  # stored shapes by name; None if unknown
 
 
@@ -86,6 +88,17 @@ def adapted(
         tuple(_notes(answer, settings, base, shapes)) if base else (),
         tuple(_unchecked(answer, settings)),
     )
+
+
+def scale_findings(file: str, values: Mapping[str, object]) -> Iterator[OfKeys]:
+    """Report a rank without lora_alpha: PEFT then scales the update by its default."""
+    rank = values.get("r")
+    if values.get("peft_type") == "LORA" and "lora_alpha" not in values and type(rank) is int:
+        yield ConfigContradiction(
+            says=((file, "r", str(rank)), (file, "lora_alpha", "")),
+            reason=f"{file} has r {rank} and no lora_alpha: PEFT takes its default, {_ALPHA}",
+            fix="set lora_alpha to the value of the training",
+        )
 
 
 def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:

@@ -10,6 +10,7 @@ from auditor.analytic import Config, catalogue
 from auditor.analytic.repository_loader import Loader, of_pipeline, of_sentence_transformers
 from auditor.analytic.target import custom_class
 from auditor.audit.native_twins import NativeTwin, as_native_twin
+from auditor.audit.other_programs import STATIC
 from auditor.audit.own_names import OwnNames
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import MODULE_KEYS, SENTENCE, TRANSFORMERS, ManifestEntry
@@ -60,7 +61,8 @@ def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Decla
     CheckpointError for a file that is not a config.
     """
     if snapshot.config is None:
-        return None
+        is_static = module_of(entry) == STATIC
+        return Declaration(Config(values=MappingProxyType({}))) if is_static else None
     config = snapshot.config.as_config
     if module_of(entry) is not None:
         return Declaration(config)

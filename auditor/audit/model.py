@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from auditor.analytic import Config, Expectation
 from auditor.analytic.config_classes.relations import broken_relations
-from auditor.analytic.target import Refusal
+from auditor.analytic.target import Refusal, TargetChoice
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import (
     Declaration,
@@ -31,6 +31,13 @@ from auditor.audit.expected import (
 )
 from auditor.audit.implied import class_tree, implied_shapes, name_forms
 from auditor.audit.options import Options, TrialOptions
+from auditor.audit.other_programs import (
+    STATIC,
+    implied_by_other_program,
+    is_of_mlx,
+    mlx_faults,
+    textual_inversion,
+)
 from auditor.audit.outcome import (
     UNPACKED,
     ModelAudit,
@@ -42,7 +49,7 @@ from auditor.audit.outcome import (
     without_expectation,
 )
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
-from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.findings import BadConfig, ConfigOverwritten, OfFile
@@ -161,8 +168,11 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         case = case.with_choice(implied.choice)
         if isinstance(implied, NotImplied):
             return _without_expected(case, declared, implied.error)
+        case = case.with_outcome(target=implied.expectation.target)
         relations = () if custom else broken_relations(config.values)
         case = case.with_contradictions(*config_faults(implied.expectation), *relations)
+        if entry is None and case.options.target is None:
+            case = case.with_contradictions(*_untyped(config, implied.choice))
         # Read in which form and dtype they are stored.
         quantization = declared.quantization or _quantization(config, case.snapshot)
         dtype = config.dtype
@@ -173,7 +183,7 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     is_by_architectures = by_config and bool(config.architectures)
     case = replace(case.with_expected(expectation, config), is_by_architectures=is_by_architectures)
     # Check the companion files.
-    if module is None:
+    if module is None or module == STATIC:
         case = _with_companions(case, declared, expectation)
     # Ask the library for its expectation, if that is requested.
     opinion = (
@@ -199,6 +209,15 @@ def _drafting_notes(case: ModelAudit, config: Config) -> tuple[str, ...]:
     """Return notes about declared drafting layers that no file stores; () if a file is unread."""
     weights = case.contents
     return () if weights.unread else tuple(drafting_notes(config, weights.tensors))
+
+
+def _untyped(config: Config, choice: TargetChoice | None) -> Iterator[str]:
+    """Yield a sentence if AutoConfig refuses a config because it names no model type."""
+    if choice is not None and "model_type" not in config.values:
+        yield (
+            "it has no model_type, and AutoConfig and all auto classes refuse it; "
+            f"{quoted(choice.model_type)} is that of {choice.target}"
+        )
 
 
 def _with_companions(
@@ -265,11 +284,16 @@ def _implied_by(
     case: ModelAudit, declared: Declaration, module: str | None
 ) -> Implied | NotImplied:
     """Return the expectation for the requested class, else for the loader's or declared class."""
+    requested = case.options.target
+    if requested is None or module:
+        other = implied_by_other_program(declared.config, module, case.contents.tensors)
+        if other is not None:
+            return other
     if module:
         return expectation_of_module(declared.config, module)
     implied = expectation_of(
         declared.config,
-        case.options.target or declared.target,
+        requested or declared.target,
         loader=declared.loader,
         stored=partial(_stored_names, case.contents),
     )
@@ -375,8 +399,13 @@ def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Im
 
 def _adapter(case: ModelAudit) -> Report | Unaudited:
     """Audit an adapter, whose config and base imply its tensors."""
-    from auditor.audit.adapter import adapted  # noqa: PLC0415 - most are whole models
+    from auditor.audit.adapter import adapted, scale_findings  # noqa: PLC0415 - most are whole models
 
+    config = case.snapshot.config
+    if config is not None and is_of_mlx(config.values):
+        return _adapter_of_mlx(case, config)
+    if config is not None:
+        case = case.with_findings(*scale_findings(config.name, config.values))
     try:
         answer = adapted(case.snapshot, case.contents.tensors, case.options.target)
     except CheckpointError as error:
@@ -398,6 +427,15 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
     )
 
 
+def _adapter_of_mlx(case: ModelAudit, config: TextFile) -> Report | Unaudited:
+    """Compare an adapter of mlx_lm with its settings; its base is not read."""
+    faults = tuple(mlx_faults(config.name, config.values, case.contents.tensors))
+    if faults:
+        return without_expectation(case.with_findings(*faults))
+    detail = f"an adapter of mlx_lm: its names fit {config.name}, and its base is not read"
+    return unaudited_outcome(case, Reason.UNKNOWN_ARCHITECTURE, detail)
+
+
 def _undeclared(case: ModelAudit) -> Report | Unaudited:
     """Return the outcome for a model without a config; its names may be those of a known model."""
     if is_gguf(case.snapshot):
@@ -415,6 +453,8 @@ def _undeclared(case: ModelAudit) -> Report | Unaudited:
             case = replace(case, unchecked=("the config: the repository has none",))
             return _compare(case, _Expected(implied, None, None, Opinion()))
     case = case.with_outcome(notes=(*case.outcome.notes, *single_file_notes(tensors)))
+    if detail := textual_inversion(tensors):
+        return unaudited_outcome(case, Reason.UNKNOWN_ARCHITECTURE, detail)
     if name := pipeline_file(case.snapshot):
         detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
         return unaudited_outcome(

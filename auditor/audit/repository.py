@@ -22,7 +22,8 @@ from auditor.audit.outcome import with_code_in_files
 from auditor.checkpoint.filenames import is_in_folder
 from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import Component, Fetched, Snapshot
-from auditor.companions.companion_files import CompanionFile
+from auditor.companions.companion_files import CompanionFile, is_vocabulary
+from auditor.companions.reading import Companions
 from auditor.containers.manifest import (
     LEARNING,
     NEEDED_FILES,
@@ -43,7 +44,7 @@ from auditor.findings import (
 )
 from auditor.findings.ignore import split
 from auditor.messages import listed, named
-from auditor.names.parts import folder_of
+from auditor.names.parts import file_name, folder_of
 from auditor.reconciler.other_weights import (
     other_weights_by_kind,
     unread_pickles,
@@ -231,8 +232,15 @@ def _between(
     snapshot: Snapshot, manifest: Manifest | None, components: Collection[ComponentAudit]
 ) -> _Between:
     """Apply the rules between the components of a pipeline; other repositories have none."""
-    if manifest is None or manifest.file != PIPELINE:
+    if manifest is None:
         return _Between()
+    if manifest.file != PIPELINE:
+        from auditor.reconciler.repository_rules import two_readings  # noqa: PLC0415 - few have them
+
+        configs = {one.folder: one.snapshot.config for one in components}
+        values = {folder: one.values for folder, one in configs.items() if one}
+        companions = Companions.of(snapshot.companions)
+        return _Between(tuple(two_readings.module_findings(manifest, values, companions)))
     from auditor.analytic.diffusion import with_defaults  # noqa: PLC0415 - few are pipelines
     from auditor.reconciler.repository_rules import pipelines  # noqa: PLC0415 - likewise
 
@@ -319,9 +327,16 @@ def _split_off(snapshot: Snapshot, folder: str, by_folder: Mapping[str, Componen
         settings=component.settings,
         manifest=None,
         components=(),
-        companions=None if _is_pipeline(snapshot) else snapshot.companions,
+        companions=None if _is_pipeline(snapshot) else _companions(snapshot, folder),
         fetched=Fetched(),
     )
+
+
+def _companions(snapshot: Snapshot, folder: str) -> tuple[CompanionFile, ...] | None:
+    """Return the vocabulary in a component's folder, if there is one, else all companion files."""
+    own = (one for one in snapshot.companions or () if folder_of(one.name) == f"{folder}/")
+    inside = tuple(replace(one, name=file_name(one.name)) for one in own if is_vocabulary(one.name))
+    return inside or snapshot.companions
 
 
 def _is_pipeline(snapshot: Snapshot) -> bool:

@@ -52,7 +52,7 @@ ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # the first exist
 OPEN_CLIP = "open_clip_config.json"
 # Configs of weights with names of their own; the first existing file is loaded.
 _OWN_WEIGHTS = {
-    ADAPTER_CONFIG: ADAPTERS,
+    ADAPTER_CONFIG: (*ADAPTERS, "adapters.safetensors"),  # the last is of mlx_lm
     OPEN_CLIP: ("open_clip_model.safetensors", "open_clip_pytorch_model.bin"),
 }
 # Files that diffusers loads into a pipeline: LoRA, attention processors, embeddings.
@@ -268,7 +268,7 @@ def with_companions(names: Collection[str], where: str, choose: Chooser = select
     selection = choose(names, where)
     if PIPELINE in names:
         return replace(selection, companions=tokenizers_of(names) or None)
-    if selection.config != CONFIG:
+    if selection.config != CONFIG and MODULES not in names:
         return selection
     return replace(selection, companions=companions_of(names))
 

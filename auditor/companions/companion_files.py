@@ -45,7 +45,7 @@ _OTHER_VOCABULARIES = (TEKKEN, *_SENTENCEPIECE, "vocab.json", "vocab.txt")
 # If one of these exists, the positions of sentencepiece's pieces are not ids: these files contain
 # the ids (M2M100, BERT for Japanese; fairseq's dictionary in BARTpho).
 _ID_FILES = frozenset(("vocab.json", "vocab.txt", "dict.txt"))
-_POOLING = re.compile(r"[^/]*Pooling/config\.json")
+_OF_MODULES = re.compile(r"[^/]*(Pooling/config|StaticEmbedding/tokenizer)\.json")
 # The folders of a pipeline's tokenizers; text_encoder_2 has tokenizer_2.
 _TOKENIZER_FOLDER = re.compile(r"tokenizer(_\d)?/")
 _TIKTOKEN = ".tiktoken"
@@ -102,7 +102,7 @@ def companions_of(names: Collection[str]) -> tuple[str, ...]:
     without_ids = () if _ID_FILES.isdisjoint(names) else _SENTENCEPIECE
     vocabularies = [name for name in candidates if name in names and name not in without_ids]
     texts = [name for name in _TEXTS if name in names]
-    nested = sorted(name for name in names if template_name(name) or _POOLING.fullmatch(name))
+    nested = sorted(name for name in names if template_name(name) or _OF_MODULES.fullmatch(name))
     return (*vocabularies[:1], *texts, *nested, *vocabularies[1:])
 
 

@@ -116,7 +116,7 @@ def _adapter(folder: Path) -> None:
     module = "base_model.model.model.layers.0.self_attn.q_proj"
     tensors = {f"{module}.lora_A.weight": torch.ones(8, 32)}
     save_file(tensors, folder / "adapter_model.safetensors")
-    base = {"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"]}
+    base = {"peft_type": "LORA", "r": 8, "lora_alpha": 8, "target_modules": ["q_proj"]}
     _file("adapter_config.json", {**base, "base_model_name_or_path": "./gone"})(folder)
 
 

@@ -33,6 +33,7 @@ LORA = {
     "task_type": "CAUSAL_LM",
     "base_model_name_or_path": "org/base",
     "r": 2,
+    "lora_alpha": 4,
     "target_modules": ["c_attn"],
     "fan_in_fan_out": True,
 }

@@ -5,6 +5,7 @@ from auditor.analytic.config_classes.completion import (
     CompletedConfig,
     complete,
     derived_defaults,
+    derived_keys,
 )
 from auditor.analytic.config_classes.declarations import (
     ConfigClass,
@@ -30,6 +31,7 @@ __all__ = [
     "FaultyConfigError",
     "complete",
     "derived_defaults",
+    "derived_keys",
     "fault_sentence",
     "library",
     "of_model_type",

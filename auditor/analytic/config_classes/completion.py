@@ -7,6 +7,7 @@ registers a function for them with `derived_defaults`.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -93,6 +94,7 @@ class CompletedConfig:
 Derivation = Callable[[CompletedConfig, dict[str, Any]], None]
 _Registered = TypeVar("_Registered", bound=Derivation)
 _DERIVATIONS: dict[str, Derivation] = {}
+_NONE = frozenset[str]()
 
 
 def derived_defaults(*class_names: str) -> Callable[[_Registered], _Registered]:
@@ -116,6 +118,13 @@ def _derivation(kind: ConfigClass) -> Derivation | None:
     if kind.model_type in FILES:
         import_module(f"auditor.analytic.families.{FILES[kind.model_type]}")
     return _DERIVATIONS.get(kind.name)
+
+
+@cache
+def derived_keys(class_name: str) -> frozenset[str]:
+    """Return the keys that a class derives from its fields, such as `is_gated_act` of T5."""
+    kind = of_name(class_name)
+    return frozenset(complete(kind, {}).values) - {*kind.fields, *kind.parts} if kind else _NONE
 
 
 # --- completing ---------------------------------------------------------------------------------

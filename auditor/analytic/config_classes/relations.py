@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec.json import decode
 
-from auditor.analytic.config_classes.declarations import library
+from auditor.analytic.config_classes.declarations import ConfigClass, library, of_model_type
 from auditor.messages import named
 
 _FILE = Path(__file__).parents[2] / "data" / "config_relations.json"
@@ -68,17 +68,21 @@ def keys_of(
     return (first, second) if first and second else None
 
 
-def broken_relations(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
+def broken_relations(
+    values: Mapping[str, Any], path: str = "", model_type: str = ""
+) -> Iterator[str]:
     """Yield a sentence for each broken relation of a config, and of the configs in it.
 
-    Both numbers must be stated: what a class derives from a default is not known here.
+    Both numbers must be stated: what a class derives from a default is not known here. `model_type`
+    is the type of a nested config that states none.
     """
-    model_type = values.get("model_type")
-    relations = errors_by_type().get(model_type, {}) if isinstance(model_type, str) else {}
-    for relation in RELATIONS:
+    stated = values.get("model_type", model_type)
+    kind = of_model_type(stated) if isinstance(stated, str) else None
+    relations = errors_by_type().get(stated, {}) if isinstance(stated, str) else {}
+    for relation in RELATIONS if relations else ():
         first_key, second_key, error = relations.get(relation.name, ("", "", ""))
-        first, second = values.get(first_key), values.get(second_key)
-        if type(first) is not int or type(second) is not int or not 0 < first <= _LARGEST:
+        first, second = (_number(values, kind, key) for key in (first_key, second_key))
+        if first is None or second is None or not 0 < first <= _LARGEST:
             continue
         if not relation.holds(first, second):
             needs = "does not divide" if relation.divides else "is above"
@@ -89,7 +93,16 @@ def broken_relations(values: Mapping[str, Any], path: str = "") -> Iterator[str]
             )
     for key, inner in values.items():
         if isinstance(inner, Mapping):
-            yield from broken_relations(inner, f"{path}{key}.")
+            part = kind.parts.get(key) if kind else None
+            yield from broken_relations(inner, f"{path}{key}.", part.model_type if part else "")
+
+
+def _number(values: Mapping[str, Any], kind: ConfigClass | None, key: str) -> int | None:
+    """Return the integer under a key or a synonym of it; None if there is none."""
+    synonyms = kind.attribute_map.items() if kind else ()
+    names = (key, *(other for other, own in synonyms if own == key))
+    value = next((values[name] for name in names if name in values), None)
+    return value if type(value) is int else None
 
 
 _LARGEST = 100_000  # larger numbers are of no model, and finding divisors takes time

@@ -122,7 +122,8 @@ def from_older_keys(config: CompletedConfig, others: dict[str, Any]) -> None:
         config.set("num_decoder_layers", config["num_layers"])
     words = config["feed_forward_proj"].split("-")
     config.values["is_gated_act"] = words[0] == "gated"
-    config.values["dense_act_fn"] = words[-1]
+    is_older = words == ["gated", "gelu"]
+    config.values["dense_act_fn"] = "gelu_new" if is_older else words[-1]
 
 
 CROSS_BIAS = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)

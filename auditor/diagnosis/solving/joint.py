@@ -14,6 +14,7 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+from auditor.analytic.activations import LEARNED
 from auditor.analytic.blocks import symbols
 from auditor.analytic.config_classes import library, words_of_any_class
 from auditor.analytic.config_keys import (
@@ -288,11 +289,11 @@ class _Search:
         """Yield other values of flags, and of keys whose value is one of a few words."""
         keys = every_key(changed(self._config, now.values))
         yield from flags(keys)
-        activations = library().activations
+        alike = library().activations - LEARNED.keys()  # none stores a tensor
         for key in keys:
             if isinstance(key.value, str) and not self._is_over():
                 # "gelu" stores what "relu" stores; "gated-gelu" does not.
-                same = activations if key.value in activations else {key.value}
+                same = alike if key.value in alike else {key.value}
                 words = other_words(self._trees, now.values, key.path)
                 yield from (KeyChange(key, word) for word in words if word not in same)
         yield from (KeyChange(key, value=True) for key in keys if key.value is None)

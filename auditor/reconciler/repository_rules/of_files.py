@@ -17,7 +17,12 @@ from auditor.findings import (
 )
 from auditor.messages import described, listed, quoted
 from auditor.observation import Checked
-from auditor.reconciler.repository_rules import chat_templates, processors, token_ids
+from auditor.reconciler.repository_rules import (
+    chat_templates,
+    processors,
+    token_ids,
+    two_readings,
+)
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 
@@ -189,6 +194,7 @@ _RULES: tuple[Callable[[RepositoryCase], Iterator[Finding]], ...] = (
     code_findings,
     processors.processor_findings,
     processors.class_findings,
+    two_readings.bins_findings,
 )
 
 

@@ -25,6 +25,7 @@ from auditor.reconciler.contents import contents
 from auditor.reconciler.repository_rules import RepositoryFindings, unchecked_companions
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 from auditor.reconciler.repository_rules.token_ids import token_id_findings
+from auditor.reconciler.repository_rules.two_readings import Reading, disagreement
 
 _DATA = Path(__file__).parents[2] / "data" / "pipelines.json"
 
@@ -144,7 +145,7 @@ def _classes(manifest: Manifest, components: Components) -> Iterator[OfKeys]:
 
 def _widths(
     target: str, rule: _Rule, components: Components, declared: Iterable[str]
-) -> Iterator[OfKeys]:
+) -> Iterator[Finding]:
     """Yield a contradiction if the denoiser's width is not that of the other components."""
     denoiser, _, key = rule.width.partition(".")
     component = components.get(denoiser)
@@ -163,20 +164,16 @@ def _widths(
     widths = [_width(components[folder].config, name) for folder, name in sources.items()]
     if type(width) is not int or None in widths:
         return
-    total = sum(one for one in widths if one is not None)
-    expected = [times * total + plus for times, plus in rule.factors]
-    if width in expected:
-        return
-    stated = [
-        (components[folder].config_file, name, value_text(value))
-        for (folder, name), value in zip(sources.items(), widths, strict=True)
-    ]
-    summed = " + ".join(f"{name} {value} of {named(file)}" for file, name, value in stated)
-    yield ConfigContradiction(
-        says=((component.config_file, key, value_text(width)), *stated),
-        reason=f"{key} of {named(component.config_file)} is {width}, expected "
-        f"{' or '.join(map(str, expected))} for {summed}: {target} cannot run",
-        fix=f"upload the {denoiser} and the {listed([*sources])} that were trained together",
+    yield from disagreement(
+        Reading(component.config_file, key, width),
+        [
+            Reading(components[folder].config_file, name, value)
+            for (folder, name), value in zip(sources.items(), widths, strict=True)
+            if value is not None
+        ],
+        f"{target} cannot run",
+        f"upload the {denoiser} and the {listed([*sources])} that were trained together",
+        rule.factors,
     )
 
 

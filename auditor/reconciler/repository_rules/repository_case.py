@@ -21,10 +21,12 @@ _MODULES = (
     *("embed_in", "token_embedding", "token_embeddings", "tokens_embed", "embeddings"),
     *("embedding", "w"),
 )
-_EMBEDDING = re.compile(rf"(?:^|\.)(?:{'|'.join(_MODULES)})\.weight$")
+_STATIC, _MAPPING = "embeddings", "mapping"  # of model2vec: vectors, and the row of each token
+_EMBEDDING = re.compile(rf"(?:^|\.)(?:{'|'.join(_MODULES)})\.weight$|^{_STATIC}$")
 # Idefics stores the embeddings of added tokens in a separate tensor.
 _ADDITIONAL = ".additional_embedding.weight"
-_ENDINGS = (_ADDITIONAL, *(f"{module}.weight" for module in _MODULES))  # a few of 90,000 names
+# Ends of names; a few of 90,000 names have one.
+_ENDINGS = (_ADDITIONAL, _STATIC, _MAPPING, *(f"{module}.weight" for module in _MODULES))
 
 # Objects inside a config whose models use the tokens of the tokenizer.
 TEXT_PARTS = ("text_config", "decoder", "llm_config", "language_config")
@@ -99,6 +101,9 @@ def _longest_embedding(
     """Return the longest token embedding: if there are two, the tokenizer may belong to either."""
     shapes = [(tensor.name, tensor.shape) for tensor in tensors if tensor.name.endswith(_ENDINGS)]
     extra = sum(shape[0] for name, shape in shapes if shape and name.endswith(_ADDITIONAL))
+    mapped = dict(shapes).get(_MAPPING)
+    if mapped and len(mapped) == 1 and _STATIC in dict(shapes):
+        return EmbeddingRows(mapped[0], _MAPPING)
     embeddings = [
         EmbeddingRows(shape[0] + extra, name)
         for name, shape in shapes

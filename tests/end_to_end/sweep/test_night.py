@@ -214,6 +214,7 @@ def test_an_adapter_is_audited_with_the_config_of_its_base(at_hub, settings):
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": "org/base",
         "r": 2,
+        "lora_alpha": 4,
         "target_modules": ["c_attn"],
         "fan_in_fan_out": True,
     }

@@ -5,7 +5,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support.builders import safetensors_bytes
 from support.hub import Hub
 from support.pipelines import CLIP, POOLING, TRANSFORMER, model, tensors, text, under, written
 
@@ -431,14 +430,3 @@ def _ours(auto: str, model_type: str) -> str | None:
     return resolve_auto_class(
         auto, catalogue.base_class(model_type), catalogue.siblings(model_type)
     )
-
-
-def test_the_weights_of_a_static_embedding_are_tallied(tmp_path):
-    static = {**TRANSFORMER, "path": ".", "type": "sentence_transformers.models.StaticEmbedding"}
-    stored = safetensors_bytes({"embedding.weight": ("F32", (40, 8))})
-    files = {"model.safetensors": stored, "config.json": text({"model_type": "model2vec"})}
-    files |= {"modules.json": text([static]), "tokenizer.json": b"{}"}
-    outcome = auditor.audit(written(tmp_path, files))
-    assert isinstance(outcome, Unaudited)
-    assert "'StaticEmbedding' of sentence-transformers" in outcome.detail
-    assert outcome.observed.parameters == 320

@@ -34,7 +34,7 @@ QWEN = {
     "head_dim": 4,
     "moe_intermediate_size": 5,
     "num_experts": 3,
-    "num_experts_per_tok": 2,
+    "num_experts_per_tok": 1,
 }
 EXPERTS = "model.layers.0.mlp.experts"
 
