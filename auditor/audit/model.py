@@ -161,7 +161,8 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         case = case.with_choice(implied.choice)
         if isinstance(implied, NotImplied):
             return _without_expected(case, declared, implied.error)
-        relations = () if custom else broken_relations(config.values)
+        is_checked = not (custom or is_gguf(case.snapshot))  # GGUF has rules of its own
+        relations = broken_relations(config.values) if is_checked else ()
         case = case.with_contradictions(*config_faults(implied.expectation), *relations)
         # Read in which form and dtype they are stored.
         quantization = declared.quantization or _quantization(config, case.snapshot)

@@ -31,6 +31,12 @@ Unexpected = WarningKind(
     "it: loading leaves it out.",
     details="If there are more than MOST_NAMED such tensors, only the first ones are named.",
 )
+Refused = ErrorKind(
+    "unexpected",
+    OfStored,
+    "A GGUF file stores a tensor that its architecture does not have: llama.cpp refuses the file.",
+    "Convert the model again, from unpacked weights, with a version of llama.cpp that knows it.",
+)
 Unused = InfoKind(
     "unused",
     OfUnused,
@@ -233,6 +239,12 @@ ConfigContradiction = WarningKind(
     OfKeys,
     "The config declares one fact twice, with different values; the finding names the value used.",
     "Remove the key that is not meant; the other one stays.",
+)
+MetadataContradiction = ErrorKind(
+    "config-contradiction",
+    OfKeys,
+    "Two numbers in a GGUF file's metadata contradict each other: llama.cpp stops at the file.",
+    "Correct the number that the finding names, or load the file with `--override-kv`.",
 )
 GenerationConfigInvalid = WarningKind(
     "generation-config-invalid",

@@ -140,8 +140,9 @@ def _files(outcome: Report | Unaudited) -> str:
     facts += [shown(dtype) for dtype, _ in dtypes[:_MOST_DTYPES]]
     if len(dtypes) > _MOST_DTYPES:
         facts.append(f"{len(dtypes) - _MOST_DTYPES} more dtypes")
-    if observed.layout:
-        facts.append(shown(observed.layout))
+    if observed.layout:  # GGUF's repeats the dtypes
+        is_gguf = observed.layout.startswith("gguf, ")
+        facts.append("gguf" if is_gguf else shown(observed.layout))
     return ", ".join(facts)
 
 

@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from auditor.layouts.fused import count_experts
 from auditor.layouts.gguf_names import TABLES, Table
+from auditor.layouts.gguf_names import is_refused as is_refused_key
 from auditor.layouts.packing import (
     Declared,
     Implied,
@@ -164,6 +165,12 @@ def _parsed(name: str) -> _Name:
     if not dot or ending not in _ENDINGS:
         stem, ending = tail, ""
     return _Name(f"{before}@{stem}" if number else stem, number, ending)
+
+
+def is_refused(name: str) -> bool:
+    """Return whether llama.cpp refuses a file with this tensor if nothing expects the tensor."""
+    key, _, ending = _parsed(name)
+    return is_refused_key(f"{key}.{ending}" if ending else key)
 
 
 def _pieces(

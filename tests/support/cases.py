@@ -32,7 +32,7 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
 _KEYS = {"name", "model", "config", "tensors", "weights", "beside", "files", "audit", "expect"}
-_KEYS |= {"also", "numbers", "bytes_as", "second", "diff", "claims", "claim"}
+_KEYS |= {"also", "numbers", "bytes_as", "second", "diff", "claims", "claim", "gguf"}
 _KEYS |= {"folder", "index", "path", "options"}  # of bad_input
 _TENSOR_KEYS = {"of", "config", "form", "drop", "keep", "rename", "shape", "dtype", "add"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
@@ -147,10 +147,15 @@ def build(case: Case, top: Path) -> Path:
     """Write the folder of a case."""
     folder = top / case.keys.get("folder", "")
     folder.mkdir(parents=True)
-    config = config_of(case)
+    config = None if "gguf" in case.keys else config_of(case)
     if config is not None:
         (folder / CONFIG).write_text(json.dumps({"dtype": "float32", **config}, indent=2))
-    _write_weights(case, folder)
+    if "gguf" in case.keys:
+        from support.cases_of_gguf import write_gguf  # noqa: PLC0415 - needs the package gguf
+
+        write_gguf(case.keys["gguf"], models()[case.keys["model"]], folder)
+    else:
+        _write_weights(case, folder)
     for name, tensors in case.keys.get("beside", {}).items():
         is_share = isinstance(tensors, str)
         keys = case.keys if is_share else {**case.keys, "tensors": tensors}

@@ -1,0 +1,143 @@
+"""What the tensors of a GGUF file show about its metadata: numbers of blocks, experts and heads.
+
+llama.cpp builds the shape of each tensor from the metadata, and refuses a file with another one; a
+key that it reads with a default may be absent. Names of tensors are those of its `gguf` package.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from auditor.analytic.gguf_architectures import Facts
+from auditor.containers.gguf import GgufHeader
+from auditor.containers.gguf_reader import Skipped
+
+TOKENS = "tokenizer.ggml.tokens"  # its length is the number of rows that llama.cpp expects
+_BLOCK = re.compile(r"(?:enc\.|dec\.)?blk\.(\d{1,6})\.", re.ASCII)
+# Architectures of which llama.cpp refuses another rope.dimension_count than the size of a head.
+_ROTATED = frozenset({"llama", "falcon"})
+_GATES = ("ffn_gate_exps.weight", "ffn_up_exps.weight")
+
+
+class Reading(NamedTuple):
+    """A key of the metadata whose value differs from what the tensors show."""
+
+    key: str  # complete: llama.expert_count
+    declared: int | None  # None: the key is absent
+    shown: int | None  # None: the tensors show that there is no such thing
+    tensor: str  # which shows it, as in a sentence
+
+
+def differing(facts: Facts) -> Iterator[Reading]:
+    """Yield the keys that differ from the tensors, keys on which other shapes depend first.
+
+    A list with a number for each block is not compared.
+    """
+    rows = facts.shapes.get("token_embd.weight", ())[:1]
+    tokens = facts.header.length(TOKENS)
+    if rows and tokens is not None and tokens != rows[0]:
+        yield Reading(TOKENS, tokens, rows[0], "token_embd.weight")
+    for key, read in _READINGS.items():
+        name = f"{facts.arch}.{key}"
+        value = facts.header.metadata.get(name)
+        if value is not None and type(value) is not int:
+            continue
+        for shown, tensor in read(facts):
+            if shown != value:
+                yield Reading(name, value, shown, tensor)
+
+
+def with_values(header: GgufHeader, values: Mapping[str, int | None]) -> Mapping[str, object]:
+    """Return the metadata of a header with other values; None removes a key."""
+    metadata: dict[str, object] = {**header.metadata}
+    for key, value in values.items():
+        if value is None:
+            metadata.pop(key, None)
+        else:
+            metadata[key] = Skipped("string", value) if key == TOKENS else value
+    return MappingProxyType(metadata)
+
+
+_Read = Callable[[Facts], Iterator[tuple[int | None, str]]]
+
+
+def _length(axis: int, *names: str) -> _Read:
+    """Return the reading of the length of an axis of a block's tensor, the first that is stored."""
+
+    def read(facts: Facts) -> Iterator[tuple[int, str]]:
+        for name in names:
+            if (length := facts.width(name, axis)) is not None:
+                yield length, name
+                return
+
+    return read
+
+
+def _top(axis: int, name: str) -> _Read:
+    def read(facts: Facts) -> Iterator[tuple[int, str]]:
+        shape = facts.shapes.get(name, ())
+        if len(shape) >= -axis:
+            yield shape[axis], name
+
+    return read
+
+
+def _blocks(facts: Facts) -> Iterator[tuple[int, str]]:
+    """Yield the number of blocks up to the last one; T5's decoder has a key of its own."""
+    numbers = {int(match[1]): name for name in facts.shapes if (match := _BLOCK.match(name))}
+    if numbers:
+        last = max(numbers)
+        yield last + 1, f"blk.{last}"
+
+
+def _experts(facts: Facts) -> Iterator[tuple[int | None, str]]:
+    """Yield the number of experts, or None if no block stores any."""
+    for name in (*_GATES, "ffn_down_exps.weight"):
+        for tensor, shape in facts.shapes.items():
+            if tensor.endswith(f".{name}") and len(shape) > 2:  # noqa: PLR2004 - (E, out, in)
+                yield shape[0], name
+                return
+    if not any("_exps." in name or ".ffn_gate_inp." in name for name in facts.shapes):
+        yield None, "the blocks"
+
+
+def _heads(of: str, other: str) -> _Read:
+    """Return the reading of a number of heads: the rows of `of`, divided by a head's size."""
+
+    def read(facts: Facts) -> Iterator[tuple[int, str]]:
+        rows, width = facts.width(of, -2), facts.number("embedding_length")
+        others, heads = facts.width(other, -2), facts.number("attention.head_count")
+        stated = facts.number("attention.key_length") or facts.width("attn_k_norm.weight", -1)
+        if facts.arch in _ROTATED:
+            stated = stated or facts.number("rope.dimension_count")
+        keys = facts.number("attention.head_count_kv")
+        if of == "attn_k.weight":
+            size = stated or (width // heads if width and heads else None)
+        else:
+            size = stated or (others // keys if others and keys else None)
+        if rows and size and rows % size == 0:
+            yield rows // size, of
+
+    return read
+
+
+_READINGS: Mapping[str, _Read] = MappingProxyType(
+    {
+        "embedding_length": _top(-1, "token_embd.weight"),
+        "block_count": _blocks,
+        "context_length": _top(-2, "position_embd.weight"),
+        "feed_forward_length": _length(-1, "ffn_down.weight"),
+        "expert_count": _experts,
+        "expert_feed_forward_length": _length(-2, *_GATES),
+        "expert_shared_feed_forward_length": _length(-2, "ffn_gate_shexp.weight"),
+        "attention.key_length": _length(-1, "attn_k_norm.weight"),
+        "attention.head_count_kv": _heads("attn_k.weight", "attn_q.weight"),
+        "attention.head_count": _heads("attn_q.weight", "attn_k.weight"),
+        "attention.kv_lora_rank": _length(-1, "attn_kv_a_norm.weight"),
+        "attention.q_lora_rank": _length(-1, "attn_q_a_norm.weight"),
+        "ssm.inner_size": _length(-1, "ssm_out.weight"),
+        "ssm.state_size": _length(-1, "ssm_a"),
+        "ssm.conv_kernel": _length(-1, "ssm_conv1d.weight"),
+    }
+)

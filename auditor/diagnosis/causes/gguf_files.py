@@ -1,0 +1,137 @@
+"""gguf-metadata: a number in a GGUF file's metadata is not that of its tensors.
+
+To do: Write the number, or load the file with `--override-kv`; convert the model again if its
+tokens differ.
+
+refused-tensors: a GGUF file lacks tensors that llama.cpp needs, or has others that it refuses.
+
+To do: Convert the model again, from weights that are complete and unpacked.
+"""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from auditor.analytic.gguf_architectures import Facts
+from auditor.analytic.gguf_readings import TOKENS, Reading, differing, with_values
+from auditor.checkpoint.change import Change
+from auditor.containers.gguf import GgufHeader
+from auditor.diagnosis.case import Case, Proposal
+from auditor.findings import Mismatched, Missing
+from auditor.findings import Unexpected as UnexpectedFinding
+from auditor.layouts.gguf import is_refused
+from auditor.layouts.gguf_names import names_in_file
+from auditor.messages import listed, named, quoted
+from auditor.names.folding import fold
+
+_PACKED = ("absmax", "quant_map", "quant_state", "qweight", "qzeros", "g_idx", "weight_scale")
+_USED = "expert_used_count"
+# Keys that may have a value for each block; llama.cpp overrides them only if the file has them.
+_PER_BLOCK = (".feed_forward_length", ".head_count", ".head_count_kv")
+
+
+def metadata(case: Case) -> Iterator[Proposal]:
+    """Yield the file with a number of its metadata as the tensors show it, one key at a time."""
+    heads = [head for head in case.snapshot.headers if isinstance(head.parsed, GgufHeader)]
+    stated = [head for head in heads if head.parsed.text("general.architecture") is not None]
+    for head in stated[:1]:
+        arch = head.parsed.text("general.architecture") or ""
+        shapes = {name: shape or () for name, shape in case.shapes.items()}
+        for reading in differing(Facts(head.parsed, arch, shapes)):
+            values: dict[str, int | None] = {reading.key: reading.shown}
+            used = f"{arch}.{_USED}"
+            is_of_experts = reading.key == f"{arch}.expert_count"
+            if is_of_experts and (used not in head.parsed.metadata or not reading.shown):
+                values[used] = 1 if reading.shown else None
+            known = replace(head.parsed, metadata=with_values(head.parsed, values))
+            yield Proposal(
+                cause="gguf-metadata",
+                change=Change(files={head.name: replace(head, known=known)}),
+                fields=((reading.key, reading.declared, reading.shown),),
+                undetermined=((used, None),) if values.get(used) else (),
+                summary=_difference(reading)
+                + (f"; {used} is absent too, and no tensor shows it" if values.get(used) else ""),
+                fix=_remedy(reading, head.name, used if used in values else ""),
+                evidence=(f"{reading.tensor} shows {reading.shown}",),
+                either=f"{reading.key} = {reading.shown}",
+                undecided=(
+                    f"the metadata of {named(head.name)} do not fit its tensors",
+                    "take the value from the config of the original model: --override-kv KEY=int:N",
+                ),
+            )
+
+
+def _difference(reading: Reading) -> str:
+    key, declared, shown, tensor = reading
+    if key == TOKENS:
+        return (
+            f"the file lists {declared:,} tokens, {tensor} has {shown:,} rows, and llama.cpp "
+            "refuses a file in which they differ"
+        )
+    is_declared = f"{key} is {'absent' if declared is None else declared}"
+    shows = "have no experts" if shown is None else f"shows {shown}"
+    return f"{is_declared}, and {tensor} {shows}: llama.cpp refuses the file"
+
+
+def _remedy(reading: Reading, file: str, used: str) -> str:
+    key, declared, shown, _ = reading
+    if key == TOKENS:
+        return "convert the model again, with the tokenizer that it was trained with"
+    if shown is None:
+        return f"remove them: gguf_new_metadata.py --remove-metadata {key} --remove-metadata {used}"
+    again = "convert the model again with a current convert_hf_to_gguf.py"
+    if declared is None and key.endswith(_PER_BLOCK):
+        return again
+    more = f" --override-kv {used}=int:N, N as in the original model's config" if used else ""
+    override = f"load it with --override-kv {key}=int:{shown}{more}"
+    instead = f"run gguf_set_metadata.py {named(file)} {key} {shown}"
+    return f"{again if declared is None else instead}, or {override}"
+
+
+def refused(case: Case) -> Iterator[Proposal]:
+    """Yield an explanation of each kind of tensors left, for which llama.cpp refuses the file."""
+    for kind, explained in (
+        (UnexpectedFinding, _of_unknown),
+        (Missing, _of_missing),
+        (Mismatched, _of_mismatched),
+    ):
+        found = tuple(one for one in case.alarms if kind.kind == one.kind)
+        if found and (what := explained(case, [name for one in found for name in one.names])):
+            summary, fix = what
+            summary = f"{summary}: llama.cpp refuses the file"
+            yield Proposal(cause="refused-tensors", proven=found, summary=summary, fix=fix)
+
+
+def _of_unknown(case: Case, names: list[str]) -> tuple[str, str] | None:
+    if not all(map(is_refused, names)):
+        return None
+    fix = "convert the model again with a version of llama.cpp that knows them, or without them"
+    if any(name.endswith(_PACKED) for name in names):
+        fix = "unpack the weights and convert the model again: these are data of packed weights"
+    are = "is not a tensor" if len(names) == 1 else "are not tensors"
+    arch = f"of the architecture {quoted(_architecture(case))}"
+    return f"{len(names):,} of {len(case.stored):,} tensors {are} {arch} ({listed(names)})", fix
+
+
+def _of_missing(case: Case, names: list[str]) -> tuple[str, str] | None:
+    needed = fold(names_in_file(case.report.model_type or "", names))
+    if not needed or all(name.endswith(".bias") for name in names):
+        return None  # many architectures have optional biases
+    fix = "convert the model again, from complete weights, or download the file again"
+    return f"{listed(needed)} {'is' if len(names) == 1 else 'are'} not stored", fix
+
+
+def _of_mismatched(case: Case, _names: list[str]) -> tuple[str, str] | None:
+    first, more = case.mismatched[0], len(case.mismatched) - 1
+    others = f", and {more:,} more differ" if more else ""
+    stored, expected = first.stored, first.expected.shape
+    shapes = f"{quoted(stored.name)} has the shape {stored.shape}, its part {expected} expected"
+    if (stored.shape or ()) and len(stored.shape or ()) == len(expected):
+        shapes = f"{quoted(stored.name)} has the shape {stored.shape}, expected {expected}"
+    return f"{shapes} by the metadata{others}", "convert the model again"
+
+
+def _architecture(case: Case) -> str:
+    tables = (head.parsed for head in case.snapshot.headers)
+    texts = (one.text("general.architecture") for one in tables if isinstance(one, GgufHeader))
+    return next(filter(None, texts), "")
