@@ -34,6 +34,9 @@ def differing(facts: Facts) -> Iterator[Reading]:
 
     A list with a number for each block is not compared.
     """
+    if facts.arch == "clip":
+        yield from _of_projector(facts)
+        return
     rows = facts.shapes.get("token_embd.weight", ())[:1]
     tokens = facts.header.length(TOKENS)
     if rows and tokens is not None and tokens != rows[0]:
@@ -46,6 +49,23 @@ def differing(facts: Facts) -> Iterator[Reading]:
         for shown, tensor in read(facts):
             if shown != value:
                 yield Reading(name, value, shown, tensor)
+
+
+def _of_projector(facts: Facts) -> Iterator[Reading]:
+    """Yield the differing numbers of a projector's towers, for images and for audio."""
+    for tower, letter in (("vision", "v"), ("audio", "a")):
+        blocks = re.compile(rf"{letter}\.blk\.(\d{{1,4}})\.", re.ASCII)
+        numbers = [int(match[1]) for name in facts.shapes if (match := blocks.match(name))]
+        if not numbers:
+            continue
+        (width,) = facts.shapes.get(f"{letter}.blk.0.ln1.weight", (None,))[:1]
+        for key, shown, tensor in (
+            ("embedding_length", width, f"{letter}.blk.0.ln1.weight"),
+            ("block_count", max(numbers) + 1, f"{letter}.blk.{max(numbers)}"),
+        ):
+            declared = facts.number(f"{tower}.{key}")
+            if shown not in {None, declared}:
+                yield Reading(f"clip.{tower}.{key}", declared, shown, tensor)
 
 
 def with_values(header: GgufHeader, values: Mapping[str, int | None]) -> Mapping[str, object]:

@@ -286,6 +286,8 @@ def _as_by_llama_cpp(
             examples = f"{', '.join(names[:_MOST_NAMES])}{more}"
             reason = f"{finding.reason}; GGUF has it as {examples}" if names else finding.reason
             yield replace(finding, reason=reason)
+        elif Unexpected.describes(finding) and expectation.model_type == "clip":
+            yield replace(finding, reason="llama.cpp's clip does not load a tensor of this name")
         elif isinstance(finding, OfStored) and finding.kind in {Unexpected.kind, Unused.kind}:
             refused = finding.only(is_refused)
             if refused.names:

@@ -243,8 +243,8 @@ ConfigContradiction = WarningKind(
 MetadataContradiction = ErrorKind(
     "config-contradiction",
     OfKeys,
-    "Two numbers in a GGUF file's metadata contradict each other: llama.cpp stops at the file.",
-    "Correct the number that the finding names, or load the file with `--override-kv`.",
+    "The metadata of a GGUF file contradict each other or its tensors: llama.cpp stops there.",
+    "Correct the value that the finding names, or load the file with `--override-kv`.",
 )
 GenerationConfigInvalid = WarningKind(
     "generation-config-invalid",

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from auditor.analytic.gguf_architectures import Facts
+from auditor.analytic.gguf_projector import ARCHITECTURE as CLIP
 from auditor.analytic.gguf_readings import TOKENS, Reading, differing, with_values
 from auditor.checkpoint.change import Change
 from auditor.containers.gguf import GgufHeader
@@ -70,7 +71,10 @@ def _difference(reading: Reading) -> str:
         )
     is_declared = f"{key} is {'absent' if declared is None else declared}"
     shows = "have no experts" if shown is None else f"shows {shown}"
-    return f"{is_declared}, and {tensor} {shows}: llama.cpp refuses the file"
+    then = "llama.cpp's clip goes by the metadata"
+    if not key.startswith(CLIP):
+        then = "llama.cpp refuses the file"
+    return f"{is_declared}, and {tensor} {shows}: {then}"
 
 
 def _remedy(reading: Reading, file: str, used: str) -> str:
@@ -79,13 +83,13 @@ def _remedy(reading: Reading, file: str, used: str) -> str:
         return "convert the model again, with the tokenizer that it was trained with"
     if shown is None:
         return f"remove them: gguf_new_metadata.py --remove-metadata {key} --remove-metadata {used}"
-    again = "convert the model again with a current convert_hf_to_gguf.py"
-    if declared is None and key.endswith(_PER_BLOCK):
-        return again
+    remedy = "convert the model again with a current convert_hf_to_gguf.py"
+    if declared is not None:
+        remedy = f"run gguf_set_metadata.py {named(file)} {key} {shown}"
+    if key.startswith(CLIP) or (declared is None and key.endswith(_PER_BLOCK)):
+        return remedy  # no option overrides it
     more = f" --override-kv {used}=int:N, N as in the original model's config" if used else ""
-    override = f"load it with --override-kv {key}=int:{shown}{more}"
-    instead = f"run gguf_set_metadata.py {named(file)} {key} {shown}"
-    return f"{again if declared is None else instead}, or {override}"
+    return f"{remedy}, or load it with --override-kv {key}=int:{shown}{more}"
 
 
 def refused(case: Case) -> Iterator[Proposal]:
@@ -98,12 +102,15 @@ def refused(case: Case) -> Iterator[Proposal]:
         found = tuple(one for one in case.alarms if kind.kind == one.kind)
         if found and (what := explained(case, [name for one in found for name in one.names])):
             summary, fix = what
-            summary = f"{summary}: llama.cpp refuses the file"
+            refuses = "llama.cpp refuses the file"
+            if _architecture(case) == CLIP:  # clip needs some of the tensors
+                refuses = f"{refuses}, or computes something else"
+            summary = f"{summary}: {refuses}"
             yield Proposal(cause="refused-tensors", proven=found, summary=summary, fix=fix)
 
 
 def _of_unknown(case: Case, names: list[str]) -> tuple[str, str] | None:
-    if not all(map(is_refused, names)):
+    if _architecture(case) == CLIP or not all(map(is_refused, names)):
         return None
     fix = "convert the model again with a version of llama.cpp that knows them, or without them"
     if any(name.endswith(_PACKED) for name in names):
@@ -114,8 +121,9 @@ def _of_unknown(case: Case, names: list[str]) -> tuple[str, str] | None:
 
 
 def _of_missing(case: Case, names: list[str]) -> tuple[str, str] | None:
-    needed = fold(names_in_file(case.report.model_type or "", names))
-    if not needed or all(name.endswith(".bias") for name in names):
+    is_clip = _architecture(case) == CLIP
+    needed = fold(names if is_clip else names_in_file(case.report.model_type or "", names))
+    if not needed or (not is_clip and all(name.endswith(".bias") for name in names)):
         return None  # many architectures have optional biases
     fix = "convert the model again, from complete weights, or download the file again"
     return f"{listed(needed)} {'is' if len(names) == 1 else 'are'} not stored", fix
