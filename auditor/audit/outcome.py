@@ -48,7 +48,6 @@ from auditor.reconciler.other_model import (
     dtype_rule,
     other_model_rule,
     other_names_note,
-    pointed_size_note,
 )
 from auditor.reconciler.other_weights import (
     answer_notes,
@@ -59,6 +58,7 @@ from auditor.reconciler.other_weights import (
     unread_pickles,
     unsafe_pickles,
 )
+from auditor.reconciler.pointed_sizes import pointed_size_note
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.repository_rules.repository_case import value_text
 from auditor.reconciler.rows import (
@@ -214,7 +214,14 @@ def compared_outcome(
     other_names = other_names_note(reconciled, expectation, total)
     pointed = None
     if packing.method is None:  # packed weights have sizes of their own
-        pointed = pointed_size_note(snapshot, weights, reconciled, dtype)
+        pointed = pointed_size_note(
+            snapshot,
+            weights,
+            reconciled,
+            expectation=expectation,
+            family=implied.family,
+            declared=dtype,
+        )
     # Collect the findings.
     findings = (
         *weights.findings,
