@@ -130,6 +130,13 @@ BadIndex = ErrorKind(
     "The index of the shards cannot be read, or contradicts the files.",
     "Upload the shards that it names, or save the model again, with a new index.",
 )
+ShardsNotLoaded = ErrorKind(
+    "shards-not-loaded",
+    OfFile,
+    "A component of diffusers is stored in torch shards, which from_pretrained finds only if told.",
+    "Save the component again as safetensors, or load it with `use_safetensors=False`.",
+    details="Without that, diffusers 0.42 looks for the index of safetensors, then for one file.",
+)
 BadDigest = ErrorKind(
     "bad-digest",
     OfFile,

@@ -224,7 +224,8 @@ def _sharded(case: Case, table: Table, folder: Path) -> dict[str, Table]:
         metadata = {key: _total(value, true[key]) for key, value in stated.items()}
         index = {"metadata": metadata, "weight_map": weight_map}
         is_torch = names[0].endswith(".bin")
-        file = "pytorch_model.bin.index.json" if is_torch else INDEX.replace("model", stem, 1)
+        of_torch = "pytorch_model" if stem == "model" else stem
+        file = f"{of_torch}.bin.index.json" if is_torch else INDEX.replace("model", stem, 1)
         (folder / file).write_text(json.dumps(index))
     first, *others = parts.values()
     first.update((one, table[one]) for other in others for one in [*other][: keys.get("twice", 0)])

@@ -299,6 +299,11 @@ def of_repository():
             reason="config.json has the settings of a Pooling module",
             fix="upload the config of the Transformer as config.json",
         ),
+        of.ShardsNotLoaded(
+            file="diffusion_pytorch_model.bin.index.json",
+            reason="from_pretrained of diffusers looks for torch shards only with "
+            "use_safetensors=False",
+        ),
         of.Refused(
             tensors=(stored("blk.0.attn_q.weight.absmax", 0, 0, file="m.gguf"),),
             reason="llama.cpp refuses a file with a tensor that it does not use",
