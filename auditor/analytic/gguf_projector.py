@@ -84,7 +84,7 @@ def projector(header: GgufHeader) -> Projector:
         absent += [name for name in dict.fromkeys((*needed, *biased)) if name not in shapes]
     if not kinds:
         raise CheckpointError(f"{named(header.file)} has neither clip.has_vision_encoder nor audio")
-    faults = ()
+    faults: tuple[str, ...] = ()
     if absent := [name for name in absent if name not in tensors]:
         needs = f"which llama.cpp's clip needs for the projector {quoted(kinds[0])}"
         faults = (f"lacks {listed(absent)}, {needs}",)

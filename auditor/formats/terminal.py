@@ -187,9 +187,7 @@ def _extent(outcome: Report | Unaudited, cause: Diagnosis, whole: Report | Unaud
         clauses.append(f"this explains {cause.explains}")
     if outcome.is_explained and is_only:
         clauses.append("nothing else is wrong")
-    elif not is_only:
-        clauses.append("more is wrong, see below")
-    elif not clauses and len(outcome.alarms) > len(cause.findings):
+    elif not is_only or (not clauses and len(outcome.alarms) > len(cause.findings)):
         clauses.append("more is wrong, see below")
     extent = f"{as_sentence('; '.join(clauses))} " if clauses else ""
     return f"{extent}(cause: {cause.cause})"

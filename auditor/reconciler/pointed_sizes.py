@@ -104,8 +104,8 @@ def pointed_size_note(  # noqa: PLR0913 - what is stored, what is expected, and 
                 rest = f"{header} of {size - taken:,}{but}"
                 fitting.setdefault(content.of, f"{of}{{}}{further} and {rest}")
     if fitting:
-        best, *others = fitting
-        also = f" ({', '.join(others[:_MOST_NAMED])} would fit too)" if others else ""
+        best, *as_good = fitting
+        also = f" ({', '.join(as_good[:_MOST_NAMED])} would fit too)" if as_good else ""
         whose = f", the parameters of {best}{also}" if best else ""
         return f"{subject} {size:,} bytes, which fits {next(iter(fitting.values())).format(whose)}"
     expected = bytes_in(parameters, first)
@@ -148,11 +148,11 @@ def _parts(tensors: Iterable[ExpectedTensor]) -> Iterator[_Part]:
     elements: dict[tuple[str, tuple[int, ...]], int] = {}
     for one in tensors:
         if one.role is Role.TIED:
-            key = (f"{named(one.name)} (which the class ties)", ())
+            what, widths = f"{named(one.name)} (which the class ties)", tuple[int, ...]()
         elif one.role is Role.LEGACY and one.elements > 1:
-            key = (named(last_two_parts(one.name)), _BUFFER_BYTES)
+            what, widths = named(last_two_parts(one.name)), _BUFFER_BYTES
         else:
             continue
-        elements[key] = elements.get(key, 0) + one.elements
+        elements[what, widths] = elements.get((what, widths), 0) + one.elements
     for (what, widths), count in elements.items():
         yield _Part(what, count, widths)

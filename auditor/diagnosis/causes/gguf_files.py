@@ -16,6 +16,7 @@ from auditor.analytic.gguf_architectures import Facts
 from auditor.analytic.gguf_projector import ARCHITECTURE as CLIP
 from auditor.analytic.gguf_readings import TOKENS, Reading, differing, with_values
 from auditor.checkpoint.change import Change
+from auditor.checkpoint.snapshot import WeightHeader
 from auditor.containers.gguf import GgufHeader
 from auditor.diagnosis.case import Case, Proposal
 from auditor.findings import Mismatched, Missing
@@ -26,40 +27,53 @@ from auditor.messages import listed, named, quoted
 from auditor.names.folding import fold
 
 _PACKED = ("absmax", "quant_map", "quant_state", "qweight", "qzeros", "g_idx", "weight_scale")
-_USED = "expert_used_count"
 # Keys that may have a value for each block; llama.cpp overrides them only if the file has them.
 _PER_BLOCK = (".feed_forward_length", ".head_count", ".head_count_kv")
 
 
 def metadata(case: Case) -> Iterator[Proposal]:
     """Yield the file with a number of its metadata as the tensors show it, one key at a time."""
-    heads = [head for head in case.snapshot.headers if isinstance(head.parsed, GgufHeader)]
-    stated = [head for head in heads if head.parsed.text("general.architecture") is not None]
-    for head in stated[:1]:
-        arch = head.parsed.text("general.architecture") or ""
-        shapes = {name: shape or () for name, shape in case.shapes.items()}
-        for reading in differing(Facts(head.parsed, arch, shapes)):
+    for file, header in _headers(case)[:1]:
+        facts = Facts(
+            header, _architecture(case), {one.name: one.shape or () for one in case.stored}
+        )
+        for reading in differing(facts):
+            used = f"{facts.arch}.expert_used_count"
             values: dict[str, int | None] = {reading.key: reading.shown}
-            used = f"{arch}.{_USED}"
-            is_of_experts = reading.key == f"{arch}.expert_count"
-            if is_of_experts and (used not in head.parsed.metadata or not reading.shown):
+            is_of_experts = reading.key.endswith(".expert_count")
+            if is_of_experts and (used not in header.metadata or not reading.shown):
                 values[used] = 1 if reading.shown else None
-            known = replace(head.parsed, metadata=with_values(head.parsed, values))
+            is_open = bool(values.get(used))
+            too = f"; {used} is absent too, and no tensor shows it" if is_open else ""
+            known = replace(header, metadata=with_values(header, values))
             yield Proposal(
                 cause="gguf-metadata",
-                change=Change(files={head.name: replace(head, known=known)}),
+                change=Change(files={file.name: replace(file, known=known)}),
                 fields=((reading.key, reading.declared, reading.shown),),
-                undetermined=((used, None),) if values.get(used) else (),
-                summary=_difference(reading)
-                + (f"; {used} is absent too, and no tensor shows it" if values.get(used) else ""),
-                fix=_remedy(reading, head.name, used if used in values else ""),
+                undetermined=((used, None),) if is_open else (),
+                summary=f"{_difference(reading)}{too}",
+                fix=_remedy(reading, file.name, used if used in values else ""),
                 evidence=(f"{reading.tensor} shows {reading.shown}",),
                 either=f"{reading.key} = {reading.shown}",
                 undecided=(
-                    f"the metadata of {named(head.name)} do not fit its tensors",
+                    f"the metadata of {named(file.name)} do not fit its tensors",
                     "take the value from the config of the original model: --override-kv KEY=int:N",
                 ),
             )
+
+
+def _headers(case: Case) -> list[tuple[WeightHeader, GgufHeader]]:
+    """Return the files with the metadata of the model; only the first shard has them."""
+    found = ((head, head.parsed) for head in case.snapshot.headers)
+    return [
+        (head, table)
+        for head, table in found
+        if isinstance(table, GgufHeader) and table.text("general.architecture")
+    ]
+
+
+def _architecture(case: Case) -> str:
+    return next((table.text("general.architecture") or "" for _, table in _headers(case)), "")
 
 
 def _difference(reading: Reading) -> str:
@@ -137,9 +151,3 @@ def _of_mismatched(case: Case, _names: list[str]) -> tuple[str, str] | None:
     if (stored.shape or ()) and len(stored.shape or ()) == len(expected):
         shapes = f"{quoted(stored.name)} has the shape {stored.shape}, expected {expected}"
     return f"{shapes} by the metadata{others}", "convert the model again"
-
-
-def _architecture(case: Case) -> str:
-    tables = (head.parsed for head in case.snapshot.headers)
-    texts = (one.text("general.architecture") for one in tables if isinstance(one, GgufHeader))
-    return next(filter(None, texts), "")
