@@ -12,8 +12,11 @@ from typing import NamedTuple
 from auditor.analytic.gguf_architectures import Facts
 from auditor.containers.gguf import GgufHeader
 from auditor.containers.gguf_reader import Skipped
+from auditor.messages import named
 
 TOKENS = "tokenizer.ggml.tokens"  # its length is the number of rows that llama.cpp expects
+# Keys that may have a value for each block; llama.cpp overrides them only if the file has them.
+_PER_BLOCK = (".feed_forward_length", ".head_count", ".head_count_kv")
 _BLOCK = re.compile(r"(?:enc\.|dec\.)?blk\.(\d{1,6})\.", re.ASCII)
 # Architectures of which llama.cpp refuses another rope.dimension_count than the size of a head.
 _ROTATED = frozenset({"llama", "falcon"})
@@ -27,6 +30,35 @@ class Reading(NamedTuple):
     declared: int | None  # None: the key is absent
     shown: int | None  # None: the tensors show that there is no such thing
     tensor: str  # which shows it, as in a sentence
+
+    @property
+    def difference(self) -> str:
+        """The difference, and what llama.cpp makes of it, as a clause."""
+        key, declared, shown, tensor = self
+        if key == TOKENS:
+            lists = f"the file lists {declared:,} tokens, {tensor} has {shown:,} rows"
+            return f"{lists}, and llama.cpp refuses a file in which they differ"
+        is_declared = f"{key} is {'absent' if declared is None else declared}"
+        shows = "have no experts" if shown is None else f"shows {shown}"
+        is_clip = key.startswith("clip.")
+        then = "llama.cpp's clip goes by the metadata" if is_clip else "llama.cpp refuses the file"
+        return f"{is_declared}, and {tensor} {shows}: {then}"
+
+    def remedy(self, file: str, used: str) -> str:
+        """Return what to do; `used` is the key of the experts per token if it changes as well."""
+        key, declared, shown, _ = self
+        if key == TOKENS:
+            return "convert the model again, with the tokenizer that it was trained with"
+        if shown is None:
+            both = f"--remove-metadata {key} --remove-metadata {used}"
+            return f"remove them: gguf_new_metadata.py {both}"
+        remedy = "convert the model again with a current convert_hf_to_gguf.py"
+        if declared is not None:
+            remedy = f"run gguf_set_metadata.py {named(file)} {key} {shown}"
+        if key.startswith("clip.") or (declared is None and key.endswith(_PER_BLOCK)):
+            return remedy  # no option overrides it
+        more = f" --override-kv {used}=int:N, N as in the original model's config" if used else ""
+        return f"{remedy}, or load it with --override-kv {key}=int:{shown}{more}"
 
 
 def differing(facts: Facts) -> Iterator[Reading]:

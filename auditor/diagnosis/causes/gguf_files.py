@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from auditor.analytic.gguf_architectures import Facts
 from auditor.analytic.gguf_projector import ARCHITECTURE as CLIP
-from auditor.analytic.gguf_readings import TOKENS, Reading, differing, with_values
+from auditor.analytic.gguf_readings import differing, with_values
 from auditor.checkpoint.change import Change
 from auditor.checkpoint.snapshot import WeightHeader
 from auditor.containers.gguf import GgufHeader
@@ -27,8 +27,6 @@ from auditor.messages import listed, named, quoted
 from auditor.names.folding import fold
 
 _PACKED = ("absmax", "quant_map", "quant_state", "qweight", "qzeros", "g_idx", "weight_scale")
-# Keys that may have a value for each block; llama.cpp overrides them only if the file has them.
-_PER_BLOCK = (".feed_forward_length", ".head_count", ".head_count_kv")
 
 
 def metadata(case: Case) -> Iterator[Proposal]:
@@ -51,8 +49,8 @@ def metadata(case: Case) -> Iterator[Proposal]:
                 change=Change(files={file.name: replace(file, known=known)}),
                 fields=((reading.key, reading.declared, reading.shown),),
                 undetermined=((used, None),) if is_open else (),
-                summary=f"{_difference(reading)}{too}",
-                fix=_remedy(reading, file.name, used if used in values else ""),
+                summary=f"{reading.difference}{too}",
+                fix=reading.remedy(file.name, used if used in values else ""),
                 evidence=(f"{reading.tensor} shows {reading.shown}",),
                 either=f"{reading.key} = {reading.shown}",
                 undecided=(
@@ -74,36 +72,6 @@ def _headers(case: Case) -> list[tuple[WeightHeader, GgufHeader]]:
 
 def _architecture(case: Case) -> str:
     return next((table.text("general.architecture") or "" for _, table in _headers(case)), "")
-
-
-def _difference(reading: Reading) -> str:
-    key, declared, shown, tensor = reading
-    if key == TOKENS:
-        return (
-            f"the file lists {declared:,} tokens, {tensor} has {shown:,} rows, and llama.cpp "
-            "refuses a file in which they differ"
-        )
-    is_declared = f"{key} is {'absent' if declared is None else declared}"
-    shows = "have no experts" if shown is None else f"shows {shown}"
-    then = "llama.cpp's clip goes by the metadata"
-    if not key.startswith(CLIP):
-        then = "llama.cpp refuses the file"
-    return f"{is_declared}, and {tensor} {shows}: {then}"
-
-
-def _remedy(reading: Reading, file: str, used: str) -> str:
-    key, declared, shown, _ = reading
-    if key == TOKENS:
-        return "convert the model again, with the tokenizer that it was trained with"
-    if shown is None:
-        return f"remove them: gguf_new_metadata.py --remove-metadata {key} --remove-metadata {used}"
-    remedy = "convert the model again with a current convert_hf_to_gguf.py"
-    if declared is not None:
-        remedy = f"run gguf_set_metadata.py {named(file)} {key} {shown}"
-    if key.startswith(CLIP) or (declared is None and key.endswith(_PER_BLOCK)):
-        return remedy  # no option overrides it
-    more = f" --override-kv {used}=int:N, N as in the original model's config" if used else ""
-    return f"{remedy}, or load it with --override-kv {key}=int:{shown}{more}"
 
 
 def refused(case: Case) -> Iterator[Proposal]:
