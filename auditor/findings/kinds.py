@@ -83,7 +83,7 @@ WrongDtype = WarningKind(
     "wrong-dtype",
     OfUncounted,
     "A tensor is stored in another dtype than the config declares.",
-    "Set `dtype` in the config to what is stored, or save the weights in the declared dtype.",
+    "Save the weights in the declared dtype, or set `dtype` to the one in which most are stored.",
 )
 Mismatched = ErrorKind(
     "mismatched",
