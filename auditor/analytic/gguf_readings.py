@@ -1,4 +1,4 @@
-"""What the tensors of a GGUF file show about its metadata: numbers of blocks, experts and heads.
+"""The numbers of blocks, experts and heads that the tensors of a GGUF file show.
 
 llama.cpp builds the shape of each tensor from the metadata, and refuses a file with another one; a
 key that it reads with a default may be absent. Names of tensors are those of its `gguf` package.
