@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from auditor.analytic import Config, Expectation
 from auditor.analytic.config_classes.relations import broken_relations
-from auditor.analytic.target import Refusal
+from auditor.analytic.target import AS_TAKES, Refusal
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import (
     Declaration,
@@ -262,10 +262,13 @@ def _without_expected(
     if isinstance(error, SourceError):
         if custom is not None:
             return custom_code(case, custom, str(error), error.reason)
+        detail = str(error)
         if declared is not None:
-            notes = _type_notes(case, declared.config.model_type)
+            notes = tuple(_type_notes(case, declared.config.model_type))
             case = case.with_outcome(notes=(*case.outcome.notes, *notes))
-        return unaudited_outcome(case, error.reason, str(error))
+            if case.contents.tensors:  # the note names the class that has the names
+                detail = detail.partition(AS_TAKES)[0]
+        return unaudited_outcome(case, error.reason, detail)
     if custom is not None:
         return custom_code(case, custom, str(error))
     bad = (BadConfig(file=where(case.snapshot), reason=reason) for reason in config_reasons(error))
