@@ -114,6 +114,11 @@ def listed(names: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+def shape_text(shape: object) -> str:
+    """Return a shape as text, `(768,)`; () is one number."""
+    return "one number" if shape == () else str(shape)
+
+
 def meant(word: str, known: Iterable[str]) -> str:
     """Return ` (did you mean X?)` if a known word X resembles `word`, else an empty string."""
     from difflib import get_close_matches  # noqa: PLC0415 - only after a slip

@@ -86,10 +86,15 @@ def _common(facts: Facts, *, tied: bool) -> Values:
 
 
 def _vocabulary(facts: Facts) -> int | None:
-    """Return the vocabulary size: from the metadata, the tokenizer, or the embedding's rows."""
+    """Return the vocabulary size: the number of tokens, the metadata's, or the embedding's rows.
+
+    llama.cpp reads the number in the metadata only if the file has no tokenizer.
+    """
     rows = facts.shapes.get("token_embd.weight", ())
-    stated = facts.number("vocab_size") or facts.header.length("tokenizer.ggml.tokens")
-    return stated or (rows[0] if rows else None)
+    tokens = facts.header.length("tokenizer.ggml.tokens")
+    if facts.header.text("tokenizer.ggml.model") in {None, "none", "no_vocab"}:
+        tokens = facts.number("vocab_size") or tokens
+    return tokens or facts.number("vocab_size") or (rows[0] if rows else None)
 
 
 def _head_dim(facts: Facts, heads: int | None) -> int | None:

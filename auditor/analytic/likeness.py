@@ -40,8 +40,8 @@ def class_by_names(names: Iterable[str], declared: str | None = None) -> Likenes
     Return None if no class has them, or if classes of several types have equally many of them.
     """
     alike = likenesses(frozenset(map(name_pattern, names)), "", frozenset())
-    best = [one for one in alike if one[:2] == alike[0][:2] and one.alike >= _EQUAL]
-    best = [one for one in best if one.model_type == declared] or best
+    own = [one for one in alike if one.model_type == declared and one.alike >= _EQUAL]
+    best = own or [one for one in alike if one[:2] == alike[0][:2] and one.alike >= _EQUAL]
     return best[0] if len({one.model_type for one in best}) == 1 else None
 
 

@@ -269,6 +269,9 @@ def _as_namesake(config: Config, known_class: str, classes: Classes) -> str | No
     )
 
 
+AS_TAKES = "; --as takes "  # before the classes of the declared type
+
+
 def _unknown(config: Config, wanted: str | None, classes: Classes) -> str:
     stated = config.model_type
     if not (wanted or stated):
@@ -278,7 +281,7 @@ def _unknown(config: Config, wanted: str | None, classes: Classes) -> str:
     if stated:
         similar = "" if siblings else meant(stated, FILES)
         what.append(f"model_type {quoted(stated)}{similar}")
-    hint = f"; --as takes {', '.join(siblings)}" if siblings else ""
+    hint = f"{AS_TAKES}{', '.join(siblings)}" if siblings else ""
     return f"{classes.unknown} {', '.join(what)}{hint}"
 
 

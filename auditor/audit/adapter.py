@@ -281,7 +281,8 @@ def _notes(
     share = f", {100 * count / base_count:.2f} %" if base_count else ""
     yield f"{count:,} of {base_count:,} parameters of {named(base.model)}{share}"
     commit = f" at commit {base.commit}" if base.commit else ""
-    yield f"the base is {named(base.model)}{commit}: {base.origin}"
+    name = "" if base.model in base.origin else f"{named(base.model)}{commit}: "
+    yield f"the base is {name}{base.origin}"  # a folder's name is its path
     prefix = OUTSIDE_BASE if is_prompt(settings) else IN_BASE
     fitting = (one for one in answer.expectation.tensors if stored.get(one.name) == one.shape)
     names = (one.name for one in fitting if one.role is Role.PARAMETER)

@@ -14,7 +14,7 @@ from auditor.analytic.gguf_config import reconstructed_config
 from auditor.audit.declaration import Declaration
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.gguf import GgufHeader
-from auditor.findings import BadIndex, Finding
+from auditor.findings import BadIndex, Finding, MetadataContradiction
 from auditor.layouts.packing import Declared
 from auditor.messages import named
 
@@ -46,7 +46,10 @@ def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
         target=target,
         quantization=Declared(method=_METHOD, settings=settings, where=where),
         notes=(note,),
-        findings=tuple(_shard_findings(headers, len(snapshot.headers))),
+        findings=(
+            *_shard_findings(headers, len(snapshot.headers)),
+            *_contradictions(first, first.text("general.architecture") or ""),
+        ),
     )
 
 
@@ -61,6 +64,37 @@ def first_header(snapshot: Snapshot) -> GgufHeader | None:
         headers,
         key=lambda header: (header.integer("split.no") or 0, header.file),
         default=None,
+    )
+
+
+_EXPERTS, _USED = "expert_count", "expert_used_count"
+_HEADS, _KEYS = "attention.head_count", "attention.head_count_kv"
+
+
+def _contradictions(header: GgufHeader, arch: str) -> Iterator[Finding]:
+    """Yield a finding for each assertion of llama.cpp that two numbers of the metadata break."""
+
+    def number(key: str) -> int:
+        return header.integer(f"{arch}.{key}") or 0
+
+    experts, used, heads, keys = map(number, (_EXPERTS, _USED, _HEADS, _KEYS))
+    if used > experts or (experts and not used):
+        most = f"1 to {experts}" if experts else "none"
+        yield _contradiction(header, arch, (_USED, _EXPERTS), f"expected {most}")
+    if keys and heads % keys:
+        yield _contradiction(header, arch, (_KEYS, _HEADS), f"expected a divisor of {heads}")
+
+
+def _contradiction(header: GgufHeader, arch: str, pair: tuple[str, str], expected: str) -> Finding:
+    keys = tuple(f"{arch}.{key}" for key in pair)
+    values = [header.integer(key) for key in keys]
+    first, second = ("absent" if value is None else str(value) for value in values)
+    override = f"--override-kv {keys[0]}=int:N"
+    return MetadataContradiction(
+        says=tuple(zip((header.file,) * 2, keys, (first, second), strict=True)),
+        reason=f"{keys[0]} is {first}, {expected} ({keys[1]} is {second}): "
+        "llama.cpp stops at the file",
+        fix=f"take the number from the config of the original model: {override}",
     )
 
 

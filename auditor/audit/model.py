@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from auditor.analytic import Config, Expectation
 from auditor.analytic.config_classes.relations import broken_relations
-from auditor.analytic.target import Refusal, TargetChoice
+from auditor.analytic.target import AS_TAKES, Refusal, TargetChoice
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import (
     Declaration,
@@ -52,16 +52,17 @@ from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.findings import BadConfig, ConfigOverwritten, OfFile
+from auditor.findings import BadConfig, ConfigOverwritten, MetadataContradiction, OfFile
 from auditor.layouts import OF_MLX, unknown_quantization, unpack_tensors, written_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Declared, split_off_unread
-from auditor.messages import quoted
+from auditor.messages import named, quoted
 from auditor.reconciler.contents import Contents, pipeline_file, unindexed_files
 from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import OTHER_NAMES, drafting_notes, listed_size_rule
+from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.reconciler.repository_rules import repository_findings
 from auditor.reconciler.single_files import (
     denoiser_notes,
@@ -145,9 +146,10 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     declared: Declaration | None = None
     try:
         # Read what the repository declares.
-        declared = declaration_of(case.snapshot, entry)
+        outcome = _projector(case) if is_gguf(case.snapshot) else None
+        declared = None if outcome else declaration_of(case.snapshot, entry)
         if declared is None:
-            return _undeclared(case)
+            return outcome or _undeclared(case)
         declared = _as_requested(declared, case.options)
         config, custom = declared.config, declared.custom_class
         case = case.with_findings(*declared.findings, *_unindexed(case.snapshot, declared))
@@ -169,7 +171,8 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         if isinstance(implied, NotImplied):
             return _without_expected(case, declared, implied.error)
         case = case.with_outcome(target=implied.expectation.target)
-        relations = () if custom else broken_relations(config.values)
+        is_checked = not (custom or is_gguf(case.snapshot))  # GGUF has rules of its own
+        relations = broken_relations(config.values) if is_checked else ()
         case = case.with_contradictions(*config_faults(implied.expectation), *relations)
         if entry is None and case.options.target is None:
             case = case.with_contradictions(*_untyped(config, implied.choice))
@@ -194,6 +197,34 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     if custom is None:
         return outcome
     return if_comparable(case, outcome, expectation, custom, is_twin=declared.stated is not None)
+
+
+def _projector(case: ModelAudit) -> Report | Unaudited | None:
+    """Audit a GGUF projector; return None for another GGUF file.
+
+    Raise CheckpointError and SourceError like `projector`.
+    """
+    from auditor.analytic.gguf_projector import ARCHITECTURE, projector  # noqa: PLC0415 - few
+    from auditor.audit.gguf_declaration import first_header  # noqa: PLC0415 - likewise
+
+    header = first_header(case.snapshot)
+    if header is None or header.text("general.architecture") != ARCHITECTURE:
+        return None
+    expectation, faults = projector(header)
+    bad = (
+        MetadataContradiction(
+            says=((header.file, "clip.projector_type", expectation.target),),
+            reason=f"{named(header.file)} {fault}",
+            fix="convert the projector again, with convert_hf_to_gguf.py --mmproj",
+        )
+        for fault in faults
+    )
+    case = case.with_findings(*bad).with_outcome(
+        target=expectation.target, expected=expected_side(expectation)
+    )
+    family = FamilyExpectations(declared=expectation, siblings=lambda: ())
+    layout = Declared(method="gguf", settings={"model_type": ARCHITECTURE}, where=header.file)
+    return _compare(case, _Expected(Implied(expectation, family), None, layout, Opinion()))
 
 
 def _as_requested(declared: Declaration, options: Options) -> Declaration:
@@ -250,10 +281,13 @@ def _without_expected(
     if isinstance(error, SourceError):
         if custom is not None:
             return custom_code(case, custom, str(error), error.reason)
+        detail = str(error)
         if declared is not None:
-            notes = _type_notes(case, declared.config.model_type)
+            notes = tuple(_type_notes(case, declared.config.model_type))
             case = case.with_outcome(notes=(*case.outcome.notes, *notes))
-        return unaudited_outcome(case, error.reason, str(error))
+            if case.contents.tensors:  # the note names the class that has the names
+                detail = detail.partition(AS_TAKES)[0]
+        return unaudited_outcome(case, error.reason, detail)
     if custom is not None:
         return custom_code(case, custom, str(error))
     bad = (BadConfig(file=where(case.snapshot), reason=reason) for reason in config_reasons(error))

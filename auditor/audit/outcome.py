@@ -30,6 +30,10 @@ from auditor.findings import (
     OfCount,
     OfFile,
     OfKeys,
+    OfStored,
+    Refused,
+    Unexpected,
+    Unused,
 )
 from auditor.findings.ignore import split
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
@@ -44,7 +48,6 @@ from auditor.reconciler.other_model import (
     dtype_rule,
     other_model_rule,
     other_names_note,
-    pointed_size_note,
 )
 from auditor.reconciler.other_weights import (
     answer_notes,
@@ -55,6 +58,7 @@ from auditor.reconciler.other_weights import (
     unread_pickles,
     unsafe_pickles,
 )
+from auditor.reconciler.pointed_sizes import pointed_size_note
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.repository_rules.repository_case import value_text
 from auditor.reconciler.rows import (
@@ -210,7 +214,14 @@ def compared_outcome(
     other_names = other_names_note(reconciled, expectation, total)
     pointed = None
     if packing.method is None:  # packed weights have sizes of their own
-        pointed = pointed_size_note(snapshot, weights, reconciled, dtype)
+        pointed = pointed_size_note(
+            snapshot,
+            weights,
+            reconciled,
+            expectation=expectation,
+            family=implied.family,
+            declared=dtype,
+        )
     # Collect the findings.
     findings = (
         *weights.findings,
@@ -220,7 +231,7 @@ def compared_outcome(
         *_with_unused_heads(
             case,
             implied,
-            tuple(_withgguf_names(reconciled.findings, expectation, packing.method)),
+            tuple(_as_by_llama_cpp(reconciled.findings, expectation, packing.method)),
         ),
         *opinion.findings,
         *_dtypes(case, dtype, reconciled, walked),
@@ -265,20 +276,37 @@ def compared_outcome(
     return outcome.as_report(residual(observed, expectation.parameters, findings))
 
 
-def _withgguf_names(
+def _as_by_llama_cpp(
     findings: tuple[Finding, ...], expectation: Expectation, method: str | None
 ) -> Iterator[Finding]:
-    """Yield the findings; in a GGUF file, missing tensors are also named as in llama.cpp."""
-    for finding in findings:
-        names: tuple[str, ...] = ()
-        if Missing.describes(finding) and method and method.startswith("gguf"):
-            from auditor.layouts.gguf_names import names_in_file  # noqa: PLC0415 - few are GGUF
+    """Yield the findings; those of a GGUF file in llama.cpp's names, and as it judges them."""
+    if not (method and method.startswith("gguf")):
+        yield from findings
+        return
+    from auditor.layouts.gguf import is_refused  # noqa: PLC0415 - few are GGUF
+    from auditor.layouts.gguf_names import names_in_file  # noqa: PLC0415 - likewise
 
+    for finding in findings:
+        if Missing.describes(finding):
             names = fold(names_in_file(expectation.model_type, finding.names))
-        if names:
             more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
             examples = f"{', '.join(names[:_MOST_NAMES])}{more}"
-            yield replace(finding, reason=f"{finding.reason}; GGUF has it as {examples}")
+            reason = f"{finding.reason}; GGUF has it as {examples}" if names else finding.reason
+            yield replace(finding, reason=reason)
+        elif Unexpected.describes(finding) and expectation.model_type == "clip":
+            yield replace(finding, reason="llama.cpp's clip does not load a tensor of this name")
+        elif isinstance(finding, OfStored) and finding.kind in {Unexpected.kind, Unused.kind}:
+            refused = finding.only(is_refused)
+            if refused.names:
+                yield Refused(
+                    tensors=refused.tensors,
+                    more=finding.more,
+                    more_parameters=finding.more_parameters,
+                    reason="llama.cpp refuses a file with a tensor that it does not use",
+                )
+            if len(refused.names) < len(finding.names):
+                rest = finding.only(lambda name: not is_refused(name))
+                yield replace(rest, more=0, more_parameters=0) if refused.names else finding
         else:
             yield finding
 

@@ -18,6 +18,7 @@ from auditor.diagnosis.causes import (
     dtype_doubled,
     foreign_names,
     fused_names,
+    gguf_files,
     half_resized,
     head_not_saved,
     layers_renumbered,
@@ -48,11 +49,13 @@ OF_FILES: tuple[Cause, ...] = (
     lost_files.partial_upload,
 )
 
-# Causes in GGUF files, whose names and metadata no cause changes.
+# Causes in GGUF files, which have metadata instead of a config.
 OF_GGUF: tuple[Cause, ...] = (
     broken_files.pointers,
     broken_files.truncated,
     lost_files.partial_upload,
+    gguf_files.metadata,
+    gguf_files.refused,
 )
 
 # Causes of files with next to nothing of the model, for which no names or values are tried.
@@ -111,7 +114,7 @@ _NAMES = re.compile(rf"{_NAME}(?:, {_NAME})*(?: and {_NAME})?(?=: )")
 
 def described_causes() -> Mapping[str, str]:
     """Return the description of each cause, in the order in which causes are tested."""
-    tested = dict.fromkeys(sys.modules[proposals.__module__] for proposals in CAUSES)
+    tested = dict.fromkeys(sys.modules[cause.__module__] for cause in (*CAUSES, *OF_GGUF))
     modules = (*tested, custom_code)
     return {name: text for module in modules for name, text in _described(module.__doc__ or "")}
 

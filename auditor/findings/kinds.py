@@ -31,6 +31,12 @@ Unexpected = WarningKind(
     "it: loading leaves it out.",
     details="If there are more than MOST_NAMED such tensors, only the first ones are named.",
 )
+Refused = ErrorKind(
+    "unexpected",
+    OfStored,
+    "A GGUF file stores a tensor that its architecture does not have: llama.cpp refuses the file.",
+    "Convert the model again, from unpacked weights, with a version of llama.cpp that knows it.",
+)
 Unused = InfoKind(
     "unused",
     OfUnused,
@@ -77,7 +83,7 @@ WrongDtype = WarningKind(
     "wrong-dtype",
     OfUncounted,
     "A tensor is stored in another dtype than the config declares.",
-    "Set `dtype` in the config to what is stored, or save the weights in the declared dtype.",
+    "Save the weights in the declared dtype, or set `dtype` to the one in which most are stored.",
 )
 Mismatched = ErrorKind(
     "mismatched",
@@ -123,6 +129,13 @@ BadIndex = ErrorKind(
     OfFile,
     "The index of the shards cannot be read, or contradicts the files.",
     "Upload the shards that it names, or save the model again, with a new index.",
+)
+ShardsNotLoaded = ErrorKind(
+    "shards-not-loaded",
+    OfFile,
+    "A component of diffusers is stored in torch shards, which from_pretrained finds only if told.",
+    "Save the component again as safetensors, or load it with `use_safetensors=False`.",
+    details="Without that, diffusers 0.42 looks for the index of safetensors, then for one file.",
 )
 BadDigest = ErrorKind(
     "bad-digest",
@@ -233,6 +246,12 @@ ConfigContradiction = WarningKind(
     OfKeys,
     "The config declares one fact twice, with different values; the finding names the value used.",
     "Remove the key that is not meant; the other one stays.",
+)
+MetadataContradiction = ErrorKind(
+    "config-contradiction",
+    OfKeys,
+    "The metadata of a GGUF file contradict each other or its tensors: llama.cpp stops there.",
+    "Correct the value that the finding names, or load the file with `--override-kv`.",
 )
 GenerationConfigInvalid = WarningKind(
     "generation-config-invalid",

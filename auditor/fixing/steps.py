@@ -42,6 +42,8 @@ def written_part(snapshot: Snapshot, cause: Diagnosis, change: Change) -> Change
 
     `snapshot` is the checkpoint before the change.
     """
+    if any(name.endswith(".gguf") for name in change.files):
+        raise Unfixable("audit fix does not write GGUF files")
     if change.needs_other_weights or (change.is_reindexed and snapshot.unopened):
         raise Unfixable(_WEIGHTS)
     renames = change.renames.items()

@@ -50,8 +50,8 @@ _UNREAD = r"shapes and dtypes: |\d+ weight file|everything: "
 TOPICS = (
     _topic(
         _FILES,
-        "bad-header bad-index bad-digest bad-size wrong-total unsafe missing-component "
-        "copy-differs equals-base hub-count adapter-beside",
+        "bad-header bad-index shards-not-loaded bad-digest bad-size wrong-total unsafe "
+        "missing-component copy-differs equals-base hub-count adapter-beside",
         ok="each weight file that was read is as long as its header states",
         gaps=_UNREAD,
     ),

@@ -57,6 +57,7 @@ from auditor.formats.verdict import (
     engines_heading,
     headline_cause,
     headline_finding,
+    leading_part,
     sentence,
     word,
     worst_finding,
@@ -102,8 +103,9 @@ def _blocks(outcome: Report | Unaudited, view: View) -> Iterator[Iterator[Styled
     yield _verdict(outcome, view)
     if outcome.engines:
         yield _engines(outcome, view.width)
+    lead = leading_part(outcome)
     for part in outcome.every:
-        yield from _of_part(part, view)
+        yield from _of_part(part, view, is_lead=part is lead)
     if outcome.parts:
         yield component_table(outcome, view.width)
     elif outcome.modules:
@@ -140,8 +142,9 @@ def _files(outcome: Report | Unaudited) -> str:
     facts += [shown(dtype) for dtype, _ in dtypes[:_MOST_DTYPES]]
     if len(dtypes) > _MOST_DTYPES:
         facts.append(f"{len(dtypes) - _MOST_DTYPES} more dtypes")
-    if observed.layout:
-        facts.append(shown(observed.layout))
+    if observed.layout:  # GGUF's repeats the dtypes
+        is_gguf = observed.layout.startswith("gguf, ")
+        facts.append("gguf" if is_gguf else shown(observed.layout))
     return ", ".join(facts)
 
 
@@ -155,11 +158,12 @@ def _verdict(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
     if view.fix is not None:
         command, effect = view.fix
         rows.append((arrow, f"{command}   ({effect})"))
-    if (cause := headline_cause(outcome)) is not None:
+    lead = leading_part(outcome)
+    if (cause := headline_cause(lead)) is not None:
         by_hand = f"by hand: {cause.fix}" if view.fix is not None else cause.fix
         rows.append(("" if view.fix is not None else arrow, shown(by_hand)))
-        rows.append(("", shown(_extent(outcome, cause))))
-    elif view.fix is None and (worst := worst_finding(outcome)) is not None:
+        rows.append(("", shown(_extent(lead, cause, outcome))))
+    elif view.fix is None and (worst := worst_finding(lead)) is not None:
         rows.append((arrow, kind_of(worst).to_do.partition(". ")[0].removesuffix(".")))
     if counts := account(outcome):
         rows.append(("", counts))
@@ -172,22 +176,28 @@ def _engines(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     yield from columns(rows, gap=2, width=width)
 
 
-def _extent(outcome: Report | Unaudited, cause: Diagnosis) -> str:
-    """Return what the headline's cause explains, whether more is wrong, and the cause's name."""
+def _extent(outcome: Report | Unaudited, cause: Diagnosis, whole: Report | Unaudited) -> str:
+    """Return what the headline's cause explains, whether more is wrong, and the cause's name.
+
+    `whole` is the outcome itself, or the repository of which it is one of several models.
+    """
+    is_only = len(whole.alarms) == len(outcome.alarms)
     clauses = []
     if cause.explains and cause.explains != "the one name":
         clauses.append(f"this explains {cause.explains}")
-    if outcome.is_explained:
+    if outcome.is_explained and is_only:
         clauses.append("nothing else is wrong")
-    elif not clauses and len(outcome.alarms) > len(cause.findings):
+    elif not is_only or (not clauses and len(outcome.alarms) > len(cause.findings)):
         clauses.append("more is wrong, see below")
     extent = f"{as_sentence('; '.join(clauses))} " if clauses else ""
     return f"{extent}(cause: {cause.cause})"
 
 
-def _of_part(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
+def _of_part(
+    part: Report | Unaudited, view: View, *, is_lead: bool
+) -> Iterator[Iterator[StyledLine]]:
     """Yield notes, causes and findings of the model or, under a heading, of a component."""
-    blocks = [list(block) for block in _explained(part, view)]
+    blocks = [list(block) for block in _explained(part, view, is_lead=is_lead)]
     if part.component is not None and any(blocks):
         yield iter((styled(f"in {shown(part.component)}", "bold"),))
     yield from map(iter, blocks)
@@ -198,13 +208,15 @@ def _is_note(finding: Finding) -> bool:
     return TokenizerNote.describes(finding) and finding.file == TOKENIZER
 
 
-def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
+def _explained(
+    part: Report | Unaudited, view: View, *, is_lead: bool
+) -> Iterator[Iterator[StyledLine]]:
     quiet = () if view.verbose else part.findings
     notes = (*part.notes, *(one.reason for one in quiet if _is_note(one)))
     yield (line for note in notes for line in wrapped(f"note: {shown(note)}", view.width))
-    headline = headline_cause(part) if part.component is None else None
+    headline = headline_cause(part) if is_lead else None
     yield from (cause_text(one, view.width) for one in part.diagnosis if one is not headline)
-    worst = headline_finding(part) if part.component is None else None
+    worst = headline_finding(part) if is_lead else None
     ranked = sorted(enumerate(part.findings), key=lambda pair: pair[1].severity.rank)
     for at, finding in ranked:
         if EngineRefuses.describes(finding):  # the list of engines says it

@@ -53,6 +53,18 @@ def headline_cause(outcome: Report | Unaudited) -> Diagnosis | None:
     return min(causes, key=lambda cause: cause.severity.rank, default=None)
 
 
+def leading_part(outcome: Report | Unaudited) -> Report | Unaudited:
+    """Return the outcome that the headline is about: a repository's worst model, or itself.
+
+    A fault of the repository itself comes first.
+    """
+    if isinstance(outcome, Unaudited) or any(map(_alarms, outcome.findings)):
+        return outcome
+    faulty = [part for part in outcome.parts if part.verdict == "findings" and part.alarms]
+    rank = {id(part): min(one.severity.rank for one in part.alarms) for part in faulty}
+    return min(faulty, key=lambda part: rank[id(part)], default=outcome)
+
+
 def worst_finding(outcome: Report | Unaudited) -> Finding | None:
     """Return the most severe finding of a report without a cause; None if nothing is wrong."""
     if not isinstance(outcome, Report) or outcome.parts or outcome.diagnosis:
@@ -192,6 +204,11 @@ def _of_parts(outcome: Report, alarms: Sequence[Finding]) -> str:
         f"{counts[verdict]:,} {text}" for verdict, text in _VERDICTS.items() if counts[verdict]
     ]
     parts = f"{counted(len(outcome.parts), 'model')} in one repository: {', '.join(words)}"
+    lead = leading_part(outcome)
+    if lead is not outcome:
+        said = sentence(lead)  # a file's path begins with the component
+        where = "" if said.startswith(f"{lead.component}/") else f"{lead.component}: "
+        return f"{parts}; {where}{said}"
     own_alarms = [finding for finding in alarms if finding in outcome.findings]
     reasons = [f"{', '.join(one.names[:3]) or one.file}: {one.reason}" for one in own_alarms[:1]]
     return f"{'; '.join([parts, *reasons])}{_others(len(own_alarms[1:]))}."

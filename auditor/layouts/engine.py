@@ -34,6 +34,7 @@ from auditor.layouts.packing import (
     WrittenTensor,
     tensor_name,
 )
+from auditor.messages import shape_text
 from auditor.tensors import StoredTensor
 
 Settings = TypeVar("Settings", bound=Hashable)
@@ -410,7 +411,7 @@ class _Engine(Generic[Settings]):
 
 def _misfit_reason(part: str, observed: StoredTensor, written: WrittenTensor) -> str:
     if observed.shape not in {None, written.shape, *written.others}:
-        return f"{part} is {observed.shape}, expected {written.shape}"
+        return f"{part} is {shape_text(observed.shape)}, expected {shape_text(written.shape)}"
     return f"{part} is {observed.dtype}, expected {' or '.join(written.dtypes)}"
 
 

@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from auditor.layouts.fused import count_experts
 from auditor.layouts.gguf_names import TABLES, Table
+from auditor.layouts.gguf_names import is_refused as is_refused_key
 from auditor.layouts.packing import (
     Declared,
     Implied,
@@ -127,13 +128,20 @@ class _Name(NamedTuple):
 
 def recognises(stored: Stored) -> bool:
     """Whether any stored name is llama.cpp's name for the embedding or a block's tensor."""
-    return any(name == "token_embd" or _BLOCK.match(f"{name}.") for name in stored.modules)
+    towers = ("token_embd", "v.blk.", "a.blk.")
+    return any(name.startswith(towers) or _BLOCK.match(f"{name}.") for name in stored.modules)
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Unpack the stored tensors under the names that transformers uses on disk."""
     ledger = PackingLedger()
     model_type = str(declared.settings.get("model_type")) if declared else ""
+    if model_type == "clip":  # a projector is expected under its own names
+        pieces = (
+            LogicalTensor(one, one.name, one.shape, one.dtype or "") for one in stored.tensors
+        )
+        ledger.tensors.extend(pieces)
+        return ledger.close(f"gguf, {_kinds(stored)}")
     table = TABLES.get(model_type, {})
     taken = _join(stored, model_type, ledger)
     for tensor in stored.tensors:
@@ -164,6 +172,12 @@ def _parsed(name: str) -> _Name:
     if not dot or ending not in _ENDINGS:
         stem, ending = tail, ""
     return _Name(f"{before}@{stem}" if number else stem, number, ending)
+
+
+def is_refused(name: str) -> bool:
+    """Return whether llama.cpp refuses a file with this tensor if nothing expects the tensor."""
+    key, _, ending = _parsed(name)
+    return is_refused_key(f"{key}.{ending}" if ending else key)
 
 
 def _pieces(

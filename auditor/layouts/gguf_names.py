@@ -416,6 +416,22 @@ TABLES: Mapping[str, Table] = MappingProxyType(
     }
 )
 
+# Tensors that llama.cpp uses if a file has them, of heads, drafting layers and joined projections.
+_ALSO_USED = re.compile(
+    r"(enc\.|dec\.)?(@nextn\..+|cls(\.norm|\.output)?|dense_[23]|output_norm|position_embd"
+    r"|@attn_qkv|@ffn_(gate|up|down)_shexp|.+\.bias)",
+    re.ASCII,
+)
+
+
+def is_refused(key: str) -> bool:
+    """Return whether llama.cpp refuses a file with this tensor if nothing expects the tensor.
+
+    `key` has `@` for the block: "@attn_q.weight". Biases are optional in many architectures.
+    """
+    return _ALSO_USED.fullmatch(key.removesuffix(".weight")) is None
+
+
 # Some files store two tensors instead of one: attn_k_b and attn_v_b, ffn_gate_exps and ffn_up_exps.
 _OFTEN_IN_TWO = frozenset({"@attn_kv_b", "@ffn_gate_up_exps"})
 _NUMBER = re.compile(r"\.(\d+)(?=\.)", re.ASCII)

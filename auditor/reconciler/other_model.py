@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from auditor.analytic import Config, Expectation
-from auditor.checkpoint.snapshot import RepoFile, Snapshot
-from auditor.findings import BadConfig, BadHeader, BadSize, Finding, WrongDtype, by_name
-from auditor.reconciler.contents import Contents
+from auditor.checkpoint.snapshot import RepoFile
+from auditor.findings import BadConfig, BadSize, Finding, WrongDtype, by_name
 from auditor.reconciler.index import sums
 from auditor.reconciler.matching import Fate
 from auditor.reconciler.reconcile import Reconciled
@@ -102,7 +101,7 @@ def other_model_rule(
 
 
 _LONE_FILES = ("model.safetensors", "pytorch_model.bin")
-_HEADER_BYTES = 1024  # the most for one tensor; safetensors needs 110 to 140, zip 350
+HEADER_BYTES = 1024  # the most for one tensor; safetensors needs 110 to 140, zip 350
 
 
 def listed_size_rule(
@@ -113,16 +112,16 @@ def listed_size_rule(
     The file may contain more, for instance buffers.
     """
     parameters = expectation.parameters
-    most = _HEADER_BYTES * len(expectation.tensors)
+    most = HEADER_BYTES * len(expectation.tensors)
     for file in files:
         if file.name not in _LONE_FILES or file.size is None or declared not in sums.WIDTHS:
             continue
-        over = file.size - _bytes(parameters, declared)
+        over = file.size - bytes_in(parameters, declared)
         if over >= 0:
             continue
         size = f"{file.name} has {file.size:,} bytes"
-        if fitting := _fitting(file.size, parameters, most, sums.WIDTHS):
-            around = file.size - _bytes(parameters, fitting)
+        if fitting := fitting_dtype(file.size, parameters, most, sums.WIDTHS):
+            around = file.size - bytes_in(parameters, fitting)
             reason = (
                 f"{size}: {sums.WIDTHS[fitting] // 8} for each of {parameters:,} parameters and "
                 f"{around:,} around them; the config declares {declared}"
@@ -134,73 +133,14 @@ def listed_size_rule(
             yield BadSize(file=file.name, reason=reason)
 
 
-def _bytes(parameters: int, dtype: str) -> int:
+def bytes_in(parameters: int, dtype: str) -> int:
     return parameters * sums.WIDTHS[dtype] // 8
 
 
-def _fitting(size: int, parameters: int, most: int, dtypes: Iterable[str]) -> str | None:
+def fitting_dtype(size: int, parameters: int, most: int, dtypes: Iterable[str]) -> str | None:
     """Return the dtype in which parameters leave up to `most` bytes of a file for its header."""
-    fitting = (dtype for dtype in dtypes if 0 <= size - _bytes(parameters, dtype) <= most)
+    fitting = (dtype for dtype in dtypes if 0 <= size - bytes_in(parameters, dtype) <= most)
     return next(fitting, None)
-
-
-_PLAIN_DTYPES = ("F32", "BF16", "F64")
-_ENTRY = 110  # header bytes of a tensor in safetensors, without its name; up to four dimensions
-_METADATA = 1024  # bytes of the rest of the header
-_PARTS = {2: "half", 3: "a third", 4: "a quarter"}
-_CLOSE = 0.02  # relative difference up to which two sizes count as equal
-
-
-def pointed_size_note(
-    snapshot: Snapshot, contents: Contents, reconciled: Reconciled, declared: str | None
-) -> str | None:
-    """Return a note on whether the files behind Git LFS pointers have the expected model's size.
-
-    Their sizes are compared with the expected tensors that are in them. Return None if there are no
-    pointers, or if no index shows whether a tensor is in one of these files or in another unread
-    file.
-    """
-    sizes = {file.name: file.pointed for file in snapshot.headers if file.pointed is not None}
-    if contents.holds_unknown and any(item.file not in sizes for item in contents.unread):
-        return None
-    hidden = [
-        tensor
-        for finding in reconciled.findings
-        if BadHeader.describes(finding) and finding.file in sizes
-        for tensor in finding.hidden
-    ]
-    parameters = sum(tensor.elements for tensor in hidden if tensor.role.learned)
-    if not parameters:
-        return None
-    size = sum(sizes.values())
-    first = declared if declared in sums.WIDTHS else "F32"
-    subject = "the file behind the Git LFS pointer has"
-    if len(sizes) > 1:
-        subject = f"the {len(sizes):,} files behind Git LFS pointers have"
-    is_safetensors = all(name.endswith(".safetensors") for name in sizes)
-    entries = (len(tensor.name) + _ENTRY if is_safetensors else _HEADER_BYTES for tensor in hidden)
-    most = _METADATA * len(sizes) + sum(entries)
-    if dtype := _fitting(size, parameters, most, dict.fromkeys((first, *_PLAIN_DTYPES))):
-        width = sums.WIDTHS[dtype] // 8
-        header = "a header" if len(sizes) == 1 else "headers"
-        differs = declared in sums.WIDTHS and sums.WIDTHS[dtype] != sums.WIDTHS[first]
-        but = f"; the config declares {declared}" if differs else ""
-        return (
-            f"{subject} {size:,} bytes, which fits {parameters:,} x {width} bytes ({dtype}) and "
-            f"{header} of {size - _bytes(parameters, dtype):,}{but}"
-        )
-    expected = _bytes(parameters, first)
-    what = "more than the model" if size > expected else "a part of the model"
-    takes = f"the {expected:,} that {parameters:,} parameters take in {first}"
-    return f"{subject} {size:,} bytes, {_part(size / expected)} {takes}: {what}, or another one"
-
-
-def _part(ratio: float) -> str:
-    """Return a phrase for the ratio of a size to the expected one: `half of`, `1.5 times`."""
-    if ratio > 1:
-        return f"{ratio:.3g} times"
-    part = next((word for of, word in _PARTS.items() if abs(ratio - 1 / of) < _CLOSE), None)
-    return f"{part} of" if part else f"{ratio:.0%} of"
 
 
 def dtype_rule(

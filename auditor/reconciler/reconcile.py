@@ -37,6 +37,7 @@ from auditor.layouts.packing import (
     ReadAndHidden,
     Unpacked,
 )
+from auditor.messages import shape_text
 from auditor.names.parts import parent
 from auditor.reconciler.contents import Contents, Unread
 from auditor.reconciler.matching import Candidate, Fate, Match, Matching, Step, match, places
@@ -523,10 +524,10 @@ def _mismatched(answers: Iterable[_Answer], tensors: Iterable[StoredTensor]) -> 
 
 
 def _text(shape: object) -> str:
-    """Return a shape as text: `(768, 3072)`, `(768,)`, `()`; at most its first eight dimensions."""
+    """Return a shape as text: `(768, 3072)`, `one number`; at most its first eight dimensions."""
     if isinstance(shape, tuple) and len(shape) > _DIMENSIONS:
         return f"({', '.join(map(str, shape[:_DIMENSIONS]))}, ...: {len(shape):,} dimensions)"
-    return str(shape)
+    return shape_text(shape)
 
 
 def _renamed(hits: Iterable[Match]) -> Iterator[Finding]:

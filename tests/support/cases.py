@@ -32,7 +32,7 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 
 _KEYS = {"name", "model", "config", "tensors", "weights", "beside", "files", "audit", "expect"}
-_KEYS |= {"also", "numbers", "bytes_as", "second", "diff", "claims", "claim"}
+_KEYS |= {"also", "numbers", "bytes_as", "second", "diff", "claims", "claim", "gguf"}
 _KEYS |= {"folder", "index", "path", "options"}  # of bad_input
 _TENSOR_KEYS = {"of", "config", "form", "drop", "keep", "rename", "shape", "dtype", "add"}
 _KINDS = frozenset(kind.kind for kind in FINDING_KINDS)
@@ -147,11 +147,16 @@ def build(case: Case, top: Path) -> Path:
     """Write the folder of a case."""
     folder = top / case.keys.get("folder", "")
     folder.mkdir(parents=True)
-    config = config_of(case)
+    config = None if "gguf" in case.keys else config_of(case)
     if config is not None:
         dtype = {} if "dtype" in case.keys.get("config", {}) else {"dtype": "float32"}
         (folder / CONFIG).write_text(json.dumps({**dtype, **config}, indent=2))
-    _write_weights(case, folder)
+    if "gguf" in case.keys:
+        from support.cases_of_gguf import write_gguf  # noqa: PLC0415 - needs the package gguf
+
+        write_gguf(case.keys["gguf"], models()[case.keys["model"]], folder)
+    else:
+        _write_weights(case, folder)
     for name, tensors in case.keys.get("beside", {}).items():
         is_share = isinstance(tensors, str)
         keys = case.keys if is_share else {**case.keys, "tensors": tensors}
@@ -220,7 +225,8 @@ def _sharded(case: Case, table: Table, folder: Path) -> dict[str, Table]:
         metadata = {key: _total(value, true[key]) for key, value in stated.items()}
         index = {"metadata": metadata, "weight_map": weight_map}
         is_torch = names[0].endswith(".bin")
-        file = "pytorch_model.bin.index.json" if is_torch else INDEX.replace("model", stem, 1)
+        of_torch = "pytorch_model" if stem == "model" else stem
+        file = f"{of_torch}.bin.index.json" if is_torch else INDEX.replace("model", stem, 1)
         (folder / file).write_text(json.dumps(index))
     first, *others = parts.values()
     first.update((one, table[one]) for other in others for one in [*other][: keys.get("twice", 0)])

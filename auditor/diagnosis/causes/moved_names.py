@@ -15,7 +15,7 @@ from auditor.checkpoint.change import Change
 from auditor.diagnosis.alignment import Choice, Kinds, NameEdit, Rule, choices, renames_by_rule
 from auditor.diagnosis.case import Case, Proposal, once
 from auditor.findings import QuantizationData, StoredBuffer, Unexpected, Unused, UnusedHead
-from auditor.messages import quoted
+from auditor.messages import listed, quoted
 from auditor.names.kinds import NameKind, chosen_of, kinds_of
 
 WRAPPER, MOVED = "wrapper-prefix", "moved-names"
@@ -85,8 +85,8 @@ def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Proposal]:
         yield Proposal(
             cause=MOVED,
             change=case.replacing(dict.fromkeys(originals, ())),
-            summary=f"{again} repeat names of the class with {' and '.join(removed)} in them "
-            f"({name} for {original}): a part was saved twice, or a second model with it",
+            summary=f"{again} repeat names of the class with {listed(removed)} in them ({name} "
+            f"for {original}): a part was saved twice, or a second model with it",
             fix=f"save the model without the {again}, once it is clear which of both was trained",
             evidence=(f"{len(originals):,} of {len(case.shapes):,} names, in equal shapes",),
             certain=False,
@@ -159,12 +159,12 @@ def _words(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple[str, str]:
     if before:
         return (
             f"{count} names lack {quoted(text)} after {quoted(before)}",
-            f"put {text} after {before} in the {count} names",
+            f"put {quoted(text)} after {quoted(before)} in the {count} names",
         )
     part = "that of a part of the model that was saved alone"
     return (
         f"{count} names lack the prefix {quoted(text)}, {part}",
-        f"put {text} before the {count} names",
+        f"put {quoted(text)} before the {count} names",
     )
 
 
@@ -181,12 +181,13 @@ def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple
         summary += "from_pretrained takes the whole file for the state dict"
         return summary, f"save what lies under {key} alone{without}"
     inside = not all(name.startswith(prefix) for name in names)
+    shown = " and ".join(quoted(edit.difference[0]) for edit in rule)
     one, many = ("contains", "contain") if inside else ("begins with", "begin with")
     whose = f"every name {one}" if count == every else f"{count:,} of {every:,} names {many}"
-    strip = f"strip {prefix} from the {count:,} names"
+    strip = f"strip {shown} from the {count:,} names"
     if not all(_is_wrapper(case, edit, names) for edit in rule):
         name, new = next(iter(names.items()))
-        return f"{whose} {prefix} where the class does not ({name} for {new})", strip
+        return f"{whose} {shown} where the class does not ({name} for {new})", strip
     why, remedy = (
         " and ".join(dict.fromkeys(map(_saved_from, rule))),
         "save the model that is inside",
@@ -195,7 +196,7 @@ def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple
         why = "as a PeftModel has them in memory: PEFT takes the file for an adapter called "
         why += f"{quoted(prefix.removesuffix('.'))} at most, and transformers for none"
         remedy = "save by PeftModel.save_pretrained"
-    return f"{whose} {prefix} ({why})", f"{strip}, or {remedy}"
+    return f"{whose} {shown} ({why})", f"{strip}, or {remedy}"
 
 
 def _saved_from(edit: NameEdit) -> str:

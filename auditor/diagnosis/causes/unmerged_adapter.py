@@ -31,13 +31,17 @@ def proposals(case: Case) -> Iterator[Proposal]:
     new_names = [tensor.name for tensors in replacements.values() for tensor in tensors]
     if len(set(new_names)) < len(new_names):
         return
+    fix = "load the model with PEFT and save what merge_and_unload() returns; or save the adapter "
+    fix += "alone, with its adapter_config.json"
+    if "_class_name" in case.config:
+        fix = "call fuse_lora() and then unload_lora_weights() of the pipeline before you save it; "
+        fix += "or save the adapter alone, with save_lora_weights()"
     layers = f", {len(wrapped):,} to the layers that it changes" if wrapped else ""
     yield Proposal(
         cause=CAUSE,
         change=case.replacing(replacements),
         summary="an adapter was saved with its model and not merged into it: "
         f"{len(own):,} tensors belong to the adapter{layers}",
-        fix="load the model with PEFT and save what merge_and_unload() returns; or save the "
-        "adapter alone, with its adapter_config.json",
+        fix=fix,
         evidence=(*own[:2], *wrapped[:2]),
     )

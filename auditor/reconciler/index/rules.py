@@ -13,8 +13,17 @@ from typing import NamedTuple
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import Index
 from auditor.containers.weight_formats import parser
-from auditor.findings import BadIndex, Finding, OfFile, WrongDtype, WrongTotal, by_name
+from auditor.findings import (
+    BadIndex,
+    Finding,
+    OfFile,
+    ShardsNotLoaded,
+    WrongDtype,
+    WrongTotal,
+    by_name,
+)
 from auditor.layouts.packing import WrittenTensor
+from auditor.names.parts import file_name
 from auditor.reconciler.contents import Contents, names_by_shard
 from auditor.reconciler.index import sums
 from auditor.reconciler.matching import Fate
@@ -91,12 +100,17 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
 # --- the names ----------------------------------------------------------------------------------
 
 
+# By default from_pretrained of diffusers 0.42 finds the index of safetensors, or a single file.
+_REFUSED = re.compile(r"diffusion_pytorch_model\b.*\.bin\.index\.", re.ASCII)
 _NAME, _FILE = (itemgetter(StoredTensor._fields.index(field)) for field in ("name", "file"))
 
 
 def _names(index: Index, contents: Contents) -> Iterator[Finding]:
     for fault in index.faults:
         yield BadIndex(file=index.file, reason=fault)
+    if _REFUSED.match(file_name(index.file)):
+        reason = "from_pretrained of diffusers looks for torch shards only with "
+        yield ShardsNotLoaded(file=index.file, reason=f"{reason}use_safetensors=False")
     named, tensors = index.weight_map, contents.tensors
     files = map(named.get, map(_NAME, tensors))
     if len(tensors) == len(named) and all(map(eq, files, map(_FILE, tensors))):

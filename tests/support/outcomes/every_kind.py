@@ -299,6 +299,23 @@ def of_repository():
             reason="config.json has the settings of a Pooling module",
             fix="upload the config of the Transformer as config.json",
         ),
+        of.ShardsNotLoaded(
+            file="diffusion_pytorch_model.bin.index.json",
+            reason="from_pretrained of diffusers looks for torch shards only with "
+            "use_safetensors=False",
+        ),
+        of.Refused(
+            tensors=(stored("blk.0.attn_q.weight.absmax", 0, 0, file="m.gguf"),),
+            reason="llama.cpp refuses a file with a tensor that it does not use",
+        ),
+        of.MetadataContradiction(
+            says=(
+                ("m.gguf", "llama.expert_used_count", "6"),
+                ("m.gguf", "llama.expert_count", "4"),
+            ),
+            reason="llama.expert_used_count is 6, expected 1 to 4 (llama.expert_count is 4)",
+            fix="take the number from the config of the original model",
+        ),
         of.ConfigContradiction(
             says=(
                 ("config.json", "torch_dtype", '"float16"'),

@@ -87,7 +87,7 @@ FAULTS = [  # a file, changed tensors, changed settings, and a part of the reaso
     ("eetq", {"weight": ("I8", (512,))}, {}, r"weight is I8 \(512,\), expected \(in, out\)"),
     ("fp8", {"weight": ("BF16", SHAPE)}, {}, "weight is BF16 .*, expected F4 or F8_E4M3"),
     ("fp8", {}, {"activation_scheme": "static"}, "is stored without its input_scale"),
-    ("fp8", {"input_scale": ("F32", (2,))}, {}, r"input_scale is \(2,\), expected \(\)"),
+    ("fp8", {"input_scale": ("F32", (2,))}, {}, r"input_scale is \(2,\), expected one number"),
     ("fp8", {"weight_scale": ("F32", ())}, {}, "the weight has another scale"),
     ("fp8", {}, {"rows": True}, r"scale is \(2, 4\), expected \(256, 1\)"),
     ("gptq", {"g_idx": None}, {"desc_act": True}, "is stored without its g_idx"),

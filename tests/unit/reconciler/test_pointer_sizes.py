@@ -7,7 +7,6 @@ from support.sharding import CONFIG, kinds, pointer, shard_names
 from support.torch_files import torch_bytes
 
 from auditor import audit
-from auditor.reconciler.other_model import _part
 
 BERT = expect("BertModel", vocab_size=3000)
 TABLE = {one.name: ("F32", one.shape or ()) for one in stored_by(BERT)}
@@ -25,12 +24,6 @@ def test_a_pointer_to_a_torch_file_has_the_size_of_the_model(folder):
     pointer(folder / "pytorch_model.bin")
     [note] = [note for note in audit(str(folder)).notes if "behind" in note]
     assert f"fits {BERT.parameters:,} x 4 bytes (F32) and a header" in note
-
-
-def test_another_size_is_compared_with_the_expected_one(subtests):
-    for ratio, words in [(1 / 3, "a third of"), (0.51, "half of"), (4, "4 times"), (0.1, "10% of")]:
-        with subtests.test(ratio=ratio):
-            assert _part(ratio) == words
 
 
 def test_pointers_to_a_torch_copy_are_an_info(folder):
