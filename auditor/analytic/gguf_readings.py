@@ -23,7 +23,7 @@ _ROTATED = frozenset({"llama", "falcon"})
 _GATES = ("ffn_gate_exps.weight", "ffn_up_exps.weight")
 
 
-class Reading(NamedTuple):
+class GgufReading(NamedTuple):
     """A key of the metadata whose value differs from what the tensors show."""
 
     key: str  # complete: llama.expert_count
@@ -61,7 +61,7 @@ class Reading(NamedTuple):
         return f"{remedy}, or load it with --override-kv {key}=int:{shown}{more}"
 
 
-def differing(facts: Facts) -> Iterator[Reading]:
+def differing(facts: Facts) -> Iterator[GgufReading]:
     """Yield the keys that differ from the tensors, keys on which other shapes depend first.
 
     A list with a number for each block is not compared.
@@ -72,7 +72,7 @@ def differing(facts: Facts) -> Iterator[Reading]:
     rows = facts.shapes.get("token_embd.weight", ())[:1]
     tokens = facts.header.length(TOKENS)
     if rows and tokens is not None and tokens != rows[0]:
-        yield Reading(TOKENS, tokens, rows[0], "token_embd.weight")
+        yield GgufReading(TOKENS, tokens, rows[0], "token_embd.weight")
     for key, read in _READINGS.items():
         name = f"{facts.arch}.{key}"
         value = facts.header.metadata.get(name)
@@ -80,10 +80,10 @@ def differing(facts: Facts) -> Iterator[Reading]:
             continue
         for shown, tensor in read(facts):
             if shown != value:
-                yield Reading(name, value, shown, tensor)
+                yield GgufReading(name, value, shown, tensor)
 
 
-def _of_projector(facts: Facts) -> Iterator[Reading]:
+def _of_projector(facts: Facts) -> Iterator[GgufReading]:
     """Yield the differing numbers of a projector's towers, for images and for audio."""
     for tower, letter in (("vision", "v"), ("audio", "a")):
         blocks = re.compile(rf"{letter}\.blk\.(\d{{1,4}})\.", re.ASCII)
@@ -97,7 +97,7 @@ def _of_projector(facts: Facts) -> Iterator[Reading]:
         ):
             declared = facts.number(f"{tower}.{key}")
             if shown not in {None, declared}:
-                yield Reading(f"clip.{tower}.{key}", declared, shown, tensor)
+                yield GgufReading(f"clip.{tower}.{key}", declared, shown, tensor)
 
 
 def with_values(header: GgufHeader, values: Mapping[str, int | None]) -> Mapping[str, object]:

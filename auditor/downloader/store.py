@@ -36,6 +36,7 @@ from auditor.downloader.hub_settings import require_online, usable_token
 from auditor.downloader.model_argument import StoreAddress
 from auditor.downloader.parallel import awaited, threads
 from auditor.downloader.waits import STOPPED, ProgressLines, ReadingProgress, headers_read
+from auditor.downloader.web_folder import WebFolder
 from auditor.errors import AuditError, Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.names.parts import file_name
@@ -50,19 +51,19 @@ _VERSIONS = "ETag etag generation version_id VersionId content_md5 md5Hash xet_h
 _VERSIONS += "last_modified LastModified mtime created"
 
 
-class Listed(NamedTuple):
+class StoreFile(NamedTuple):
     """A file in the listing of a store, with what identifies its version; "": nothing does."""
 
     file: RepoFile
     version: str
 
 
-class Place(Protocol):
+class StoreFolder(Protocol):
     """A folder of a store; several threads read its files."""
 
     host: str  # for messages
 
-    def listing(self) -> Iterator[Listed]:
+    def listing(self) -> Iterator[StoreFile]:
         """Yield the files below the folder; a file itself has the name ""."""
         ...
 
@@ -71,10 +72,10 @@ class Place(Protocol):
         ...
 
 
-class Listing(NamedTuple):
+class StoreListing(NamedTuple):
     """The files of a folder of a store."""
 
-    files: Mapping[str, Listed]  # by name, sorted
+    files: Mapping[str, StoreFile]  # by name, sorted
 
     @property
     def version(self) -> str | None:
@@ -106,7 +107,7 @@ def read(
 
 def _listed(
     address: StoreAddress, token: str | None, say: Callable[[str], None]
-) -> tuple[Place, Listing, bool]:
+) -> tuple[StoreFolder, StoreListing, bool]:
     """Return a folder with its files; of a file, the folder that has it, and true."""
     place = opened(address, token, say)
     listing = list_files(place)
@@ -118,8 +119,8 @@ def _listed(
 
 def read_listed(
     address: StoreAddress,
-    place: Place,
-    listing: Listing,
+    place: StoreFolder,
+    listing: StoreListing,
     say: Callable[[str], None],
     choose: Chooser = select,
 ) -> Snapshot:
@@ -148,16 +149,16 @@ def read_listed(
     return replace(snapshot, fetched=reader.fetched)
 
 
-def _require_unchanged(before: Listing, after: Listing, names: frozenset[str]) -> None:
+def _require_unchanged(before: StoreListing, after: StoreListing, names: frozenset[str]) -> None:
     for name in sorted(names):
         if before.files[name] != after.files.get(name):
             detail = f"{quoted(name)} changed while the checkpoint was read; audit it again"
             raise SourceError(Reason.COMMIT_MOVED, detail)
 
 
-def list_files(place: Place) -> Listing:
+def list_files(place: StoreFolder) -> StoreListing:
     """List the files below a folder; raise SourceError if there are none, or too many."""
-    files: dict[str, Listed] = {}
+    files: dict[str, StoreFile] = {}
     for one in islice(place.listing(), MAX_ENTRIES + 1):
         if one.file.name and (fault := name_fault(one.file.name)):
             raise SourceError(Reason.BAD_RESPONSE, f"the listing of {place.host}: {fault}")
@@ -167,16 +168,16 @@ def list_files(place: Place) -> Listing:
         raise SourceError(Reason.TOO_LARGE, detail)
     if not files:
         raise SourceError(Reason.NOT_FOUND, f"{place.host} has no files at this address")
-    return Listing(dict(sorted(files.items())))
+    return StoreListing(dict(sorted(files.items())))
 
 
-def models_in(listing: Listing) -> Iterator[tuple[str, Listing]]:
+def models_in(listing: StoreListing) -> Iterator[tuple[str, StoreListing]]:
     """Yield each folder that is a model, `""` or with a slash at its end, and its files.
 
     A folder with weights, a config or a manifest is a model; what lies below belongs to it.
     """
     folders = {name.rpartition("/")[0] for name in listing.files if _is_of_model(name)}
-    models: dict[str, dict[str, Listed]] = {}
+    models: dict[str, dict[str, StoreFile]] = {}
     for name, one in listing.files.items():
         parts = name.split("/")
         above = ("/".join(parts[:depth]) for depth in range(len(parts)))
@@ -187,7 +188,7 @@ def models_in(listing: Listing) -> Iterator[tuple[str, Listing]]:
             renamed = one._replace(file=replace(one.file, name=own_name))
             models.setdefault(start, {})[own_name] = renamed
     for start in sorted(models):
-        yield start, Listing(models[start])
+        yield start, StoreListing(models[start])
 
 
 def _is_of_model(name: str) -> bool:
@@ -223,7 +224,7 @@ class _StoreFiles:
     bounds: CompanionBounds | None = OF_HUB
     patient = False
 
-    def __init__(self, place: Place, most: float = MOST_BYTES) -> None:
+    def __init__(self, place: StoreFolder, most: float = MOST_BYTES) -> None:
         self._place, self._most = place, most
         self._lock = threading.Lock()
         self._names: set[str] = set()
@@ -283,12 +284,10 @@ class _StoreFiles:
 # --- fsspec ---------------------------------------------------------------------------------------
 
 
-def opened(address: StoreAddress, token: str | None, say: Callable[[str], None]) -> Place:
+def opened(address: StoreAddress, token: str | None, say: Callable[[str], None]) -> StoreFolder:
     """Return the folder at an address; raise SourceError if no installed package reads it."""
     if address.scheme in {"http", "https"}:
-        from auditor.downloader.web_folder import WebFolder  # noqa: PLC0415 - few need it
-
-        return WebFolder(address, say)
+        return _OfWebServer(address, say)
     options: dict[str, Any] = {}
     if address.scheme == "hf":
         require_online()
@@ -297,17 +296,25 @@ def opened(address: StoreAddress, token: str | None, say: Callable[[str], None])
 
     with _readable(address):
         system, path = fsspec.core.url_to_fs(address.url, use_listings_cache=False, **options)
-        return _Folder(address, system, path)
+        return _FsspecFolder(address, system, path)
 
 
-class _Folder:
+class _OfWebServer(WebFolder):
+    """A folder of a web server, as a folder of a store."""
+
+    def listing(self) -> Iterator[StoreFile]:
+        for name in self.names():
+            yield StoreFile(RepoFile(name=name, size=None), "")
+
+
+class _FsspecFolder:
     """A folder of a store that fsspec reads."""
 
     def __init__(self, address: StoreAddress, system: Any, path: str) -> None:
         self.host = address.url
         self._address, self._system, self._path = address, system, path.rstrip("/")
 
-    def listing(self) -> Iterator[Listed]:
+    def listing(self) -> Iterator[StoreFile]:
         with _readable(self._address):
             self._system.invalidate_cache()
             entries = self._system.find(self._path, detail=True)
@@ -316,7 +323,7 @@ class _Folder:
             is_size = isinstance(size, int) and not isinstance(size, bool) and size >= 0
             name = path.removeprefix(self._path).removeprefix("/")
             version = "\0".join(str(entry[key]) for key in _VERSIONS.split() if key in entry)
-            yield Listed(RepoFile(name=name, size=size if is_size else None), version)
+            yield StoreFile(RepoFile(name=name, size=size if is_size else None), version)
 
     def read(self, name: str, span: Span) -> Received:
         with _readable(self._address, name):

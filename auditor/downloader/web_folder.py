@@ -11,7 +11,6 @@ from auditor.downloader.answers import part_of_file, whole_body
 from auditor.downloader.headers import Received
 from auditor.downloader.http import RequestBudget, Session
 from auditor.downloader.model_argument import StoreAddress
-from auditor.downloader.store import Listed
 from auditor.tensors import Span
 
 _LARGEST_PAGE = 4 * 1024 * 1024  # bytes of one index page: 40,000 files
@@ -26,10 +25,10 @@ class WebFolder:
         self._name = address.name
         self._session = Session(None, None, say, budget=RequestBudget(math.inf))
 
-    def listing(self) -> Iterator[Listed]:
+    def names(self) -> Iterator[str]:
         """Yield the files that the index pages link to below the folder."""
         if is_weights(self._name) or self._name.endswith(".json"):
-            yield Listed(RepoFile(name="", size=None), "")
+            yield ""
             return
         root = f"{self.host}/"
         folders = [root]
@@ -40,7 +39,7 @@ class WebFolder:
                 if not link.startswith(folder) or link in folders or link == folder:
                     continue  # the folder above, or another site
                 if not link.endswith("/"):
-                    yield Listed(RepoFile(name=unquote(link.removeprefix(root)), size=None), "")
+                    yield unquote(link.removeprefix(root))
                 elif len(folders) < _MOST_PAGES:
                     folders.append(link)
 

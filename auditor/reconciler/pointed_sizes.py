@@ -1,13 +1,13 @@
 """The sizes in Git LFS pointers, compared with those of the tensors that the files should hold."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, product
 from typing import NamedTuple
 
 from auditor.analytic import Expectation, ExpectedTensor, Role
-from auditor.analytic.catalogue import Sibling
 from auditor.analytic.listing import inventory
 from auditor.analytic.lookup import NameLookup
+from auditor.analytic.tree_expectation import Sibling
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.findings import BadHeader
 from auditor.messages import named
@@ -138,9 +138,9 @@ def _other_contents(
 
 def _tensors_of(sibling: Sibling) -> tuple[ExpectedTensor, ...]:
     names = sibling.names
-    return (
-        inventory(names.tree, {}).tensors if isinstance(names, NameLookup) else (*names.values(),)
-    )
+    if isinstance(names, NameLookup):
+        return inventory(names.tree, {}).tensors
+    return tuple(names.values()) if isinstance(names, Mapping) else ()
 
 
 def _parts(tensors: Iterable[ExpectedTensor]) -> Iterator[_Part]:

@@ -118,7 +118,7 @@ class Selector:
         return budget.session(model, self._token)
 
 
-def _in_folder(address: str, listing: store.Listing) -> SelectedModel:
+def _in_folder(address: str, listing: store.StoreListing) -> SelectedModel:
     if listing.version is None:
         detail = f"the store of {quoted(address)} does not tell one version of a file from another"
         return _refused(address, Reason.BAD_REQUEST, f"{detail}; audit the model by its address")
