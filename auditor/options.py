@@ -96,9 +96,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "quiet": Option("Print errors only.", short="-q"),
         "fail_on": Option("What exits with 1: error, warning (default), never.", "SEVERITY"),
         # check
-        "check models": Option(
-            "Hub ids, addresses, s3:// and others, folders, files; - for stdin.", "MODEL"
-        ),
+        "check models": Option("Hub ids, addresses, folders, files; - for stdin.", "MODEL"),
         "check form": Option("{choices}.", "FORMAT", "--format", group=_PRINTS),
         "check output": Option(
             "The file to write; its ending is the format.", "PATH", short="-o", group=_PRINTS

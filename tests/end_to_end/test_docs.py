@@ -42,10 +42,10 @@ def test_every_key_of_a_sweep_toml_is_documented_and_read(tmp_path):
     (tmp_path / "sweep.toml").write_text(text)
     (tmp_path / "ids.txt").write_text("acme/a\n")
     read = settings.read_sweep_settings(tmp_path / "sweep.toml")
-    assert len(read.selections) == 2
+    assert len(read.selections) == 3
     policy = set(Policy.__struct_fields__)
     output = set(settings.Output.__struct_fields__)
-    due = {"author", "filter", "library", "search", "sort", "top", "ids"}
+    due = {"author", "filter", "library", "search", "sort", "top", "ids", "address"}
     keys = set(re.findall(r"^(\w+) +=", text, re.MULTILINE))
     assert keys == due | policy | output | {"fail_on"}
     assert (read.policy.shards, read.policy.max_bytes) == (Policy().shards, Policy().max_bytes)

@@ -56,7 +56,12 @@ def test_latex_balances_its_braces_and_escapes_names(tmp_path: Path) -> None:
 def test_a_fault_that_keeps_the_class_from_being_built_is_shown_with_the_formula(
     tmp_path: Path,
 ) -> None:
-    values = {"architectures": ["BertModel"], "pad_token_id": 30522, "hidden_act": "gleu"}
+    values = {
+        "model_type": "bert",
+        "architectures": ["BertModel"],
+        "pad_token_id": 30522,
+        "hidden_act": "gleu",
+    }
     done = run("explain", _config(tmp_path, values))
     assert (done.returncode, "V*D" in done.stdout) == (0, True)
     said = [line for line in done.stderr.splitlines() if line.startswith("audit: bad-config: ")]
