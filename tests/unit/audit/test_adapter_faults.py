@@ -195,7 +195,7 @@ def test_wrong_settings_are_a_finding_that_names_the_key(at_hub, tmp_path, chang
         ({"layer_replication": [[0, 1]]}, "layer_replication"),
         ({"use_qalora": True}, "use_qalora"),
         ({"enable_lora": [True, False, True]}, "enable_lora"),
-        ({"peft_type": "OFT"}, "peft_type is 'OFT'"),
+        ({"peft_type": "POLY"}, "peft_type is 'POLY'"),
         ({"peft_type": "<script>"}, "peft_type is '<SCRIPT>'"),
     ],
 )
