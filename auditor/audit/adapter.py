@@ -33,11 +33,13 @@ from auditor.analytic.adapters.settings import (
 from auditor.analytic.auto_classes import AUTO_MODEL
 from auditor.analytic.target import Refusal
 from auditor.audit.expected import Implied, NotImplied, classes_of_type, expectation_of
+from auditor.checkpoint.selecting import ADAPTERS, is_weights
 from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.findings import ConfigContradiction, OfKeys
 from auditor.messages import listed, named, quoted
 from auditor.names.folding import fold
+from auditor.names.parts import folder_of
 from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.tensors import StoredTensor
 
@@ -80,12 +82,17 @@ def adapted(
         shapes = {tensor.name: tensor.shape for tensor in tensors}
         answer = _best(_answers(settings, config, target, shapes))
         _require_known_names(answer)
+        _require_fit(answer, settings, base, shapes)
     except SourceError as error:
         return Refusal(error.reason, str(error))
+    except CheckpointError:
+        if base is None or not base.detail:
+            raise
+        return Refusal(Reason.NO_CONFIG, _misfit(settings, base))
     family = FamilyExpectations(declared=answer.expectation, siblings=lambda: ())
     return Adapted(
         Implied(answer.expectation, family),
-        tuple(_notes(answer, settings, base, shapes)) if base else (),
+        (*(_notes(answer, settings, base, shapes) if base else ()), *_notes_of_others(snapshot)),
         tuple(_unchecked(answer, settings)),
     )
 
@@ -103,16 +110,14 @@ def scale_findings(file: str, values: Mapping[str, object]) -> Iterator[OfKeys]:
 
 def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
     """Return the base's config; raise SourceError if it is not available or is broken."""
-    if settings.base is None:
+    if settings.base is None and base is None:
         detail = f"{FILE} names no base model: nothing says what its layers are"
         raise SourceError(Reason.NO_CONFIG, detail)
     if base is None:
-        detail = f"the base of this adapter, {quoted(settings.base)}, was not asked for"
+        detail = f"the base of this adapter, {quoted(settings.base or '')}, was not asked for"
         raise SourceError(Reason.NO_CONFIG, detail)
     if base.config is None and settings.names_path:
-        detail = (
-            f"the base of this adapter, {quoted(settings.base)}, is a path on the trainer's disk; "
-        )
+        detail = f"the base of this adapter, {quoted(settings.base or '')}, is a path on the trainer's disk; "
         detail += f"write the Hub id of the base as base_model_name_or_path of {FILE}"
         raise SourceError(base.reason or Reason.NO_CONFIG, detail)
     if base.config is None:
@@ -271,6 +276,23 @@ def _require_known_names(answer: _Answer) -> None:
         )
 
 
+def _require_fit(
+    answer: _Answer, settings: AdapterSettings, base: BaseModel | None, stored: _Shapes
+) -> None:
+    """Raise SourceError if a config that stands in for the base fits less than half the tensors."""
+    if base is not None and base.detail and 2 * answer.off > len(stored):
+        raise SourceError(Reason.NO_CONFIG, _misfit(settings, base))
+
+
+def _misfit(settings: AdapterSettings, base: BaseModel) -> str:
+    whose = f"the base of this adapter, {quoted(settings.base or '')}, cannot be read"
+    whose = whose if settings.base else f"{FILE} names no base model"
+    return (
+        f"{whose}, and the config at hand, {named(base.model)}, is that of another model; write "
+        f"the Hub id of the base as base_model_name_or_path of {FILE}"
+    )
+
+
 # --- notes and unchecked aspects --------------------------------------------------------------
 
 
@@ -282,7 +304,8 @@ def _notes(
     yield f"{count:,} of {base_count:,} parameters of {named(base.model)}{share}"
     commit = f" at commit {base.commit}" if base.commit else ""
     name = "" if base.model in base.origin else f"{named(base.model)}{commit}: "
-    yield f"the base is {name}{base.origin}"  # a folder's name is its path
+    instead = f", {base.detail}" if base.detail else ""
+    yield f"the base is {name}{base.origin}{instead}"  # a folder's name is its path
     prefix = OUTSIDE_BASE if is_prompt(settings) else IN_BASE
     fitting = (one for one in answer.expectation.tensors if stored.get(one.name) == one.shape)
     names = (one.name for one in fitting if one.role is Role.PARAMETER)
@@ -292,6 +315,19 @@ def _notes(
         yield f"{len(replaced):,} stored {tensors} {whose}: {listed(fold(replaced))}"
     if answer.labels is not None:
         yield f"the stored head is for {answer.labels} labels; the base's config has another number"
+
+
+def _notes_of_others(snapshot: Snapshot) -> Iterator[str]:
+    """Yield a note about weights beside the adapter, such as LLaVA's non_lora_trainables.bin."""
+    folder = folder_of(next((head.name for head in snapshot.headers), ""))
+    names = (file.name for file in snapshot.files if is_weights(file.name))
+    own = {f"{folder}{name}" for name in ADAPTERS}
+    others = [name for name in names if folder_of(name) == folder and name not in own]
+    if others:
+        yield (
+            f"PEFT loads the adapter alone, and not {listed(others)}: what was trained there needs "
+            "the program that wrote it"
+        )
 
 
 def _unchecked(answer: _Answer, settings: AdapterSettings) -> Iterator[str]:

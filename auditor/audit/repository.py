@@ -41,6 +41,7 @@ from auditor.findings import (
     OfFile,
     OfFiles,
     OfFolders,
+    Severity,
 )
 from auditor.findings.ignore import split
 from auditor.messages import listed, named
@@ -167,8 +168,11 @@ def repository_outcome(
     report = outcome.as_report(
         known_sum(part.residual if isinstance(part, Report) else None for part in parts)
     )
-    if not parts and report.verdict == "clean":
+    others = tuple(one for one in reported if not MissingComponent.describes(one))
+    are_empty = all(isinstance(part, Unaudited) and _is_config_alone(part) for part in parts)
+    if are_empty and not any(one.severity is not Severity.INFO for one in others):
         detail = f"{snapshot.model} holds no weights of the components that it names"
+        outcome = replace(outcome, findings=in_order(others))
         return outcome.as_unaudited(Reason.NO_WEIGHTS, detail)
     unaudited = [part for part in parts if isinstance(part, Unaudited)]
     crashed = next((part for part in unaudited if part.reason is Reason.CRASHED), None)
@@ -180,6 +184,10 @@ def repository_outcome(
     names = listed([part.component or ROOT for part in unaudited])
     detail = f"{count} components of {snapshot.model} are not reconciled, {names}: "
     return outcome.as_unaudited(reason, f"{detail}{unaudited[0].detail}")
+
+
+def _is_config_alone(part: Unaudited) -> bool:
+    return part.reason is Reason.NO_WEIGHTS and not part.alarms
 
 
 # --- the components -------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from auditor.containers.manifest import PIPELINE
 from auditor.findings import (
     ConfigContradiction,
     Finding,
@@ -80,13 +81,13 @@ def _config_keys_of(finding: Finding) -> set[str]:
 def lost_components(
     findings: tuple[Finding, ...], parts: Iterable[Report | Unaudited]
 ) -> Iterator[Diagnosis]:
-    """Yield one cause for all missing components if only one component is stored."""
+    """Yield one cause for a pipeline's missing components if only one component is stored."""
     missing = {at: one for at, one in enumerate(findings) if MissingComponent.describes(one)}
-    stored = [part for part in parts if part.component]
+    stored = [part for part in parts if part.component and part.observed]
     files = {one.declared_in for one in missing.values()}
-    if len(missing) < _SEVERAL or len(stored) != 1 or len(files) != 1:
+    if len(missing) < _SEVERAL or len(stored) != 1 or files != {PIPELINE}:
         return
-    [part], [file] = stored, files
+    [part], file = stored, PIPELINE
     names = [name for one in missing.values() for name in one.folders]
     kind = f"{part.target}.from_pretrained(..., subfolder={part.component!r})"
     yield Diagnosis(

@@ -1,7 +1,9 @@
 """`fetch`: read the model that a user named, from any source, and the base of an adapter."""
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -82,7 +84,9 @@ def fetch(
     else:
         snapshot = read_model(target, choose=choose)
     from_path = partial(local_folder.read, choose=select_config)
-    return with_base_model(snapshot, from_path, partial(read_model, choose=select_config))
+    # The config of a base may come from the cache: the report says so.
+    read_base = partial(read_model, source="auto" if source == "hub" else source)
+    return with_base_model(snapshot, from_path, partial(read_base, choose=select_config))
 
 
 def _read_model(
@@ -142,6 +146,9 @@ def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> S
 _OF_A_MODEL = frozenset(("model_type", "architectures"))
 
 
+_IN_A_CACHE = re.compile(r"models--([^/\\-]+)--([^/\\]+)")
+
+
 class _AdapterConfig(Struct):
     base_model_name_or_path: str | None = None
     revision: str | None = None
@@ -155,7 +162,8 @@ def with_base_model(
     """Add the base that an adapter names to its snapshot, or the reason why it cannot be read.
 
     Only an adapter in a folder may name a path: an adapter from the Hub is untrusted, and must not
-    choose what is read on this machine.
+    choose what is read on this machine. If the base cannot be read, a config at hand stands in for
+    it, and `detail` of the base contains in place of what.
     """
     config = snapshot.config
     if config is None or config.name != ADAPTER_CONFIG or snapshot.base:
@@ -165,19 +173,55 @@ def with_base_model(
     except CheckpointError:
         return snapshot  # the audit reports the fault
     name, revision = settings.base_model_name_or_path, settings.revision
-    if not name:
-        return snapshot
-    is_local = snapshot.source in {Source.FOLDER, Source.FILE} and os.path.isdir(name)  # noqa: PTH112 - Path.is_dir raises
+    is_local = snapshot.source in {Source.FOLDER, Source.FILE}
+    missing_base: BaseModel | None = None
     try:
-        if is_local:
+        if is_local and name and os.path.isdir(name):  # noqa: PTH112 - Path.is_dir raises
             base = from_path(Path(name), name)
-        else:
+        elif name:
             base = from_id(parse_id(f"{name}@{revision}" if revision else name))
+        else:
+            base = None
     except (SourceError, UsageError) as error:
         reason = error.reason if isinstance(error, SourceError) else Reason.NOT_FOUND
-        missing_base = BaseModel(model=name, reason=reason, detail=str(error))
-        return replace(snapshot, base=missing_base)
-    return replace(snapshot, base=_base(base), fetched=snapshot.fetched.plus(base.fetched))
+        missing_base = BaseModel(model=name or "", reason=reason, detail=str(error))
+        base = None
+    if base is not None:
+        return replace(snapshot, base=_base(base), fetched=snapshot.fetched.plus(base.fetched))
+    for read in _places_at_hand(snapshot, name or "", from_path, from_id):
+        with suppress(SourceError, UsageError):
+            base = read()
+            if (found := _base(base)).config is not None:
+                instead = f"in place of {quoted(name)}" if name else f"{ADAPTER_CONFIG} names none"
+                fetched = snapshot.fetched.plus(base.fetched)
+                return replace(snapshot, base=replace(found, detail=instead), fetched=fetched)
+    return replace(snapshot, base=missing_base)
+
+
+def _places_at_hand(
+    snapshot: Snapshot,
+    name: str,
+    from_path: Callable[[Path, str], Snapshot],
+    from_id: Callable[[HubModel], Snapshot],
+) -> Iterator[Callable[[], Snapshot]]:
+    """Yield how to read each config that may be the base's, if the base itself cannot be read.
+
+    A path in a Hugging Face cache contains the Hub id; a folder may lie inside the adapter's
+    folder or beside it; and trainers write the base's config.json into the adapter's folder.
+    """
+    if cached := _IN_A_CACHE.search(name):
+        yield lambda: from_id(parse_id(f"{cached[1]}/{cached[2]}"))
+    folder = snapshot.folder if snapshot.source in {Source.FOLDER, Source.FILE} else None
+    last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
+    if folder is not None and last.strip("."):
+        for path in (folder / last, folder.parent / last):
+            if os.path.isdir(path):  # noqa: PTH112 - likewise
+                yield partial(from_path, path, str(path))
+    if any(file.name == CONFIG for file in snapshot.files):
+        if folder is not None:
+            yield partial(from_path, folder, str(folder))
+        elif snapshot.commit is not None and snapshot.source is not Source.CACHE:
+            yield lambda: from_id(parse_id(f"{snapshot.model}@{snapshot.commit}"))
 
 
 def _base(base: Snapshot) -> BaseModel:

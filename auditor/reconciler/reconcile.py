@@ -14,6 +14,7 @@ from msgspec import Struct
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.loading import Loading
 from auditor.analytic.tree_expectation import Sibling
+from auditor.analytic.unread import unread_names
 from auditor.findings import (
     BadQuantization,
     Duplicate,
@@ -133,7 +134,7 @@ def reconcile(
     # Report each fate, except that of a tensor that is as expected.
     findings = (
         *_unreadable(contents.unread, absent, unread_file),
-        *_missing(absent, family.unused_modules),
+        *_missing(absent, expectation.target, family.unused_modules),
         *_mismatched(answered, contents.tensors),
         *_duplicates(copies),
         *_renamed(settled.hits),
@@ -429,7 +430,9 @@ def _absent(
             fate = Fate.TIED
         elif unread_file(tensor.name) is not None:
             fate = Fate.UNREADABLE
-        elif tensor.name not in needed or _reason_not_needed(tensor, family.unused_modules):
+        elif tensor.name not in needed or _reason_not_needed(
+            tensor, expectation.target, family.unused_modules
+        ):
             fate = Fate.NEWLY_INITIALIZED
         else:
             fate = Fate.MISSING
@@ -446,24 +449,30 @@ def _needed(
     return frozenset(place.expected.name for place in declared_places if place.expected is not None)
 
 
-def _reason_not_needed(tensor: ExpectedTensor, unused_modules: tuple[str, ...]) -> str | None:
+def _reason_not_needed(
+    tensor: ExpectedTensor, target: str, unused_modules: tuple[str, ...]
+) -> str | None:
     """Return why the model works without a tensor of its class; None if the tensor is needed."""
     # torch 0.4 and some converters do not store the counters.
     if tensor.role is Role.BUFFER and tensor.name.endswith(".num_batches_tracked"):
         return "it counts the batches of a training, from 0 on, and no output depends on it"
     if any(tensor.name.startswith(f"{module}.") for module in unused_modules):
         return "its loader has no use for it: loading would initialize it afresh"
+    if tensor.name in unread_names(target):
+        return f"no forward pass of {target} reads it: loading would initialize it afresh"
     return None
 
 
-def _missing(absent: Iterable[Absent], unused_modules: tuple[str, ...]) -> Iterator[Finding]:
+def _missing(
+    absent: Iterable[Absent], target: str, unused_modules: tuple[str, ...]
+) -> Iterator[Finding]:
     missing = tuple(tensor for tensor, fate in absent if fate == Fate.MISSING)
     if missing:
         yield Missing(tensors=missing, reason="the declared class needs it and no file stores it")
     groups: dict[str, list[ExpectedTensor]] = {}
     for tensor, fate in absent:
         if fate == Fate.NEWLY_INITIALIZED:
-            reason = _reason_not_needed(tensor, unused_modules)
+            reason = _reason_not_needed(tensor, target, unused_modules)
             reason = reason or "only the target class uses it: loading would initialize it afresh"
             groups.setdefault(reason, []).append(tensor)
     for reason, tensors in groups.items():

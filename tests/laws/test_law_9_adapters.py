@@ -127,6 +127,18 @@ METHODS = [
     ("VeraConfig", {"r": 3, "save_projection": False}),
     ("LoHaConfig", {"r": 3, "rank_pattern": {"q_proj": 2}}),
     ("FourierFTConfig", {"n_frequency": 5}),
+    ("BOFTConfig", {"boft_block_size": 2}),
+    ("BOFTConfig", {"boft_block_size": 0, "boft_block_num": 2}),
+    ("OFTConfig", {"oft_block_size": 4}),
+    ("OFTConfig", {"oft_block_size": 0, "r": 2, "block_share": True}),
+    ("LoKrConfig", {"r": 1, "rank_pattern": {"q_proj": 2}}),
+    ("LoKrConfig", {"r": 1, "decompose_both": True, "decompose_factor": 3}),
+    ("HRAConfig", {"r": 2}),
+    ("RandLoraConfig", {"r": 3}),
+    ("RandLoraConfig", {"r": 3, "save_projection": False}),
+    ("MissConfig", {"r": 2}),
+    ("MissConfig", {"r": 2, "init_weights": "bat"}),
+    ("MissConfig", {"r": 2, "init_weights": "mini", "mini_r": 2}),
 ]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.analytic.adapters import other_methods
+from auditor.analytic.adapters import other_methods, structured
 from auditor.analytic.adapters.base import AdaptedModel, base_model_forms
 from auditor.analytic.adapters.lora import LowRankPair, adalora, lora, lora_formula
 from auditor.analytic.adapters.older_names import older_names
@@ -73,6 +73,12 @@ _LAYERS = MappingProxyType(
         "FOURIERFT": other_methods.fourier_ft,
         "LN_TUNING": other_methods.ln_tuning,
         "TRAINABLE_TOKENS": other_methods.trainable_tokens,
+        "BOFT": structured.boft,
+        "OFT": structured.oft,
+        "LOKR": structured.lokr,
+        "HRA": structured.hra,
+        "RANDLORA": structured.randlora,
+        "MISS": structured.miss,
     }
 )
 # Method -> the class of peft that implements it.
@@ -86,6 +92,12 @@ _CLASSES = MappingProxyType(
         "FOURIERFT": "FourierFTModel",
         "LN_TUNING": "LNTuningModel",
         "TRAINABLE_TOKENS": "TrainableTokensModel",
+        "BOFT": "BOFTModel",
+        "OFT": "OFTModel",
+        "LOKR": "LoKrModel",
+        "HRA": "HRAModel",
+        "RANDLORA": "RandLoraModel",
+        "MISS": "MissModel",
         "PROMPT_TUNING": "PromptEmbedding",
         "P_TUNING": "PromptEncoder",
         "PREFIX_TUNING": "PrefixEncoder",

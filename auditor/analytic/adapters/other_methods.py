@@ -28,7 +28,7 @@ from auditor.messages import quoted
 def loha(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
     """Yield the tensors of LoHa, https://arxiv.org/abs/2108.06098: two pairs per layer."""
     ranks = Ranks(settings, base.paths, settings.rank())
-    for part, size in _linear(settings, base):
+    for part, size in linear_parts(settings, base):
         rank = ranks.of(part.path)
         for pair in ("hada_w1", "hada_w2"):
             yield expected_tensor(f"{IN_BASE}{part.path}.{pair}_a", size.outputs, rank)
@@ -41,13 +41,13 @@ def vera(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTens
     All layers share the pair of random matrices, which fits the largest layer, is not learned, and
     need not be stored.
     """
-    rank, linear_parts = settings.rank(), tuple(_linear(settings, base))
-    for part, size in linear_parts:
+    rank, parts = settings.rank(), tuple(linear_parts(settings, base))
+    for part, size in parts:
         yield expected_tensor(f"{IN_BASE}{part.path}.vera_lambda_b", size.outputs)
         yield expected_tensor(f"{IN_BASE}{part.path}.vera_lambda_d", rank)
     if settings.config.flag("save_projection"):
-        inputs = max(size.inputs for _, size in linear_parts)
-        outputs = max(size.outputs for _, size in linear_parts)
+        inputs = max(size.inputs for _, size in parts)
+        outputs = max(size.outputs for _, size in parts)
         yield expected_tensor(f"{OUTSIDE_BASE}vera_A", rank, inputs, role=Role.BUFFER)
         yield expected_tensor(f"{OUTSIDE_BASE}vera_B", outputs, rank, role=Role.BUFFER)
 
@@ -57,7 +57,7 @@ def fourier_ft(settings: AdapterSettings, base: AdaptedModel) -> Iterator[Expect
     if settings.states("n_frequency_pattern"):
         raise unchecked_adapter("n_frequency_pattern, which gives each layer its own number")
     count = settings.count("n_frequency")
-    for part, _ in _linear(settings, base):
+    for part, _ in linear_parts(settings, base):
         yield expected_tensor(f"{IN_BASE}{part.path}.fourierft_spectrum", count)
 
 
@@ -88,7 +88,10 @@ def trainable_tokens(settings: AdapterSettings, base: AdaptedModel) -> Iterator[
             yield expected_tensor(name, count, width, role=Role.EXTRA)
 
 
-def _linear(settings: AdapterSettings, base: AdaptedModel) -> Iterator[tuple[AdaptedModule, Size]]:
+def linear_parts(
+    settings: AdapterSettings, base: AdaptedModel
+) -> Iterator[tuple[AdaptedModule, Size]]:
+    """Yield the linear layers that target_modules chooses, with their sizes."""
     for part in Targets(settings, base).parts:
         size = part.size()
         if size is None or not part.is_linear:

@@ -7,7 +7,7 @@ SAVED = re.compile(r"\.modules_to_save\.[^.]+\.")
 _ROOT = re.compile(r"(?<![^.])base_model\.model\.")
 # LoRA and variants, IA3, OFT, prompts; the adapter's name, such as `default`, may follow.
 _OWN = re.compile(
-    r"\.(lora_\w+|ia3_l|vera_lambda_[bd]|hada_[wt]\w*|lokr_[wt]\w*|oft_[rs]|boft_[RrSs]|ranknum"
+    r"\.(lora_\w+|ia3_l|vera_lambda_[bd]|hada_[wt]\w*|lokr_[wt]\w*|oft_[Rrs]|boft_[RrSs]|hra_u|miss_block|ranknum"
     r"|adaption_prompt|adaption_gate|fourierft_spectrum|randlora_\w+|delora_\w+)(\.|$)"
     r"|(^|\.)prompt_encoder\.[^.]+\.embedding"
 )

@@ -185,7 +185,7 @@ UNKNOWN = (
     ({"layer_replication": [[0, 1]]}, "layer_replication"),
     ({"use_qalora": True}, "use_qalora"),
     ({"enable_lora": [True, False, True]}, "enable_lora"),
-    ({"peft_type": "OFT"}, "peft_type is 'OFT'"),
+    ({"peft_type": "POLY"}, "peft_type is 'POLY'"),
     ({"peft_type": "<script>"}, "peft_type is '<SCRIPT>'"),
 )
 
