@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rebuild_relations import SMALL, working_values
+from rebuild_relations import working_values
+from small_models import SMALL
 
 PLACE = Path(__file__).resolve().parents[1] / "auditor" / "data" / "unread.json"
 DEPTHS = frozenset({"num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers"})
@@ -71,7 +72,7 @@ def configs_of(model_type: str) -> Iterator[Any]:
             decodes = part_of(decoder, is_decoder=True, add_cross_attention=True)
             yield kind(encoder=encoder, decoder=decodes, decoder_start_token_id=1, pad_token_id=0)
     try:
-        values = None if first else working_values(model_type, kind().to_dict())
+        values = None if first else working_values(model_type)
     except Exception:  # noqa: BLE001 - an optional library, or a config that needs more
         return
     for depth in (2, 5) if values is not None else ():

@@ -113,11 +113,12 @@ def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
     if settings.base is None and base is None:
         detail = f"{FILE} names no base model: nothing says what its layers are"
         raise SourceError(Reason.NO_CONFIG, detail)
+    name = quoted(settings.base or "")
     if base is None:
-        detail = f"the base of this adapter, {quoted(settings.base or '')}, was not asked for"
+        detail = f"the base of this adapter, {name}, was not asked for"
         raise SourceError(Reason.NO_CONFIG, detail)
     if base.config is None and settings.names_path:
-        detail = f"the base of this adapter, {quoted(settings.base or '')}, is a path on the trainer's disk; "
+        detail = f"the base of this adapter, {name}, is a path on the trainer's disk; "
         detail += f"write the Hub id of the base as base_model_name_or_path of {FILE}"
         raise SourceError(base.reason or Reason.NO_CONFIG, detail)
     if base.config is None:
