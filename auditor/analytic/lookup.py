@@ -28,6 +28,7 @@ from auditor.analytic.expectation import ExpectedTensor, Role
 
 _DEEPEST = 128  # the most parts of a name that is followed; names in trees have at most ten
 _DIGITS = len(str(MAX_TENSORS))
+_ABOVE = 3  # parts of a name below the list of modules that has the tensor
 
 
 class ModuleList(NamedTuple):
@@ -134,5 +135,16 @@ class NameLookup(Struct, frozen=True):
         return None
 
     def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
-        """Return the tensors with these names; names that the tree lacks are left out."""
-        return {name: tensor for name in names if (tensor := self.get(name))}
+        """Return the tensors with these names; names that the tree lacks are left out.
+
+        Of 95,000 experts of another model only the list is looked up: it is not in the tree.
+        """
+        has_module: dict[str, bool] = {}
+        found: dict[str, ExpectedTensor] = {}
+        for name in names:
+            module = name.rsplit(".", _ABOVE)[0]  # of `experts.0.w1.weight` the experts
+            if module not in has_module:
+                has_module[module] = follow(self.tree, module).block is not None
+            if has_module[module] and (tensor := self.get(name)):
+                found[name] = tensor
+        return found
