@@ -54,6 +54,7 @@ def _unfollowed(file: str, sparse: PartialFile) -> str | None:
     is_zip = start.startswith(_ZIP) or end.startswith(_ZIP_END)
     is_of_torch = start.startswith(_ZIP) and b"data.pkl" in start  # its first entry
     is_archive = torch_file.is_tar(start) or (is_zip and not is_of_torch)
+    is_read_by_torch = torch_file.is_tar(start) or start.startswith(_ZIP)  # not behind other bytes
     fault = None
     if file.endswith(".distcp"):
         fault = "has parts that are unpickled when they are loaded"
@@ -61,7 +62,7 @@ def _unfollowed(file: str, sparse: PartialFile) -> str | None:
         fault = "is an HDF5 file, in which a Keras model may have code"
     elif _is_compressed(start):
         fault = "is compressed, and was not unpacked"
-    elif is_archive and not file.lower().endswith(PICKLED):
+    elif is_archive and not (file.lower().endswith(PICKLED) and is_read_by_torch):
         fault = "is an archive, and was not looked into"
     return fault
 

@@ -18,7 +18,7 @@ import zlib
 from collections import OrderedDict
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.builders import safetensors_bytes
 from support.checkpoints import config_bytes, expect, stored_by
@@ -171,6 +171,7 @@ def is_unsafe(found) -> bool:
     st.sampled_from(ENDINGS),
     st.none() | st.binary(max_size=4),
 )
+@example([], 0, WRAPPINGS["self-extracting"], ".bin", b"")
 def test_a_pickle_that_imports_is_unsafe_whatever_is_around_it(value, protocol, wrap, ending, rest):
     """Bytes behind the pickle are drawn for one that calls; without them there is no call."""
     has_call = rest is not None
