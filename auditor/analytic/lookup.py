@@ -103,6 +103,8 @@ def _child(children: tuple[tuple[str, Block], ...], parts: list[str]) -> tuple[i
             single_part = child
         elif "." in key and key.split(".") == parts[: (step := key.count(".") + 1)]:
             return step, child
+    if single_part is None and any(key.startswith(f"{parts[0]}.") for key, _ in children):
+        return 1, Module(())  # the first part of `layers.61` alone is a module, too
     return 1, single_part
 
 

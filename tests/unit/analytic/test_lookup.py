@@ -18,6 +18,7 @@ TREE = module(
     ),
     h=Repeat(counted_dim(2), module(w=Param((dim(2),)))),
     draft=Extra(module(w=Param((dim(7),)))),
+    **{"deep.61.own": module(w=Param((dim(6),)), a=module(b=module(w=Param((dim(8),)))))},
 )
 
 
@@ -34,6 +35,9 @@ def test_every_name_of_a_class_is_found_as_it_is_listed(subtests):
 def test_stacks_submodels_and_extras_are_found_as_they_are_listed() -> None:
     listed = inventory(TREE, {}).tensors
     assert tuple(NameLookup(TREE).get(tensor.name) for tensor in listed) == listed
+    foreign = [f"{part}{tensor.name}" for tensor in listed for part in ("other.", "h.", "deep.")]
+    names = [*(tensor.name for tensor in listed), *foreign]
+    assert tuple(NameLookup(TREE).tensors(names).values()) == listed
 
 
 @example(["h", "0", "w", ""])
