@@ -102,29 +102,6 @@ def read(
     place, listing, is_file = _listed(address, token, say)
     if is_file:
         choose = partial(select_place, place=address.name)
-    return read_listed(address, place, listing, say, choose)
-
-
-def _listed(
-    address: StoreAddress, token: str | None, say: Callable[[str], None]
-) -> tuple[StoreFolder, StoreListing, bool]:
-    """Return a folder with its files; of a file, the folder that has it, and true."""
-    place = opened(address, token, say)
-    listing = list_files(place)
-    if "" not in listing.files:
-        return place, listing, False
-    place = opened(address.parent, token, say)
-    return place, list_files(place), True
-
-
-def read_listed(
-    address: StoreAddress,
-    place: StoreFolder,
-    listing: StoreListing,
-    say: Callable[[str], None],
-    choose: Chooser = select,
-) -> Snapshot:
-    """Return the snapshot of a checkpoint whose files are listed."""
     files = tuple(one.file for one in listing.files.values())
     snapshot = Snapshot(
         model=address.url,
@@ -149,6 +126,18 @@ def read_listed(
     return replace(snapshot, fetched=reader.fetched)
 
 
+def _listed(
+    address: StoreAddress, token: str | None, say: Callable[[str], None]
+) -> tuple[StoreFolder, StoreListing, bool]:
+    """Return a folder with its files; of a file, the folder that has it, and true."""
+    place = opened(address, token, say)
+    listing = list_files(place)
+    if "" not in listing.files:
+        return place, listing, False
+    place = opened(address.parent, token, say)
+    return place, list_files(place), True
+
+
 def _require_unchanged(before: StoreListing, after: StoreListing, names: frozenset[str]) -> None:
     for name in sorted(names):
         if before.files[name] != after.files.get(name):
@@ -157,7 +146,7 @@ def _require_unchanged(before: StoreListing, after: StoreListing, names: frozens
 
 
 def list_files(place: StoreFolder) -> StoreListing:
-    """List the files below a folder; raise SourceError if there are none, or too many."""
+    """List the files below a folder; raise SourceError if it has none or too many."""
     files: dict[str, StoreFile] = {}
     for one in islice(place.listing(), MAX_ENTRIES + 1):
         if one.file.name and (fault := name_fault(one.file.name)):
@@ -319,6 +308,8 @@ class _FsspecFolder:
             self._system.invalidate_cache()
             entries = self._system.find(self._path, detail=True)
         for path, entry in entries.items():
+            if entry.get("type") == "directory" or path.endswith("/"):
+                continue  # an empty object that stands for a folder
             size = entry.get("size")
             is_size = isinstance(size, int) and not isinstance(size, bool) and size >= 0
             name = path.removeprefix(self._path).removeprefix("/")

@@ -107,6 +107,24 @@ def test_the_version_is_of_the_listing(memory):
     assert audit("memory://bucket/models/one").version != before
 
 
+def test_an_object_that_stands_for_a_folder_is_no_file(memory, monkeypatch):
+    find = type(memory).find
+
+    def find_with_markers(self, path, **options):
+        marker = {"size": 0, "type": "directory"}
+        root = self._strip_protocol(path)
+        return {
+            root: marker,
+            f"{root}/old/": {"size": 0, "type": "file"},
+            **find(self, path, **options),
+        }
+
+    monkeypatch.setattr(type(memory), "find", find_with_markers)
+    outcome = audit("memory://bucket/models/one")
+    assert {file.name for file in outcome.files} == set(FILES)
+    assert outcome.verdict == "clean"
+
+
 def test_a_checkpoint_that_changes_while_it_is_read_is_no_report(memory, monkeypatch):
     read = type(memory).cat_file
 
