@@ -20,7 +20,7 @@ from auditor.errors import CheckpointError
 # and 310 MB if none of them is stored; a config can ask for 2**40 layers.
 MAX_TENSORS = 100_000
 
-_FEW = 2  # a fixed list of at most so many modules of each kind is written module by module
+_FEW = 2  # modules of each kind, at most, of a fixed list that is written module by module
 
 Shape = tuple[Dim | int, ...]
 

@@ -432,7 +432,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 
 def letter_of(name: str, *aliases: str) -> str:
-    """Return the usual letter of a key in formulas; its name if there is none."""
+    """Return the usual letter of a key in formulas, else its name."""
     return next(filter(None, map(LETTERS.get, (name, *aliases))), name)
 
 

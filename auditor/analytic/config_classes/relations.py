@@ -98,7 +98,7 @@ def broken_relations(
 
 
 def _number(values: Mapping[str, Any], kind: ConfigClass | None, key: str) -> int | None:
-    """Return the integer under a key or a synonym of it; None if there is none."""
+    """Return the integer under a key or its synonym, else None."""
     synonyms = kind.attribute_map.items() if kind else ()
     names = (key, *(other for other, own in synonyms if own == key))
     value = next((values[name] for name in names if name in values), None)
