@@ -105,12 +105,16 @@ _DATA = Path(__file__).parents[1] / "data" / "pickle_names.json"
 _LISTS: Mapping[str, list[str]] = json.decode(_DATA.read_bytes(), type=dict[str, list[str]])
 
 WEIGHTS_ONLY = frozenset(_LISTS["weights_only"])
-_ENUMS = frozenset(_LISTS["enums"]) | {"torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING"}
+_ENUMS = frozenset(_LISTS["enums"]) | {
+    *(f"{_DCP}.metadata._MEM_FORMAT_ENCODING", f"{_DCP}.planner.WriteItemType"),
+    "megatron.core.enums.ModelType",
+}
 # The dataclasses of a distributed checkpoint's .metadata, and argparse's plain object.
 _PLAIN_OBJECTS = frozenset(_LISTS["plain_objects"]) | {
     *("argparse.Namespace", f"{_DCP}.filesystem._StorageInfo", f"{_DCP}.metadata.Metadata"),
     *(f"{_DCP}.metadata.{kind}StorageMetadata" for kind in ("Tensor", "Chunk", "Bytes")),
     *(f"{_DCP}.metadata.{name}" for name in ("MetadataIndex", "StorageMeta", "TensorProperties")),
+    *(f"{_DCP}.planner.{name}" for name in ("SavePlan", "WriteItem", "TensorWriteData")),
 }
 _FACTORIES = frozenset(
     f"builtins.{name}" for name in ("dict", "float", "int", "list", "set", "str")
@@ -134,6 +138,7 @@ _RENAMED_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _REBUILD = "torch._utils._rebuild_"
 _MOST_DIMENSIONS = 64
 _METHODS = frozenset(dir(OrderedDict))
+_PLANNED = (f"{_DCP}.planner.SavePlan", "items")  # an attribute of a plain object
 # numpy's codes of types: numbers with their bytes, strings with their length, objects.
 _DTYPE = re.compile(r"[biufc](1|2|4|8|16)|[SU][0-9]{1,6}|O[48]")
 _OBJECT_FLAGS = 63  # of a dtype of objects, which has references
@@ -186,7 +191,8 @@ def may_have_state(call: Call, state: object) -> bool:
     is_plain = path in _PLAIN_OBJECTS and not isinstance(state, tuple)
     if path == "collections.OrderedDict" or is_plain:
         return isinstance(state, PickledDict) and all(
-            isinstance(key, str) and key not in _METHODS for key, _ in state.pairs
+            isinstance(key, str) and (key not in _METHODS or (path, key) == _PLANNED)
+            for key, _ in state.pairs
         )
     match (path, state):
         case ("torch.distributed.checkpoint.metadata.TensorProperties", tuple(values)):

@@ -37,6 +37,7 @@ from auditor.companions.companion_files import (
     tokenizers_of,
 )
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
+from auditor.containers.other_formats import formats_by_name
 from auditor.containers.weight_formats import MODULES as FORMATS
 from auditor.errors import Reason, SourceError
 from auditor.layouts import declared
@@ -65,13 +66,6 @@ PIECES = (
     "learned_embeds.bin",
 )
 
-# What to do with weights in a format that is not read, by the ending of their names.
-_CONVERSIONS = {
-    ".distcp": "ask whoever saved them for safetensors: joining them unpickles .metadata and parts "
-    "of them, which may run code",
-    ".h5": "load them with from_tf=True in transformers 4, and save the model again",
-    ".msgpack": "load them with from_flax=True in transformers 4, and save the model again",
-}
 _WEIGHT_ENDINGS = (
     ".safetensors",
     ".safetensors.index.json",
@@ -183,7 +177,8 @@ def _select_rare(names: Collection[str], where: str, config: str | None) -> File
     if shards and config:
         return FileSelection(config=config, shards=shards)
     readable = [name for name in names if is_readable(name)]
-    if len(readable) == 1 and not config and _may_be_lone(file_name(readable[0])):
+    is_lone = len(readable) == 1 and not config and _may_be_lone(file_name(readable[0]))
+    if is_lone and not any(row.in_parts for row, _ in formats_by_name(names)):
         return FileSelection(config=None, weights=readable[0])
     raise _no_weights_error(names, where)
 
@@ -312,9 +307,8 @@ def what_to_do(names: Collection[str]) -> str:
         return "rename it to model.safetensors, or name it to audit it alone"
     if readable:
         return "name one of them to audit it alone"
-    for ending, advice in _CONVERSIONS.items():
-        if any(name.lower().endswith(ending) for name in names):
-            return advice
+    for row, _ in formats_by_name(names):
+        return row.to_do
     return "the formats that can be audited are safetensors, torch's and GGUF"
 
 

@@ -7,6 +7,7 @@ the same bytes, so that the same function reads it years later.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import PurePosixPath
@@ -38,6 +39,10 @@ class UnsafeFileError(CheckpointError):
 
 class UnfollowedError(CheckpointError):
     """An error for a file that may contain code and was not looked at completely."""
+
+    def __init__(self, message: str, table: "Table | None" = None) -> None:
+        super().__init__(message)
+        self.table = table  # what is known of a file of a recognised format
 
 
 def not_followed(file: str, reason: str, imports: tuple[str, ...] = ()) -> UnsafeFileError:
@@ -74,9 +79,11 @@ class PartialFile(Struct, frozen=True):
             raise CheckpointError(
                 f"bytes {span.start:,} to {span.stop:,} are outside of its {self.size:,} bytes"
             )
-        for start, data in self.parts:
-            if start <= span.start and span.stop <= start + len(data):
-                return data[span.start - start : span.stop - start]
+        place = bisect_right(self.parts, span.start, key=lambda part: part.start)
+        if place:
+            part = self.parts[place - 1]
+            if span.stop <= part.stop:
+                return part.data[span.start - part.start : span.stop - part.start]
         if span.start == span.stop:
             return b""
         raise NeedsBytes(span)
@@ -142,6 +149,14 @@ class TensorFault(NamedTuple):
     reason: str  # a sentence that begins with the file
 
 
+class NeededFile(NamedTuple):
+    """A file that another file declares and that loading needs."""
+
+    path: str  # inside the repo; a folder ends with "/"
+    least: int = 0  # the bytes that it has at least
+    instead: str = ""  # a file that may be there in its place
+
+
 class Table(Struct, frozen=True, kw_only=True):
     """The tensors that one weight file declares; a format may add fields in its own class."""
 
@@ -153,6 +168,7 @@ class Table(Struct, frozen=True, kw_only=True):
     # A tensor -> the first tensor, in natural order, that is stored as the same bytes.
     shared: Mapping[str, str] = MappingProxyType({})
     imports: tuple[str, ...] = ()  # a line for each imported name that is in no list of known names
+    needs: tuple[NeededFile, ...] = ()  # files beside it, of a recognised format
 
 
 # The function `parse` of each module of MODULES: takes the path of a file and the bytes at hand.

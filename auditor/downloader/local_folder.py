@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.filenames import CONFIG, Chooser, FileSelection
 from auditor.checkpoint.hub_listing import id_fault
+from auditor.checkpoint.other_formats import formats_in
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
     INDEX,
@@ -132,6 +133,8 @@ def _with_weights(files: Snapshot, folder: Path, choose: Chooser) -> Snapshot:
         if not is_config_alone or files.source is Source.CACHE:
             raise
         examined = examine_files(files, _Files(folder))
+        if formats_in(examined):
+            raise
         alone = _config_alone(folder / CONFIG, FolderListing(files.files, files.skipped))
         return replace(
             alone, files=files.files, pickles=examined.pickles, unexamined=examined.unexamined

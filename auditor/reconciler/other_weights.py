@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from auditor.checkpoint.filenames import torch_model_files, variant_of
+from auditor.checkpoint.other_formats import format_faults
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, ADAPTERS, other_weight_files
 from auditor.checkpoint.shard_names import Split, split_of
 from auditor.checkpoint.snapshot import Snapshot
@@ -16,6 +17,8 @@ from auditor.containers.weight_formats import ANSWER, Table, UnfollowedError, ma
 from auditor.errors import CheckpointError
 from auditor.findings import (
     AdapterBeside,
+    BadHeader,
+    BadSize,
     CopyDiffers,
     Finding,
     MissingComponent,
@@ -52,6 +55,8 @@ _ORIGINAL = "the original format, of which the audited files were made"
 def other_weights(snapshot: Snapshot) -> Iterator[OfFiles | OfFile | OfImports]:
     """Yield findings for unsafe files, incomplete copies, and each kind of unaudited file."""
     yield from unsafe_pickles(snapshot)
+    for fault in format_faults(snapshot):
+        yield CopyDiffers(file=fault.file, reason=fault.reason)
     files_by_split = _incomplete_copies(snapshot)
     for split, files in sorted(files_by_split.items()):
         yield _incomplete(split, sorted(files))
@@ -208,6 +213,16 @@ def unsafe_pickles(snapshot: Snapshot) -> Iterator[OfImports]:
     for file in snapshot.pickles:
         if finding := unsafe_finding(file):
             yield finding
+
+
+def format_findings(snapshot: Snapshot) -> Iterator[OfFile | OfFolders]:
+    """Yield the faults of files in other formats, of which none is a copy of audited weights."""
+    for fault in format_faults(snapshot):
+        if fault.lost:
+            yield MissingComponent(declared_in=fault.file, folders=fault.lost, reason=fault.reason)
+        else:
+            kind = BadSize if fault.is_size else BadHeader
+            yield kind(file=fault.file, reason=fault.reason)
 
 
 def unread_pickles(snapshot: Snapshot) -> Iterator[str]:
