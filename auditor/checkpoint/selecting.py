@@ -48,6 +48,7 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 TORCH_WEIGHTS = "pytorch_model.bin"
 TORCH_INDEX = "pytorch_model.bin.index.json"
+FLAX = "flax_model.msgpack"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # the first existing file is loaded
 OPEN_CLIP = "open_clip_config.json"
@@ -249,6 +250,22 @@ def _with_torch_copies(selection: FileSelection, names: Collection[str]) -> File
     root_names = (name for name in names if "/" not in name)
     selection = replace(selection, torch_copies=torch_copies_in(root_names, root))
     return with_part_torch_copies(selection, names)
+
+
+def with_flax(names: Collection[str], where: str, choose: Chooser) -> FileSelection:
+    """Select as `choose` does on this machine, or Flax's weights if there are no others.
+
+    They take a read for each tensor, so that they are read of a folder and not of the Hub.
+    """
+    try:
+        selection = choose(names, where)
+    except SourceError:
+        if not {FLAX, CONFIG} <= set(names):
+            raise
+        return FileSelection(config=CONFIG, weights=FLAX)
+    if isinstance(selection.otherwise, SourceError) and {FLAX, CONFIG} <= set(names):
+        return replace(selection, otherwise=FileSelection(config=CONFIG, weights=FLAX))
+    return selection
 
 
 def select_compared(names: Collection[str], where: str) -> FileSelection:

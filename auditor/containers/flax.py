@@ -65,7 +65,7 @@ def parse(file: str, sparse: PartialFile) -> Table:
         tree = reader.value(0)
     except EOFError as error:
         fault = f"{named(file)} is truncated after {sparse.size:,} bytes: {error}"
-        return Table(file=file, tensors=(), size_faults=(fault,))
+        raise CheckpointError(fault) from None
     if not isinstance(tree, Mapping):
         raise CheckpointError(f"{named(file)} is not a map of arrays")
     arrays = {path: one for path, one in _leaves(tree, ()) if path}

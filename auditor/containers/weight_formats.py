@@ -107,6 +107,8 @@ MODULES: Mapping[str, str] = MappingProxyType(
     {".bin": "torch_file", ".pt": "torch_file", ".pth": "torch_file", ".ckpt": "torch_file"}
     | {".gguf": "gguf"}
 )
+# Endings of files that take a read for each tensor, so that only files on this machine are read.
+_NEAR_MODULES = {".msgpack": "flax"}
 # Endings of other pickles, which do not contain weights that an audit counts.
 PICKLES = (".pkl", ".pickle", ".joblib")
 # Endings of all files that torch.load or pickle reads.
@@ -182,7 +184,7 @@ def parser(file: str) -> Parse | None:
     for a file of another format.
     """
     ending = PurePosixPath(file).suffix.lower()
-    module = "torch_file" if ending in PICKLES else MODULES.get(ending)
+    module = "torch_file" if ending in PICKLES else {**MODULES, **_NEAR_MODULES}.get(ending)
     if module is None:
         return None
     return _parse_of(module)

@@ -110,12 +110,19 @@ class Received(NamedTuple):
 Read = Callable[[Span, Callable[[bytes, int | None], int]], Received]
 
 
-def read_header(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> WeightHeader:
+def read_header(
+    name: str,
+    size: int | None,
+    read: Read,
+    first: int = FIRST_READ,
+    *,
+    nearby: Callable[[Span], bytes] | None = None,
+) -> WeightHeader:
     """Read the header of a weight file in as few reads as its format allows."""
     parse = parser(name)
     if parse is None:
         return read_safetensors_header(name, size, read, first)
-    return read_parsed_header(name, size, read, parse)
+    return read_parsed_header(name, size, read, parse, nearby=nearby)
 
 
 def read_safetensors_header(

@@ -27,6 +27,7 @@ from auditor.checkpoint.selecting import (
     select,
     select_place,
     what_to_do,
+    with_flax,
     with_torch_copies,
 )
 from auditor.checkpoint.shard_names import GGUF_ENDING, split_of
@@ -127,7 +128,7 @@ def _with_weights(files: Snapshot, folder: Path, choose: Chooser) -> Snapshot:
     """Read the weights and texts that are chosen among the listed files; else the config alone."""
     names, where = {file.name for file in files.files}, f"the folder {quoted(str(folder))}"
     try:
-        selection = with_torch_copies(names, where, choose)  # a disk reads copies fast
+        selection = with_flax(names, where, partial(with_torch_copies, choose=choose))
     except SourceError as error:
         is_config_alone = error.reason is Reason.NO_WEIGHTS and CONFIG in names
         if not is_config_alone or files.source is Source.CACHE:
@@ -235,7 +236,13 @@ class _Files:
 
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         with open_regular_file(self._folder / file.name, file.state) as part:
-            head = read_header(file.name, part.size, lambda span, _: part.read(span), first)
+
+            def near(span: Span) -> bytes:
+                return part.read(span).data
+
+            head = read_header(
+                file.name, part.size, lambda span, _: part.read(span), first, nearby=near
+            )
             return replace(head, state=part.state)
 
     def part(self, file: RepoFile, span: Span) -> bytes:
