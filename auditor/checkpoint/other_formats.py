@@ -39,16 +39,26 @@ def formats_in(snapshot: Snapshot) -> dict[OtherFormat, list[str]]:
     On this machine the first bytes decide, elsewhere the names.
     """
     files: dict[OtherFormat, list[str]] = {}
-    needed = {one.path for head in snapshot.pickles for one in _needs(head)}
     if snapshot.unexamined is None and not snapshot.pickles:
         for row, file in formats_by_name(one.name for one in snapshot.files):
             files.setdefault(row, []).append(file)
         return files
-    for head in snapshot.pickles:
-        known = _format(head)
-        if known and head.name not in needed:
-            files.setdefault(known, []).append(head.name)
+    rows = {head.name: _format(head) for head in snapshot.pickles}
+    inside = {  # the .metadata of Megatron, the engines of TensorRT-LLM
+        one.path
+        for head in snapshot.pickles
+        for one in _needs(head)
+        if rows.get(one.path) is not rows[head.name]
+    }
+    for name, known in rows.items():
+        if known and name not in inside:
+            files.setdefault(known, []).append(name)
     return {row: files[row] for row in OTHER_FORMATS if row in files}
+
+
+def needed_files(snapshot: Snapshot) -> frozenset[str]:
+    """Return the files, and folders with a slash at their end, that other formats' files need."""
+    return frozenset(one.path for head in snapshot.pickles for one in _needs(head))
 
 
 def _needs(head: WeightHeader) -> tuple[NeededFile, ...]:
@@ -113,7 +123,7 @@ def unaudited_detail(snapshot: Snapshot, where: str) -> str | None:
     """
     formats = formats_in(snapshot)
     own = {file for files in formats.values() for file in files}
-    needed = {one.path for head in snapshot.pickles for one in _needs(head)}
+    needed = needed_files(snapshot)
     refused = {
         head.name
         for head in snapshot.pickles

@@ -1,4 +1,4 @@
-"""The table of the formats that are recognised, and reconciled at most in part.
+"""The table of formats that are recognised, and reconciled at most in part.
 
 A format is recognised by the first bytes of its main file, or by the name of that file and its
 first bytes. A file that was not opened (on the Hub) is recognised by its name.
@@ -25,6 +25,7 @@ class OtherFormat(Struct, frozen=True, kw_only=True):
     """A format: how its main file is recognised, what is read of it, and what a user can do."""
 
     name: str
+    known_by: str  # how a person recognises it, in Markdown
     files: str  # a pattern of the main file's path, in lower case; "": only its bytes show it
     start: bytes = b""  # a pattern of its first 512 bytes; b"": its name suffices
     by_start: bool = False  # whether those bytes suffice, whatever the name
@@ -45,6 +46,7 @@ _BRIDGE = "convert it with Megatron-Bridge (AutoBridge, export_ckpt), and audit 
 OTHER_FORMATS = (
     OtherFormat(
         name="Megatron-LM",
+        known_by="`latest_checkpointed_iteration.txt`, `mp_rank_00/model_optim_rng.pt`",
         files=r"latest_checkpointed_iteration\.txt|mp_rank_\d\d(_\d{3}){0,2}/model(_optim)?_rng\.pt",
         module="megatron",
         is_followed=True,
@@ -55,6 +57,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="Megatron-LM",
+        known_by="`metadata.json` with `sharded_backend`",
         files=r"metadata\.json",
         start=rb'\s*\{\s*"sharded_backend"',
         by_name=False,
@@ -65,6 +68,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="torch.distributed.checkpoint",
+        known_by="`.metadata`, `*.distcp`",
         files=r"\.metadata|[^/]+\.distcp",
         start=rb"\x80[\x02-\x05]|PK\x03\x04",
         module="dcp_files",
@@ -76,6 +80,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="NeMo",
+        known_by="`*.nemo`; `context/model.yaml` of NeMo 2",
         files=r"[^/]+\.nemo|context/(io\.json|model\.yaml)",
         module="nemo",
         is_followed=True,
@@ -84,6 +89,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="ONNX",
+        known_by="`*.onnx` with a graph",
         files=r"[^/]+\.onnx",
         start=rb"\x08[\x01-\x20]|version https://git-lfs",
         module="onnx",
@@ -93,6 +99,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="OpenVINO",
+        known_by="an `.xml` whose root is `net`",
         files=r"[^/]+\.xml",
         start=rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<net ",
         by_name=False,
@@ -102,6 +109,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="CTranslate2",
+        known_by="a version and a name that ends in `Spec`, such as `TransformerDecoderSpec`",
         files=r"model\.bin",
         start=rb"[\x01-\x20]\0\0\0.\0[A-Za-z0-9]{3,63}Spec\0",
         by_start=True,
@@ -112,6 +120,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="MLC-LLM",
+        known_by="`mlc-chat-config.json`, `ndarray-cache.json`, `tensor-cache.json`",
         files=r"(ndarray|tensor)-cache\.json|mlc-chat-config\.json",
         module="mlc",
         read="names, types and shapes in ndarray-cache.json; the shards and their sizes",
@@ -119,6 +128,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="Core ML",
+        known_by="`Manifest.json` of an `.mlpackage`",
         files=r"([^/]+\.mlpackage/)?manifest\.json",
         start=rb'\s*\{\s*"(fileFormatVersion|itemInfoEntries|rootModelIdentifier)"',
         by_name=False,
@@ -128,6 +138,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="Core ML",
+        known_by="`weights/weight.bin` with 0xDEADBEEF at byte 64",
         files=r"[^/]+/weights/weight\.bin",
         start=rb"....\x02\0\0\0\0{56}\xef\xbe\xad\xde",
         by_start=True,
@@ -136,10 +147,14 @@ OTHER_FORMATS = (
         to_do=_CONVERTED,
     ),
     OtherFormat(
-        name="Core ML", files=r"[^/]+\.(mlmodel|mlmodelc/metadata\.json)", to_do=_CONVERTED
+        name="Core ML",
+        known_by="`*.mlmodel`, `*.mlmodelc/`",
+        files=r"[^/]+\.(mlmodel|mlmodelc/metadata\.json)",
+        to_do=_CONVERTED,
     ),
     OtherFormat(
         name="TensorRT-LLM",
+        known_by="`config.json` with `architecture` and `mapping.world_size`",
         files=r"config\.json",
         by_name=False,
         module="tensorrt_llm",
@@ -148,6 +163,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="TensorRT",
+        known_by="`ftrt` or `ptrt` at its start; `*.engine`, `*.plan`",
         files=r"[^/]+\.(engine|plan|trt)",
         start=rb"(ftrt|ptrt)",
         by_start=True,
@@ -155,6 +171,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="ExecuTorch",
+        known_by="`ET12` at byte 4",
         files=r"[^/]+\.(pte|ptd)",
         start=rb".{4}(ET1[0-9]|FT01)",
         by_start=True,
@@ -164,6 +181,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="TFLite",
+        known_by="`TFL3` at byte 4",
         files=r"[^/]+\.(tflite|lite)",
         start=rb".{4}TFL3",
         by_start=True,
@@ -173,12 +191,14 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="LiteRT-LM",
+        known_by="`*.litertlm`, `*.task`",
         files=r"[^/]+\.(litertlm|task)",
         start=rb"LITERTLM|PK\x03\x04",
         to_do=_CONVERTED,
     ),
     OtherFormat(
         name="TensorFlow (transformers' weights)",
+        known_by="`tf_model.h5` and its shards",
         files=r"tf_model(-\d{5}-of-\d{5})?\.h5",
         module="tensorflow",
         read="the size that the file declares",
@@ -186,6 +206,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="Keras",
+        known_by="`*.keras`, `*.h5` that are a zip archive or HDF5",
         files=r"[^/]+\.(keras|h5|hdf5)",
         start=rb"PK\x03\x04|\x89HDF\r\n\x1a\n",
         module="tensorflow",
@@ -195,6 +216,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="TensorFlow (SavedModel)",
+        known_by="`saved_model.pb`, `variables/`",
         files=r"(saved_model\.pb|variables/variables\.(index|data-\d{5}-of-\d{5}))",
         module="tensorflow",
         read="the numbered files of its variables",
@@ -202,6 +224,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="TensorFlow 1",
+        known_by="`*.data-00000-of-00001`, and an index of LevelDB",
         files=r"[^/]+\.(index|data-\d{5}-of-\d{5})",
         by_name=False,
         module="tensorflow",
@@ -211,6 +234,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="Flax (msgpack)",
+        known_by="`*.msgpack` that begins with a map",
         files=r"[^/]+\.msgpack",
         start=rb"[\x81-\x8f\xde\xdf]",
         module="flax",
@@ -220,6 +244,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="Orbax",
+        known_by="`_METADATA`, `_CHECKPOINT_METADATA`",
         files=r"_metadata|_checkpoint_metadata",
         start=rb'\s*\{\s*"(tree_metadata|key_metadata|item_handlers|metrics|init_timestamp)',
         by_name=False,
@@ -230,6 +255,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="Orbax",
+        known_by="`manifest.ocdbt`",
         files=r"manifest\.ocdbt",
         start=rb"\x0c\xdb\x3a\x2a",
         module="orbax",
@@ -238,16 +264,28 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="MNN",
+        known_by="`*.mnn`, `llm_config.json`",
         files=r"[^/]+\.mnn(\.weight)?|llm_config\.json",
         by_name=False,
         module="mnn",
         read="the files that config.json of MNN-LLM names",
         to_do=f"{_CONVERTED} (llmexport, MNNConvert)",
     ),
-    OtherFormat(name="RKLLM or RKNN", files=r"[^/]+\.(rkllm|rknn)", to_do=_CONVERTED),
-    OtherFormat(name="ncnn", files=r"[^/]+\.ncnn\.(param|bin)", to_do=_CONVERTED),
+    OtherFormat(
+        name="RKLLM or RKNN",
+        known_by="`*.rkllm`, `*.rknn`",
+        files=r"[^/]+\.(rkllm|rknn)",
+        to_do=_CONVERTED,
+    ),
+    OtherFormat(
+        name="ncnn",
+        known_by="`*.ncnn.param`, `*.ncnn.bin`",
+        files=r"[^/]+\.ncnn\.(param|bin)",
+        to_do=_CONVERTED,
+    ),
     OtherFormat(
         name="GGML, before GGUF",
+        known_by="`lmgg`, `tjgg`, `fmgg` or `ggml` at its start",
         files=r"ggml-[^/]+\.bin",
         start=rb"(lmgg|ggml|tjgg|fmgg|algg)",
         by_start=True,
@@ -255,6 +293,7 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="fastText",
+        known_by="its magic number, 0x2F4F16BA",
         files=r"[^/]+\.(ftz|bin)",
         start=rb"\xba\x16\x4f\x2f",
         by_start=True,
@@ -263,17 +302,25 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="PaddlePaddle",
+        known_by="`*.pdparams`, `*.pdiparams`, `*.pdmodel`",
         files=r"[^/]+\.(pdparams|pdiparams|pdmodel)",
         to_do="convert it with PaddleNLP (save_pretrained with safe_serialization=True)",
     ),
-    OtherFormat(name="MindSpore", files=r"[^/]+\.(mindir|ckpt\.ms)", to_do=_CONVERTED),
+    OtherFormat(
+        name="MindSpore",
+        known_by="`*.mindir`",
+        files=r"[^/]+\.(mindir|ckpt\.ms)",
+        to_do=_CONVERTED,
+    ),
     OtherFormat(
         name="rust-bert (a zip archive of NumPy arrays)",
+        known_by="`*.ot`",
         files=r"[^/]+\.ot",
         to_do="audit the original model, which rust-bert's convert_model.py converted",
     ),
     OtherFormat(
         name="NumPy (.npz, as older MLX writes)",
+        known_by="`*.npz`",
         files=r"[^/]+\.npz",
         start=rb"PK\x03\x04",
         to_do="convert it with the program that wrote it (mlx.core.save_safetensors), and audit "
@@ -281,11 +328,13 @@ OTHER_FORMATS = (
     ),
     OtherFormat(
         name="torch.export",
+        known_by="`*.pt2`",
         files=r"[^/]+\.pt2",
         to_do=_EXPORTED,
     ),
     OtherFormat(
         name="joblib or skops",
+        known_by="`*.joblib`, `*.skops`",
         files=r"[^/]+\.(joblib|skops)",
         to_do="no tensors are read of it: audit the original model, and export it as skops or ONNX "
         "to share it",

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.filenames import CONFIG, Chooser, FileSelection
 from auditor.checkpoint.hub_listing import id_fault
-from auditor.checkpoint.other_formats import formats_in
+from auditor.checkpoint.other_formats import formats_in, needed_files
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
     INDEX,
@@ -156,10 +156,30 @@ def _file(path: Path) -> Snapshot:
     if name.endswith(".index.json"):
         indexed = FileSelection(config=_neighbour(path, CONFIG), index=path.name)
         return _folder(path.parent, lambda _names, _where: indexed, path.name)
-    if is_weights(name):
+    examined = None if name.endswith(".json") else _of_other_format(path)
+    if examined is not None or is_weights(name):
         detail = f"{quoted(str(path))} has a format that is not supported; {what_to_do((name,))}"
-        raise SourceError(Reason.NO_SAFETENSORS, detail)
+        raise SourceError(Reason.NO_SAFETENSORS, detail, snapshot=examined)
     return _config_alone(path, _named_files(path, None))
+
+
+def _of_other_format(path: Path) -> Snapshot | None:
+    """Return a file of a format that is not audited, with the files that it needs; else None."""
+    listing = _named_files(path, None)
+    snapshot = Snapshot(
+        model=str(path),
+        commit=None,
+        source=Source.FILE,
+        origin=f"read from the file {quoted(str(path))}",
+        files=listing.files,
+        folder=path.parent,
+    )
+    examined = examine_files(snapshot, _Files(path.parent))
+    if not formats_in(examined):
+        return None
+    needed = needed_files(examined) | {path.name}
+    listed = list_folder(path.parent).files
+    return replace(examined, files=tuple(one for one in listed if one.name in needed))
 
 
 def _config_alone(path: Path, listing: FolderListing) -> Snapshot:
