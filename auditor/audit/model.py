@@ -32,6 +32,7 @@ from auditor.audit.expected import (
 from auditor.audit.implied import class_tree, implied_shapes, name_forms
 from auditor.audit.options import Options, TrialOptions
 from auditor.audit.other_programs import (
+    PROGRAMS,
     STATIC,
     implied_by_other_program,
     is_of_mlx,
@@ -170,7 +171,9 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         case = case.with_choice(implied.choice)
         if isinstance(implied, NotImplied):
             return _without_expected(case, declared, implied.error)
-        case = case.with_outcome(target=implied.expectation.target)
+        target = implied.expectation.target
+        of_program = (PROGRAMS[target],) if target in PROGRAMS else ()
+        case = case.with_outcome(target=target, notes=(*case.outcome.notes, *of_program))
         is_checked = not (custom or is_gguf(case.snapshot))  # GGUF has rules of its own
         relations = broken_relations(config.values) if is_checked else ()
         case = case.with_contradictions(*config_faults(implied.expectation), *relations)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from auditor.checkpoint.selecting import is_readable
 from auditor.checkpoint.shard_names import split_of
-from auditor.checkpoint.snapshot import Snapshot, WeightHeader
+from auditor.checkpoint.snapshot import Snapshot, Source, WeightHeader
 from auditor.containers.other_formats import (
     OTHER_FORMATS,
     OtherFormat,
@@ -144,4 +144,5 @@ def unaudited_detail(snapshot: Snapshot, where: str) -> str | None:
     for row, files in shown:
         names.setdefault(row.name, []).extend(files)
     models = " and of ".join(f"{name} ({listed(sorted(files))})" for name, files in names.items())
-    return f"{where} holds a model of {models}; {shown[0][0].to_do}"
+    verb = "is" if snapshot.source is Source.FILE else "holds"
+    return f"{where} {verb} a model of {models}; {shown[0][0].to_do}"
