@@ -13,6 +13,7 @@ from auditor.checkpoint.other_formats import format_faults
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, ADAPTERS, other_weight_files
 from auditor.checkpoint.shard_names import Split, split_of
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.containers.other_formats import formats_by_name
 from auditor.containers.weight_formats import ANSWER, Table, UnfollowedError, may_have_code
 from auditor.errors import CheckpointError
 from auditor.findings import (
@@ -33,16 +34,6 @@ from auditor.names.parts import folder_of
 from auditor.reconciler.contents import Contents, table_findings, unsafe_finding
 from auditor.tensors import learned, natural_key
 
-# File name endings in lower case -> the software that uses the format.
-_FRAMEWORKS = (
-    (".h5", "TensorFlow"),
-    (".msgpack", "Flax"),
-    (".onnx", "ONNX"),
-    (".ot", "rust-bert"),
-    (".npz", "NumPy or MLX"),
-    (".gguf", "llama.cpp"),
-    (".distcp", "torch.distributed.checkpoint"),
-)
 # Files that are left out only if the user has named other files to audit.
 _DEFAULT = r"(?:diffusion_pytorch_)?model\.safetensors"
 _TORCH = r"(?:diffusion_)?pytorch_model(?:-[0-9]{5}-of-[0-9]{5})?\.bin(?:\.index\.json)?"
@@ -126,7 +117,8 @@ def _kind(name: str, *, lacking: bool) -> str:
     """Return a description of a weight file, by its name relative to the audited set's folder."""
     last = PurePosixPath(name).name.lower()
     variant = variant_of(last)
-    framework = next((software for ending, software in _FRAMEWORKS if last.endswith(ending)), None)
+    formats = (row.name for row, _ in formats_by_name([last]))
+    framework = "llama.cpp" if last.endswith(".gguf") else next(formats, None)
     kinds = (
         (variant and "/" not in name, f"a variant of the weights (--variant {variant})"),
         (last.startswith("consolidated.") or name.startswith("original/"), _ORIGINAL),
