@@ -43,16 +43,21 @@ def formats_in(snapshot: Snapshot) -> dict[OtherFormat, list[str]]:
         for row, file in formats_by_name(one.name for one in snapshot.files):
             files.setdefault(row, []).append(file)
         return files
-    rows = {head.name: _format(head) for head in snapshot.pickles}
+    known = _names(snapshot)
+    rows = {
+        head.name: _format(head)
+        for head in snapshot.pickles
+        if not any(one.instead in known and one.path not in known for one in _needs(head))
+    }
     inside = {  # the .metadata of Megatron, the engines of TensorRT-LLM
         one.path
         for head in snapshot.pickles
         for one in _needs(head)
-        if rows.get(one.path) is not rows[head.name]
+        if rows.get(one.path) is not rows.get(head.name)
     }
-    for name, known in rows.items():
-        if known and name not in inside:
-            files.setdefault(known, []).append(name)
+    for name, found in rows.items():
+        if found and name not in inside:
+            files.setdefault(found, []).append(name)
     return {row: files[row] for row in OTHER_FORMATS if row in files}
 
 
@@ -76,7 +81,7 @@ def _format(head: WeightHeader) -> OtherFormat | None:
 def format_faults(snapshot: Snapshot) -> Iterator[FormatFault]:
     """Yield what the files of other formats declare and the repository does not have."""
     sizes = {file.name: file.size for file in snapshot.files}
-    known = {*sizes, *(name[: at + 1] for name in sizes for at in _slashes(name))}
+    known = _names(snapshot)
     is_cache = snapshot.partial and snapshot.commit is not None  # it is filled file by file
     for head in snapshot.pickles:
         row, parsed = _format(head), head.parsed
@@ -99,8 +104,11 @@ def format_faults(snapshot: Snapshot) -> Iterator[FormatFault]:
                 yield FormatFault(path, reason, is_size=True)
 
 
-def _slashes(name: str) -> Iterator[int]:
-    return (at for at, letter in enumerate(name) if letter == "/")
+def _names(snapshot: Snapshot) -> frozenset[str]:
+    """Return the names of all files, and of their folders with a slash at their end."""
+    names = [file.name for file in snapshot.files]
+    folders = (name[: at + 1] for name in names for at, one in enumerate(name) if one == "/")
+    return frozenset((*names, *folders))
 
 
 def _missing(file: str, lost: list[str]) -> str:

@@ -60,8 +60,12 @@ def _tracker(file: str, sparse: PartialFile) -> Table:
     text = sparse.read(Span(0, sparse.size)).decode(errors="replace").strip()
     if text != "release" and not (text.isascii() and text.isdigit()):
         raise CheckpointError(f"it has {quoted(text)}, expected a number or release")
-    name = text if text == "release" else f"iter_{int(text):07d}"
-    return Table(file=file, tensors=(), needs=(NeededFile(f"{folder_of(file)}{name}/"),))
+    folder = folder_of(file)
+    if text == "release":
+        needed = NeededFile(f"{folder}release/")
+    else:  # verl has a tracker of the same name
+        needed = NeededFile(f"{folder}iter_{int(text):07d}/", 0, f"{folder}global_step_{text}/")
+    return Table(file=file, tensors=(), needs=(needed,))
 
 
 def _arguments(file: str, sparse: PartialFile) -> Mapping[object, object]:

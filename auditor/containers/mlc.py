@@ -11,7 +11,7 @@ from auditor.messages import named, quoted
 from auditor.names.parts import file_name, folder_of
 from auditor.tensors import Span, StoredTensor, dtype_as_stored
 
-_CACHE, _OLDER = "tensor-cache.json", "ndarray-cache.json"
+_CACHES = ("tensor-cache.json", "ndarray-cache.json")
 _MOST = 16 * 1024 * 1024  # bytes
 _MOST_VALUES = 1_000_000
 _LONGEST = 2**40  # numbers along an axis
@@ -20,12 +20,8 @@ _LONGEST = 2**40  # numbers along an axis
 def parse(file: str, sparse: PartialFile) -> Table:
     """Return the parameters and the needed shards, each with its number of bytes."""
     folder = folder_of(file)
-    if file_name(file) not in {_CACHE, _OLDER}:  # mlc-chat-config.json
-        return Table(
-            file=file,
-            tensors=(),
-            needs=(NeededFile(f"{folder}{_CACHE}", instead=f"{folder}{_OLDER}"),),
-        )
+    if file_name(file) not in _CACHES:  # mlc-chat-config.json
+        return Table(file=file, tensors=())
     if sparse.size > _MOST:
         raise CheckpointError(f"it has {sparse.size:,} bytes, expected at most {_MOST:,}")
     content = sparse.read(Span(0, sparse.size))

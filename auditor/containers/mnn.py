@@ -1,15 +1,18 @@
-"""The files that MNN-LLM's export writes together, by their usual names."""
+"""The files that config.json of MNN-LLM names."""
 
+from auditor.bounded.json_text import parse_object
+from auditor.containers.index import shard_fault
 from auditor.containers.weight_formats import NeededFile, PartialFile, Table
 from auditor.names.parts import folder_of
+from auditor.tensors import Span
 
-_WEIGHT = ".weight"
+_MOST = 1024 * 1024  # bytes
+_KEYS = ("llm_model", "llm_weight")
 
 
-def parse(file: str, _sparse: PartialFile) -> Table:
-    """Return the graph that a file of weights belongs to, and both for llm_config.json."""
-    if file.lower().endswith(_WEIGHT):
-        return Table(file=file, tensors=(), needs=(NeededFile(file[: -len(_WEIGHT)]),))
-    names = ("llm.mnn", "llm.mnn.weight") if file.lower().endswith(".json") else ()
-    needs = (NeededFile(f"{folder_of(file)}{name}") for name in names)
+def parse(file: str, sparse: PartialFile) -> Table:
+    """Return the graph and its weights, as far as the config names files beside it."""
+    config = parse_object(sparse.read(Span(0, min(sparse.size, _MOST))), file)
+    names = [name for key in _KEYS if isinstance(name := config.get(key), str)]
+    needs = (NeededFile(f"{folder_of(file)}{name}") for name in names if not shard_fault(name))
     return Table(file=file, tensors=(), needs=tuple(needs))

@@ -38,6 +38,7 @@ def parse(file: str, sparse: PartialFile) -> Table:
     tensors: list[StoredTensor] = []
     names: set[str] = set()
     size_faults: list[str] = []
+    doubts: list[str] = []
     for name, member in _members(sparse):
         names.add(file_name(name))
         if member.stop > sparse.size:
@@ -46,7 +47,10 @@ def parse(file: str, sparse: PartialFile) -> Table:
                 f"{member.stop:,} of {sparse.size:,}"
             )
             break
-        tensors.extend(_tensors(f"{file}/{name}", member, sparse))
+        try:
+            tensors.extend(_tensors(f"{file}/{name}", member, sparse))
+        except UnfollowedError as error:
+            doubts.append(str(error))
     faults = size_faults or [
         f"{named(file)} lacks {what}"
         for what, is_there in (
@@ -56,7 +60,10 @@ def parse(file: str, sparse: PartialFile) -> Table:
         if not is_there
     ]
     tensors.sort(key=lambda one: one.name)
-    return Table(file=file, tensors=tuple(tensors), size_faults=tuple(faults))
+    table = Table(file=file, tensors=tuple(tensors), size_faults=tuple(faults))
+    if doubts:
+        raise UnfollowedError(doubts[0], table)
+    return table
 
 
 def _is_weights(name: str) -> bool:
@@ -91,7 +98,7 @@ def _tensors(name: str, member: Span, sparse: PartialFile) -> tuple[StoredTensor
     except NeedsBytes as needs:
         span = needs.span
         raise NeedsBytes(Span(member.start + span.start, member.start + span.stop)) from None
-    except UnsafeFileError:
+    except (UnsafeFileError, UnfollowedError):
         raise
     except CheckpointError:
         return ()

@@ -117,6 +117,7 @@ SOUND: Mapping[str, bytes] = {
         }
     ).encode(),
     "config.json": b'{"architecture": "A", "mapping": {"world_size": 2}}',
+    "mnn/config.json": b'{"llm_model": "llm.mnn"}',
     "model.pte": executorch_bytes(),
     "model.tflite": tflite_bytes(),
     "tf_model.h5": hdf5_bytes(),
