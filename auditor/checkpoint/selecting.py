@@ -29,6 +29,7 @@ from auditor.checkpoint.shard_names import (
     tagged_gguf_set,
 )
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.training_files import training_selection
 from auditor.companions.companion_files import (
     GENERATION,
     TOKENIZER_CONFIG,
@@ -38,6 +39,7 @@ from auditor.companions.companion_files import (
 )
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
 from auditor.containers.weight_formats import MODULES as FORMATS
+from auditor.containers.weight_formats import Table
 from auditor.errors import Reason, SourceError
 from auditor.layouts import declared
 from auditor.messages import listed, quoted
@@ -67,8 +69,7 @@ PIECES = (
 
 # What to do with weights in a format that is not read, by the ending of their names.
 _CONVERSIONS = {
-    ".distcp": "ask whoever saved them for safetensors: joining them unpickles .metadata and parts "
-    "of them, which may run code",
+    ".distcp": "name the folder that holds them and .metadata",
     ".h5": "load them with from_tf=True in transformers 4, and save the model again",
     ".msgpack": "load them with from_flax=True in transformers 4, and save the model again",
 }
@@ -174,6 +175,8 @@ def _select_rare(names: Collection[str], where: str, config: str | None) -> File
     Torch shards without an index are selected too: their numbers show whether some are absent. A
     single weight file without a config was written for ComfyUI, kohya or Mistral.
     """
+    if training := training_selection(names, where):
+        return training
     root_names = {name for name in names if "/" not in name}
     indexes = [name for name in root_names if name.endswith(_INDEXES)]
     if len(indexes) == 1:
@@ -324,6 +327,8 @@ def other_weight_files(snapshot: Snapshot) -> tuple[str, ...]:
         return ()  # only a config was read: there is no audited set
     audited = {head.name for head in snapshot.headers} | set(snapshot.unopened)
     audited |= {head.name for head in snapshot.torch_copies}  # torch copies are compared
+    tables = (head.parsed for head in snapshot.headers)
+    audited |= {one.path for table in tables if isinstance(table, Table) for one in table.needs}
     if snapshot.index is not None:
         audited.add(snapshot.index.name)
     names = (file.name for file in snapshot.files)
@@ -394,6 +399,8 @@ def _select_folder(names: Collection[str], where: str, folder: str) -> FileSelec
         raise SourceError(Reason.NOT_FOUND, f"{where} has no file or folder {quoted(folder)}")
     parts = [part for part in components(inside, PIPELINE, None) if part.folder == folder]
     if not parts or not folder_weights({file_name(name) for name in inside}, None):
+        if training := training_selection(inside, f"{quoted(folder)} of {where}"):
+            return training
         raise SourceError(Reason.NO_WEIGHTS, f"{quoted(folder)} of {where} holds no weights")
     return parts[0].selection
 

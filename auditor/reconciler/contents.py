@@ -104,6 +104,7 @@ def contents(snapshot: Snapshot) -> Contents:
         findings=(
             *_sizes(parsed),
             *chain.from_iterable(map(table_findings, tables)),
+            *chain.from_iterable(needed_file_findings(snapshot, table) for table in tables),
             *(_lone_index(snapshot, index) if index else ()),
             *(_foreign_shards(index, elsewhere) if index else ()),
             *((BadIndex(file=chosen, reason=fault),) if fault and not snapshot.partial else ()),
@@ -136,6 +137,25 @@ def table_findings(table: Table) -> Iterator[Finding]:
         yield BadHeader(file=table.file, reason=reason, tensors=names)
     if table.imports:
         yield Unsafe(file=table.file, reason=_unsafe(table), imports=table.imports)
+
+
+def needed_file_findings(snapshot: Snapshot, table: Table) -> Iterator[OfFile]:
+    """Yield the files that a table needs and that are missing or too short.
+
+    A folder of the Hugging Face cache is filled file by file, so nothing is missing in it.
+    """
+    sizes = {file.name: file.size for file in snapshot.files}
+    is_cache = snapshot.partial and snapshot.commit is not None
+    lost = [one.path for one in table.needs if sizes.keys().isdisjoint((one.path, one.instead))]
+    if lost and not is_cache:
+        verb = "is" if len(lost) == 1 else "are"
+        reason = f"{named(table.file)} needs {listed(lost)}, which {verb} missing"
+        yield BadIndex(file=table.file, reason=reason)
+    for path, least, _ in table.needs:
+        size = sizes.get(path)
+        if size is not None and size < least:
+            how = f"it has {size:,} bytes, and {named(table.file)} needs {least:,}"
+            yield BadSize(file=path, reason=f"{named(path)} is truncated: {how}")
 
 
 def unsafe_finding(file: WeightHeader) -> OfImports | None:
