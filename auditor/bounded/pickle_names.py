@@ -116,7 +116,19 @@ _ENUMS = frozenset(_LISTS["enums"]) | {
     *(f"{_DCP}.metadata._MEM_FORMAT_ENCODING", f"{_DCP}.planner.WriteItemType"),
     f"{_SHARDED}.MEM_FORMAT_ENCODING",
     "megatron.core.enums.ModelType",
+    "deepspeed.runtime.zero.config.ZeroStageEnum",
+    "deepspeed.runtime.zero.offload_config.OffloadDeviceEnum",
 }
+# The parts of a DTensor; each module had another name before torch 2.5.
+_TENSOR = ("torch.distributed.tensor", "torch.distributed._tensor")
+_PLACEMENTS = ("Shard", "Replicate", "Partial", "_Partial", "_StridedShard", "DTensorSpec")
+_SPECS = ("torch.distributed.tensor._dtensor_spec", "torch.distributed._tensor.placement_types")
+_NAMED_TUPLES = frozenset(
+    f"{module}.{name}" for module in _SPECS for name in ("TensorMeta", "ShardOrderEntry")
+)
+_DTENSORS = frozenset(
+    f"{module}{api}.DTensor" for module in _TENSOR for api in ("", ".api", "._api")
+)
 # The dataclasses of a distributed checkpoint's .metadata, and argparse's plain object.
 _PLAIN_OBJECTS = frozenset(_LISTS["plain_objects"]) | {
     *("argparse.Namespace", f"{_DCP}.filesystem._StorageInfo", f"{_DCP}.metadata.Metadata"),
@@ -124,6 +136,12 @@ _PLAIN_OBJECTS = frozenset(_LISTS["plain_objects"]) | {
     *(f"{_DCP}.metadata.{name}" for name in ("MetadataIndex", "StorageMeta", "TensorProperties")),
     *(f"{_DCP}.planner.{name}" for name in ("SavePlan", "WriteItem", "TensorWriteData")),
     f"{_SHARDED}.TensorProperties",
+    *(f"deepspeed.runtime.fp16.loss_scaler.{kind}LossScaler" for kind in ("", "Dynamic")),
+    "deepspeed.utils.tensor_fragment.fragment_address",
+    *(f"{module}.placement_types.{name}" for module in _TENSOR for name in _PLACEMENTS),
+    *(f"{module}.DTensorSpec" for module in _SPECS),
+    *("torch.distributed.device_mesh.DeviceMesh", "torch.distributed._mesh_layout._MeshLayout"),
+    "torch.distributed._mesh_layout._FlatLayout",
 }
 _FACTORIES = frozenset(
     f"builtins.{name}" for name in ("dict", "float", "int", "list", "set", "str")
@@ -139,6 +157,7 @@ _PLAIN_VALUES = frozenset(
     }
 )
 _KNOWN = WEIGHTS_ONLY | _ENUMS | _PLAIN_OBJECTS | _FACTORIES | _PLAIN_VALUES
+_KNOWN |= _NAMED_TUPLES | _DTENSORS
 
 # Names of Python 2 -> names of Python 3.
 _RENAMED = {("__builtin__", "xrange"): Global("builtins", "range")}
@@ -191,6 +210,8 @@ def _octets(args: list[object]) -> bytes:
 
 def new_object(name: Global, args: tuple[object, ...]) -> Call | None:
     """Return the record of `name.__new__(*args)`; None if the class is not a known plain class."""
+    if name.path in _NAMED_TUPLES:
+        return Call(name, args)
     return Call(name, args) if name.path in _PLAIN_OBJECTS and not args else None
 
 

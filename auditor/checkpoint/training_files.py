@@ -1,20 +1,29 @@
-"""The selection of the files that a training left: distributed checkpoints of torch. No I/O.
+"""The selection of the files that a distributed training left. No I/O.
 
 One file describes all tensors, and names the files that have the numbers. Layouts: `.metadata`
 beside its `.distcp` files (torch, torchtitan, torchtune), `pytorch_model_fsdp_N/` (Trainer and
-accelerate, whose optimizer is in `optimizer_N/`).
+accelerate, whose optimizer is in `optimizer_N/`), `global_stepN/` of DeepSpeed, and verl's
+`model_world_size_N_rank_R.pt`. `pytorch_model_fsdp.bin` is accelerate's complete state dict.
 """
 
 import re
 from collections.abc import Collection, Iterator
 
 from auditor.checkpoint.filenames import CONFIG, FileSelection
+from auditor.containers.rank_files import main_file
 from auditor.containers.weight_formats import METADATA
 from auditor.errors import Reason, SourceError
 from auditor.messages import listed
 from auditor.names.parts import file_name, folder_of
 
 _OPTIMIZER = re.compile(r"(.*/)?(optim|optimizer)(_\d+)?/", re.DOTALL)
+_STEP = re.compile(r"(.*/|)global_step(\d{1,12})/", re.DOTALL)
+_FULL = re.compile(r"pytorch_model_fsdp(_\d+)?\.bin")
+_SAVED_SHARD = re.compile(r"shard-\d{5}-[\w-]+-of-\d{5}\.safetensors")
+_CONSOLIDATE = (
+    "join them with consolidate_safetensors_files_on_every_rank of torch.distributed.checkpoint, "
+    "which unpickles nothing, and audit what that writes"
+)
 _CONFIG_FOLDERS = ("", "huggingface/")  # the second is verl's
 
 
@@ -23,8 +32,11 @@ def training_selection(names: Collection[str], where: str) -> FileSelection | No
 
     Raise SourceError, which names them, if there are several.
     """
-    mains = sorted(set(_distributed(names)))
+    mains = sorted({*_distributed(names), *_of_ranks(names)})
     if not mains:
+        if any(_SAVED_SHARD.fullmatch(file_name(name)) for name in names):
+            detail = f"{where} has shards of HuggingFaceStorageWriter; {_CONSOLIDATE}"
+            raise SourceError(Reason.NO_SAFETENSORS, detail)
         return None
     if len(mains) > 1:
         folders = listed([folder_of(main).rstrip("/") or "." for main in mains])
@@ -40,6 +52,25 @@ def _distributed(names: Collection[str]) -> Iterator[str]:
         is_metadata = file_name(name) == METADATA and folder_of(name) in folders
         if is_metadata and not _OPTIMIZER.fullmatch(folder_of(name)):
             yield name
+
+
+def _of_ranks(names: Collection[str]) -> Iterator[str]:
+    """Yield the files that describe a model whose ranks have files of their own.
+
+    Of several steps of DeepSpeed the last one is taken.
+    """
+    by_folder: dict[str, list[str]] = {}
+    for name in names:
+        by_folder.setdefault(folder_of(name), []).append(name)
+        if _FULL.fullmatch(file_name(name)):
+            yield name
+    steps: dict[str, tuple[int, str]] = {}
+    for folder, inside in by_folder.items():
+        if main := main_file(inside):
+            step = _STEP.fullmatch(folder)
+            above, number = (step[1], int(step[2])) if step else (folder, 0)
+            steps[above] = max(steps.get(above, (0, "")), (number, main))
+    yield from (main for _, main in steps.values())
 
 
 def _config(names: Collection[str], folder: str) -> str | None:

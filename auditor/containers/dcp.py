@@ -67,13 +67,13 @@ def parse(file: str, sparse: PartialFile) -> Table:
         *_overlaps(places),
     ]
     needs = tuple(_needs(file, places))
-    objects = tuple(one for one in places if one.offsets is None)
     return Table(
         file=file,
         tensors=tuple(_stored(file, model.names, tensors)),
         faults=tuple(TensorFault(names, f"{named(file)}: {reason}") for names, reason in faults),
-        notes=(_note(file, model, needs, objects),),
+        notes=(_note(file, model, needs),),
         needs=needs,
+        to_do=_to_do(file, [one for one in places if one.offsets is None]),
     )
 
 
@@ -146,15 +146,11 @@ def _keys(metadata: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
 def _stored(
     file: str, names: Mapping[str, str], tensors: Mapping[str, TensorEntry]
 ) -> Iterator[StoredTensor]:
-    """Yield the model's tensors, sorted; their spans are as long as they are, and not in a file."""
-    start = 0
+    """Yield the model's tensors, sorted; they have no span, because their chunks are elsewhere."""
     for full, name in sorted(names.items(), key=lambda item: item[1]):
-        entry = tensors[full]
-        dtype, width = DTYPES.get(entry.dtype, (entry.dtype.upper(), 0))
-        elements = prod(entry.shape)
-        span = Span(start, start + elements * width)
-        start = span.stop
-        yield StoredTensor(name, dtype, entry.shape, elements, file, span)
+        dtype, shape, _ = tensors[full]
+        stored = DTYPES.get(dtype, (dtype.upper(), 0))[0]
+        yield StoredTensor(name, stored, shape, prod(shape), file, None)
 
 
 def _needs(file: str, places: Iterable[StoredPlace]) -> Iterator[NeededFile]:
@@ -282,24 +278,26 @@ def _overlaps(places: Iterable[StoredPlace]) -> Iterator[TensorFault]:
 # --- what it is, and what to do ------------------------------------------------------------------
 
 
-def _note(
-    file: str, model: ModelPart, needs: Sequence[NeededFile], objects: Sequence[StoredPlace]
-) -> str:
-    """Return a sentence about the checkpoint, and how its tensors are joined without a risk."""
+def _note(file: str, model: ModelPart, needs: Sequence[NeededFile]) -> str:
+    """Return a sentence about the checkpoint."""
     below = f" under {quoted(model.prefix)}" if model.prefix else ""
     beside = f"; next to them are {', '.join(model.others)}" if model.others else ""
     count = f"{len(model.names):,} tensors of the model{below} in {_files(len(needs))}"
+    what = f"a distributed checkpoint of torch (DCP): {count}{beside}"
+    return f"{named(file)} is {what}; from_pretrained does not read it"
+
+
+def _to_do(file: str, objects: Sequence[StoredPlace]) -> str:
+    """Return how the tensors are joined, and what that unpickles."""
     joins = "dcp_to_torch_save (torch.distributed.checkpoint.format_utils)"
     if _OF_ACCELERATE.search(file):
         joins = "accelerate merge-weights or dcp_to_torch_save"
-    to_do = f"{joins} joins it"
-    if objects:
-        to_do = (
-            f"torch.distributed.checkpoint.load reads them into the model's state dict; {joins} "
-            f"also unpickles {len(objects):,} objects in these files, which were not followed"
-        )
-    what = f"a distributed checkpoint of torch (DCP): {count}{beside}"
-    return f"{named(file)} is {what}; from_pretrained does not read it, {to_do}"
+    if not objects:
+        return f"{joins} joins it"
+    return (
+        "torch.distributed.checkpoint.load reads its tensors into the model's state dict; "
+        f"{joins} also unpickles {len(objects):,} objects in its files, which were not followed"
+    )
 
 
 def _files(count: int) -> str:

@@ -83,11 +83,25 @@ class LegacyFile(NamedTuple):
         return self.pickles[_VALUE]
 
 
+class FollowedFile(NamedTuple):
+    """The pickle of a torch.save file's value, and the positions of its storages."""
+
+    pickle: FollowedPickle
+    places: StoragePlaces
+    is_legacy: bool
+
+
 def parse(file: str, sparse: PartialFile) -> Table:
     """Return the tensors of a torch.save file; raise CheckpointError for any other file.
 
     The error is UnsafeFileError if loading the file may run code and its tensors are not known.
     """
+    pickle, places, is_legacy = followed(file, sparse)
+    return _table(file, pickle, places, legacy=is_legacy)
+
+
+def followed(file: str, sparse: PartialFile) -> FollowedFile:
+    """Follow the pickle of a torch.save file; raise the errors of `parse`."""
     if sparse.size == 0:
         raise CheckpointError(f"{named(file)} is empty: 0 bytes")
     if sparse.read(Span(0, min(sparse.size, 32))).startswith(b"PK\x03\x04"):
@@ -95,11 +109,11 @@ def parse(file: str, sparse: PartialFile) -> Table:
         pickle = follow_pickle(archive.pickle(sparse))
         if fault := pickle.fault:
             raise _unusable_error(file, pickle, f"has a pickle that {fault.reason}")
-        return _table(file, pickle, archive.places(storages(pickle)), legacy=False)
+        return FollowedFile(pickle, archive.places(storages(pickle)), is_legacy=False)
     legacy = read_legacy(file, sparse)
     if legacy.fault:
         raise _legacy_error(file, legacy, sparse)
-    return _table(file, _join(legacy), legacy.places, legacy=True)
+    return FollowedFile(_join(legacy), legacy.places, is_legacy=True)
 
 
 def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> CheckpointError:

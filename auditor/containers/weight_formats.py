@@ -102,6 +102,10 @@ MODULES: Mapping[str, str] = MappingProxyType(
     {".bin": "torch_file", ".pt": "torch_file", ".pth": "torch_file", ".ckpt": "torch_file"}
     | {".gguf": "gguf", METADATA: "dcp"}
 )
+# Files that each rank of a training writes: DeepSpeed, verl.
+_RANK_FILE = re.compile(
+    r"(^|[/_])mp_rank_\d\d_(model|optim)_states\.pt$|(^|/)model_world_size_\d{1,5}_rank_\d{1,5}\.pt$"
+)
 # Endings of other pickles, which do not contain weights that an audit counts.
 PICKLES = (".pkl", ".pickle", ".joblib")
 # Endings of all files that torch.load or pickle reads.
@@ -164,6 +168,7 @@ class Table(Struct, frozen=True, kw_only=True):
     shared: Mapping[str, str] = MappingProxyType({})
     imports: tuple[str, ...] = ()  # a line for each imported name that is in no list of known names
     needs: tuple[NeededFile, ...] = ()  # files beside it, of a recognised format
+    to_do: str = ""  # what joins it with them; it unpickles them
 
 
 # The function `parse` of each module of MODULES: takes the path of a file and the bytes at hand.
@@ -180,6 +185,8 @@ def parser(file: str) -> Parse | None:
     module = MODULES.get(path.name) or MODULES.get(path.suffix.lower())
     if path.suffix.lower() in PICKLES:
         module = "torch_file"
+    elif _RANK_FILE.search(file):
+        module = "rank_files"
     if module is None:
         return None
     return _parse_of(module)

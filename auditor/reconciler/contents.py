@@ -14,7 +14,7 @@ from auditor.checkpoint.selecting import INDEX, PIECES, TORCH_INDEX, TORCH_WEIGH
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.containers.index import Index
 from auditor.containers.safetensors import Header, size_fault
-from auditor.containers.weight_formats import Table, UnsafeFileError
+from auditor.containers.weight_formats import Table, UnfollowedError, UnsafeFileError
 from auditor.errors import CheckpointError
 from auditor.findings import BadHeader, BadIndex, BadSize, Finding, OfFile, OfImports, Unsafe
 from auditor.layouts.packing import Declared
@@ -87,6 +87,7 @@ def contents(snapshot: Snapshot) -> Contents:
     broken = [(file, why) for file, why in parsed if isinstance(why, str)]
     absent, elsewhere = _not_opened(snapshot, index) if index else ((), frozenset())
     placed = names_by_shard(index) if index and (broken or absent) else {}
+    unread += _lost_states(snapshot, tables)
     unread += [_broken(file, why, placed.get(file.name) if index else None) for file, why in broken]
     unnamed = _unnamed(snapshot, index) if index and absent else ()
     fault = index.hub_fault if index else None
@@ -117,6 +118,7 @@ def contents(snapshot: Snapshot) -> Contents:
             *((fault,) if fault and snapshot.partial else ()),
             *name_notes(snapshot),
             *chain.from_iterable(table.notes for table in tables),
+            *joining_notes(snapshot, tables),
         ),
         shared=MappingProxyType(
             dict(chain.from_iterable(table.shared.items() for table in tables))
@@ -140,22 +142,55 @@ def table_findings(table: Table) -> Iterator[Finding]:
 
 
 def needed_file_findings(snapshot: Snapshot, table: Table) -> Iterator[OfFile]:
-    """Yield the files that a table needs and that are missing or too short.
+    """Yield the files that a table needs and that are missing, too short or broken.
 
-    A folder of the Hugging Face cache is filled file by file, so nothing is missing in it.
+    A file that has names which the table does not have is reported as unread instead.
     """
     sizes = {file.name: file.size for file in snapshot.files}
-    is_cache = snapshot.partial and snapshot.commit is not None
-    lost = [one.path for one in table.needs if sizes.keys().isdisjoint((one.path, one.instead))]
-    if lost and not is_cache:
-        verb = "is" if len(lost) == 1 else "are"
-        reason = f"{named(table.file)} needs {listed(lost)}, which {verb} missing"
-        yield BadIndex(file=table.file, reason=reason)
-    for path, least, _ in table.needs:
-        size = sizes.get(path)
+    lost = _lost_files(snapshot, table)
+    if lost and table.tensors:
+        yield BadIndex(file=table.file, reason=_lost_reason(table, lost))
+    broken = {head.name: head.parsed for head in snapshot.pickles}
+    for path, least, instead in table.needs:
+        size, fault = sizes.get(path), broken.get(path, broken.get(instead))
         if size is not None and size < least:
             how = f"it has {size:,} bytes, and {named(table.file)} needs {least:,}"
             yield BadSize(file=path, reason=f"{named(path)} is truncated: {how}")
+        elif isinstance(fault, CheckpointError) and not isinstance(fault, _OF_CODE):
+            yield BadHeader(file=path if path in broken else instead, reason=str(fault))
+
+
+_OF_CODE = (UnsafeFileError, UnfollowedError)
+
+
+def _lost_files(snapshot: Snapshot, table: Table) -> list[str]:
+    """Return the missing files; a folder of the Hugging Face cache is filled file by file."""
+    if snapshot.partial and snapshot.commit is not None:
+        return []
+    names = {file.name for file in snapshot.files}
+    return [one.path for one in table.needs if names.isdisjoint((one.path, one.instead))]
+
+
+def _lost_reason(table: Table, lost: list[str]) -> str:
+    verb = "is" if len(lost) == 1 else "are"
+    return f"{named(table.file)} needs {listed(lost)}, which {verb} missing"
+
+
+def _lost_states(snapshot: Snapshot, tables: Iterable[Table]) -> Iterator[Unread]:
+    """Yield the missing files that have the names of the model."""
+    for table in tables:
+        lost = [] if table.tensors else _lost_files(snapshot, table)
+        if lost:
+            yield Unread(BadIndex, lost[0], _lost_reason(table, lost), None)
+
+
+def joining_notes(snapshot: Snapshot, tables: Iterable[Table]) -> Iterator[str]:
+    """Yield how the files of a training are joined, unless a file may run code."""
+    if any(unsafe_finding(head) for head in (*snapshot.headers, *snapshot.pickles)):
+        return
+    for table in tables:
+        if table.to_do:
+            yield f"to load {named(table.file)}: {table.to_do}"
 
 
 def unsafe_finding(file: WeightHeader) -> OfImports | None:
