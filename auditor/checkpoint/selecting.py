@@ -29,7 +29,7 @@ from auditor.checkpoint.shard_names import (
     tagged_gguf_set,
 )
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.checkpoint.training_files import training_selection
+from auditor.checkpoint.training_files import state_alone, training_selection, training_texts
 from auditor.companions.companion_files import (
     GENERATION,
     TOKENIZER_CONFIG,
@@ -186,8 +186,11 @@ def _select_rare(names: Collection[str], where: str, config: str | None) -> File
     if shards and config:
         return FileSelection(config=config, shards=shards)
     readable = [name for name in names if is_readable(name)]
-    if len(readable) == 1 and not config and _may_be_lone(file_name(readable[0])):
-        return FileSelection(config=None, weights=readable[0])
+    if len(readable) == 1 and (
+        readable[0].lower().endswith(".ckpt")  # Lightning's
+        or (not config and _may_be_lone(file_name(readable[0])))
+    ):
+        return FileSelection(config=config, weights=readable[0])
     raise _no_weights_error(names, where)
 
 
@@ -271,9 +274,10 @@ def with_companions(names: Collection[str], where: str, choose: Chooser = select
     selection = choose(names, where)
     if PIPELINE in names:
         return replace(selection, companions=tokenizers_of(names) or None)
+    of_training = training_texts(names, selection.weights)
     if selection.config != CONFIG and MODULES not in names:
-        return selection
-    return replace(selection, companions=companions_of(names))
+        return replace(selection, companions=of_training) if of_training else selection
+    return replace(selection, companions=(*companions_of(names), *of_training))
 
 
 def select_config(names: Collection[str], where: str) -> FileSelection:
@@ -352,6 +356,8 @@ def _no_weights_error(names: Iterable[str], where: str) -> SourceError:
     weights = [name for name in files if is_weights(name)]
     if not weights:
         detail = f"{where} holds no weights (it holds {listed(files)})"
+        if alone := state_alone(files):
+            detail += f"; {alone}"
         return SourceError(Reason.NO_WEIGHTS, detail)
     usual_names = f"{WEIGHTS}, {TORCH_WEIGHTS} or index of them"
     detail = f"{where} has no {usual_names}; its weights are {listed(weights)}"

@@ -7,15 +7,17 @@ accelerate, whose optimizer is in `optimizer_N/`), `global_stepN/` of DeepSpeed,
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from auditor.checkpoint.filenames import CONFIG, FileSelection
+from auditor.companions.companion_files import LATEST, TRAINER_STATE
 from auditor.containers.rank_files import main_file
 from auditor.containers.weight_formats import METADATA
 from auditor.errors import Reason, SourceError
-from auditor.messages import listed
+from auditor.messages import listed, quoted
 from auditor.names.parts import file_name, folder_of
 
+_STATE = re.compile(r"(.*/)?(optimizer\.(pt|bin)|(optim|optimizer)(_\d+)?/\.metadata)", re.DOTALL)
 _OPTIMIZER = re.compile(r"(.*/)?(optim|optimizer)(_\d+)?/", re.DOTALL)
 _STEP = re.compile(r"(.*/|)global_step(\d{1,12})/", re.DOTALL)
 _FULL = re.compile(r"pytorch_model_fsdp(_\d+)?\.bin")
@@ -43,6 +45,25 @@ def training_selection(names: Collection[str], where: str) -> FileSelection | No
         detail = f"{where} has several checkpoints of a training, {folders}; name one of them"
         raise SourceError(Reason.NO_SAFETENSORS, detail)
     return FileSelection(config=_config(names, folder_of(mains[0])), weights=mains[0])
+
+
+def training_texts(names: Collection[str], weights: str | None) -> tuple[str, ...]:
+    """Return the files that name the step of a checkpoint: Trainer's, DeepSpeed's."""
+    texts = [TRAINER_STATE]
+    if weights and main_file([weights]):
+        texts.append(f"{folder_of(folder_of(weights).rstrip('/'))}{LATEST}")
+    return tuple(text for text in texts if text in names)
+
+
+def state_alone(names: Iterable[str]) -> str:
+    """Return a clause about the state of an optimizer without a model; "" without such a state."""
+    state = next((name for name in sorted(names) if _STATE.fullmatch(name)), None)
+    if state is None:
+        return ""
+    return (
+        f"{quoted(state)} is the state of a training alone, from which no model can be loaded: "
+        "look for the weights that were saved with it"
+    )
 
 
 def _distributed(names: Collection[str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from math import prod
 
 from auditor.bounded.pickle_names import Call, FollowedPickle, Global, PickledDict
 from auditor.containers import torch_file
-from auditor.containers.state_dict import state_dict
+from auditor.containers.state_dict import LIGHTNING, attribute_of, state_dict
 from auditor.containers.torch_tensors import DTYPES, TensorView, dimensions, tensor_view
 from auditor.containers.weight_formats import NeededFile, PartialFile, Table
 from auditor.errors import CheckpointError
@@ -27,6 +27,7 @@ _OF_OPTIMIZER = re.compile(r"((?:\w+_)?)zero_pp_rank_(\d+)_mp_rank_(\d\d)_optim_
 _OF_VERL = re.compile(r"model_world_size_(\d{1,5})_rank_(\d{1,5})\.pt")
 _PARTITIONED = 3  # the stage of ZeRO from which on each rank has a part of each parameter
 _MOST_RANKS = 10_000
+_FORWARD = "_forward_module."  # Lightning's wrapper around the module
 _JOIN_ZERO = (
     "zero_to_fp32 of an installed DeepSpeed (python -m deepspeed.utils.zero_to_fp32) joins them; "
     "the zero_to_fp32.py in a checkpoint's folder is code that was not examined"
@@ -81,6 +82,10 @@ def _of_deepspeed(file: str, pickle: FollowedPickle) -> Table:
     tensors = {name: (view.dtype, view.shape) for name, view in module.tensors.items()}
     if stage >= _PARTITIONED:
         tensors = dict(_partitioned(fields, module.tensors))
+    if LIGHTNING in fields:
+        tensors = {name.removeprefix(_FORWARD): one for name, one in tensors.items()}
+        attribute = attribute_of(tensors)
+        tensors = {name.removeprefix(attribute): one for name, one in tensors.items()}
     needs = tuple(_zero_files(file, stage, ranks, _is_bf16(fields)))
     kind = f"of ZeRO stage {stage}" if stage else "without ZeRO"
     what = f"a checkpoint of DeepSpeed {kind}, {ranks:,} ranks, {len(tensors):,} tensors"

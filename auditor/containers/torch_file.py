@@ -71,6 +71,12 @@ _PROTO = 0x80  # the opcode at the start of a pickle of protocol 2 and later
 _TAR = 512  # bytes of the first block of a tar archive
 
 
+_TO_EXPORT = (
+    "load_from_checkpoint of its LightningModule reads it, and save_pretrained of the model inside "
+    "writes files for from_pretrained"
+)
+
+
 class LegacyFile(NamedTuple):
     """The pickles of a legacy file, up to the first with a fault, and its storages' positions."""
 
@@ -211,6 +217,7 @@ def _table(file: str, pickle: FollowedPickle, places: StoragePlaces, *, legacy: 
         tensors=tuple(tensors),
         size_faults=places.size_faults,
         notes=(f"{named(file)}: {state.note}",) if state.note else (),
+        to_do=_TO_EXPORT if state.is_of_lightning else "",
         shared=_shared(state.tensors),
         imports=pickle.outside,
         faults=_limit(file, faults),

@@ -14,12 +14,18 @@ from auditor.checkpoint.selecting import INDEX, PIECES, TORCH_INDEX, TORCH_WEIGH
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.containers.index import Index
 from auditor.containers.safetensors import Header, size_fault
-from auditor.containers.weight_formats import Table, UnfollowedError, UnsafeFileError
+from auditor.containers.weight_formats import Table, UnsafeFileError
 from auditor.errors import CheckpointError
 from auditor.findings import BadHeader, BadIndex, BadSize, Finding, OfFile, OfImports, Unsafe
 from auditor.layouts.packing import Declared
 from auditor.messages import listed, named, quoted
 from auditor.names.parts import folder_of
+from auditor.reconciler.training_rules import (
+    joining_notes,
+    lost_files,
+    lost_reason,
+    training_findings,
+)
 from auditor.tensors import StoredTensor, natural_key
 
 # Layouts whose loaders need no index of the files.
@@ -93,11 +99,12 @@ def contents(snapshot: Snapshot) -> Contents:
     fault = index.hub_fault if index else None
     if index and absent:
         unread.append(_absent(index, absent, placed, unnamed))
+    tensors = (
+        *chain.from_iterable(header.tensors for header in headers),
+        *(_names(index, elsewhere) if index and elsewhere else ()),
+    )
     return Contents(
-        tensors=(
-            *chain.from_iterable(header.tensors for header in headers),
-            *(_names(index, elsewhere) if index and elsewhere else ()),
-        ),
+        tensors=tensors,
         index=index,
         opened=frozenset(header.file for header in headers),
         unread=tuple(unread),
@@ -105,7 +112,7 @@ def contents(snapshot: Snapshot) -> Contents:
         findings=(
             *_sizes(parsed),
             *chain.from_iterable(map(table_findings, tables)),
-            *chain.from_iterable(needed_file_findings(snapshot, table) for table in tables),
+            *training_findings(snapshot, tables, tensors),
             *(_lone_index(snapshot, index) if index else ()),
             *(_foreign_shards(index, elsewhere) if index else ()),
             *((BadIndex(file=chosen, reason=fault),) if fault and not snapshot.partial else ()),
@@ -141,56 +148,12 @@ def table_findings(table: Table) -> Iterator[Finding]:
         yield Unsafe(file=table.file, reason=_unsafe(table), imports=table.imports)
 
 
-def needed_file_findings(snapshot: Snapshot, table: Table) -> Iterator[OfFile]:
-    """Yield the files that a table needs and that are missing, too short or broken.
-
-    A file that has names which the table does not have is reported as unread instead.
-    """
-    sizes = {file.name: file.size for file in snapshot.files}
-    lost = _lost_files(snapshot, table)
-    if lost and table.tensors:
-        yield BadIndex(file=table.file, reason=_lost_reason(table, lost))
-    broken = {head.name: head.parsed for head in snapshot.pickles}
-    for path, least, instead in table.needs:
-        size, fault = sizes.get(path), broken.get(path, broken.get(instead))
-        if size is not None and size < least:
-            how = f"it has {size:,} bytes, and {named(table.file)} needs {least:,}"
-            yield BadSize(file=path, reason=f"{named(path)} is truncated: {how}")
-        elif isinstance(fault, CheckpointError) and not isinstance(fault, _OF_CODE):
-            yield BadHeader(file=path if path in broken else instead, reason=str(fault))
-
-
-_OF_CODE = (UnsafeFileError, UnfollowedError)
-
-
-def _lost_files(snapshot: Snapshot, table: Table) -> list[str]:
-    """Return the missing files; a folder of the Hugging Face cache is filled file by file."""
-    if snapshot.partial and snapshot.commit is not None:
-        return []
-    names = {file.name for file in snapshot.files}
-    return [one.path for one in table.needs if names.isdisjoint((one.path, one.instead))]
-
-
-def _lost_reason(table: Table, lost: list[str]) -> str:
-    verb = "is" if len(lost) == 1 else "are"
-    return f"{named(table.file)} needs {listed(lost)}, which {verb} missing"
-
-
 def _lost_states(snapshot: Snapshot, tables: Iterable[Table]) -> Iterator[Unread]:
     """Yield the missing files that have the names of the model."""
     for table in tables:
-        lost = [] if table.tensors else _lost_files(snapshot, table)
+        lost = lost_files(snapshot, table) if table.to_do and not table.tensors else []
         if lost:
-            yield Unread(BadIndex, lost[0], _lost_reason(table, lost), None)
-
-
-def joining_notes(snapshot: Snapshot, tables: Iterable[Table]) -> Iterator[str]:
-    """Yield how the files of a training are joined, unless a file may run code."""
-    if any(unsafe_finding(head) for head in (*snapshot.headers, *snapshot.pickles)):
-        return
-    for table in tables:
-        if table.to_do:
-            yield f"to load {named(table.file)}: {table.to_do}"
+            yield Unread(BadIndex, lost[0], lost_reason(table, lost), None)
 
 
 def unsafe_finding(file: WeightHeader) -> OfImports | None:
