@@ -70,7 +70,7 @@ from auditor.reconciler.single_files import (
     single_file_notes,
     training_notes,
 )
-from auditor.reconciler.training_rules import has_parts
+from auditor.reconciler.training_rules import has_parts, own_names
 from auditor.report import Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
 
@@ -375,6 +375,8 @@ def _compare(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
         return unaudited_outcome(case, Reason.UNKNOWN_LAYOUT, detail)
+    if has_parts(case.snapshot) and (detail := own_names(case.contents.tensors)):
+        return unaudited_outcome(case, Reason.UNKNOWN_ARCHITECTURE, detail)
     # Unpack the weights.
     try:
         packing = _unpack(case, implied.expectation, quantization)

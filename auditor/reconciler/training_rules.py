@@ -26,6 +26,17 @@ def has_parts(snapshot: Snapshot) -> bool:
     return any(isinstance(head.parsed, Table) and head.parsed.to_do for head in snapshot.headers)
 
 
+def own_names(tensors: Iterable[StoredTensor]) -> str:
+    """Return a sentence about tensors with the names of torchtitan or torchtune, else ""."""
+    if not any(one.name.endswith("tok_embeddings.weight") for one in tensors):
+        return ""
+    return (
+        "the names are those of torchtitan or torchtune, not of transformers: they are counted, not "
+        "reconciled; convert them with torchtitan's convert_to_hf.py, or with the checkpointer of "
+        "torchtune, and audit what that writes"
+    )
+
+
 def training_findings(
     snapshot: Snapshot, tables: Iterable[Table], tensors: Iterable[StoredTensor]
 ) -> Iterator[Finding]:
