@@ -31,9 +31,9 @@ def own_names(tensors: Iterable[StoredTensor]) -> str:
     if not any(one.name.endswith("tok_embeddings.weight") for one in tensors):
         return ""
     return (
-        "the names are those of torchtitan or torchtune, not of transformers: they are counted, not "
-        "reconciled; convert them with torchtitan's convert_to_hf.py, or with the checkpointer of "
-        "torchtune, and audit what that writes"
+        "the names are those of torchtitan or torchtune, not of transformers: they are counted, "
+        "not reconciled; convert them with torchtitan's convert_to_hf.py, or with the checkpointer "
+        "of torchtune, and audit what that writes"
     )
 
 

@@ -7,6 +7,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from support.torch_files import STORAGES, zipped
+
 METADATA = "torch.distributed.checkpoint.metadata"
 FILESYSTEM = "torch.distributed.checkpoint.filesystem"
 _WIDTH = {"F32": 4, "BF16": 2, "I64": 8}
@@ -155,3 +157,97 @@ def dcp_bytes(
     content = io.BytesIO()
     _Pickler(content, 4).dump(metadata)
     return content.getvalue(), used
+
+
+# --- files of ranks ------------------------------------------------------------------------------
+
+
+class _Storage:
+    """A storage of torch, which is pickled as a persistent id."""
+
+    def __init__(self, dtype: str, key: int, numel: int) -> None:
+        self.id = ("storage", Name("torch", STORAGES[dtype][0]), str(key), "cpu", numel)
+
+
+class _TorchPickler(_Pickler):
+    def persistent_id(self, obj: object) -> object:
+        return obj.id if isinstance(obj, _Storage) else None
+
+
+def torch_file(value: object, lengths: Sequence[int] = ()) -> bytes:
+    """Return a file of torch.save of a value, with storages of zeros."""
+    content = io.BytesIO()
+    _TorchPickler(content, 4).dump(value)
+    return zipped(content.getvalue(), lengths)
+
+
+def _rebuilt(key: int, dtype: str, shape: Sequence[int]) -> object:
+    strides = [prod(shape[place + 1 :]) for place in range(len(shape))]
+    storage = _Storage(dtype, key, prod(shape))
+    args = (storage, 0, tuple(shape), tuple(strides), False, None)
+    return Called(Name("torch._utils", "_rebuild_tensor_v2"), *args)
+
+
+def _saved(table: Table) -> tuple[dict[str, object], list[int]]:
+    items = list(enumerate(table.items()))
+    tensors = {name: _rebuilt(key, *one) for key, (name, one) in items}
+    return tensors, [_WIDTH[dtype] * prod(shape) for dtype, shape in table.values()]
+
+
+def write_zero(  # noqa: PLR0913 - a keyword for each choice
+    folder: Path,
+    table: Table,
+    *,
+    stage: int = 2,
+    ranks: int = 2,
+    lost: Sequence[str] = (),
+    latest: str = "global_step5",
+) -> None:
+    """Write a checkpoint of DeepSpeed; the files of `lost` are absent."""
+    tensors, lengths = _saved(table)
+    shapes = {name: size(shape) for name, (_, shape) in table.items()}
+    fields = {
+        "module": tensors if stage < 3 else {},
+        "param_shapes": [shapes],
+        "dp_world_size": ranks,
+        "ds_config": {"zero_optimization": {"stage": stage}, "bf16": {"enabled": True}},
+    }
+    states = torch_file(fields, lengths if stage < 3 else ())
+    kind = Called(Name("deepspeed.runtime.zero.config", "ZeroStageEnum"), stage)
+    scaler = made("deepspeed.runtime.fp16.loss_scaler", "LossScaler", {"cur_scale": 1.0})
+    optimizer = torch_file({"optimizer_state_dict": {"zero_stage": kind, "loss_scaler": scaler}})
+    own = [f"zero_pp_rank_{rank}_mp_rank_00" for rank in range(ranks)]
+    files = {f"bf16_{one}_optim_states.pt": optimizer for one in own}
+    models = ["mp_rank_00"] if stage < 3 else own
+    files |= {f"{one}_model_states.pt": states for one in models}
+    inside = folder / "global_step5"
+    inside.mkdir(parents=True)
+    for name, content in files.items():
+        if name not in lost:
+            (inside / name).write_bytes(content)
+    (folder / "latest").write_text(latest)
+
+
+def write_verl(folder: Path, table: Table, *, ranks: int = 2, lost: Sequence[int] = ()) -> None:
+    """Write the files of the ranks of FSDP in verl, whose tensors are sharded by rows."""
+    tensor = "torch.distributed.tensor"
+    for rank in range(ranks):
+        state, lengths = {}, []
+        for key, (name, (dtype, shape)) in enumerate(table.items()):
+            part = (max(0, min(-(-shape[0] // ranks), shape[0] - rank * -(-shape[0] // ranks))),)
+            local = _rebuilt(key, dtype, (*part, *shape[1:]))
+            lengths.append(_WIDTH[dtype] * prod((*part, *shape[1:])))
+            shard = made(f"{tensor}.placement_types", "Shard", {"dim": 0})
+            spec = made(f"{tensor}._dtensor_spec", "DTensorSpec", {"placements": (shard,)})
+            of = (Name(tensor, "DTensor"), Name("torch", _DTYPES[dtype]), tuple(shape), (1,), 0)
+            functions = (Name("torch._utils", "_rebuild_wrapper_subclass"), Name(tensor, "DTensor"))
+            parts = {"_local_tensor": local, "_spec": spec}
+            rebuild = Name("torch._tensor", "_rebuild_from_type_v2")
+            state[name] = Called(rebuild, *functions, of, parts)
+        if rank not in lost:
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"model_world_size_{ranks}_rank_{rank}.pt"
+            path.write_bytes(torch_file(state, lengths))
+
+
+WRITERS = {"dcp": write_dcp, "zero": write_zero, "verl": write_verl}
