@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from auditor.checkpoint.filenames import CONFIG, FileSelection
 from auditor.companions.companion_files import LATEST, TRAINER_STATE
 from auditor.containers.rank_files import main_file
-from auditor.containers.weight_formats import METADATA
+from auditor.containers.weight_formats import METADATA, PART
 from auditor.errors import Reason, SourceError
 from auditor.messages import listed, quoted
 from auditor.names.parts import file_name, folder_of
@@ -67,12 +67,15 @@ def state_alone(names: Iterable[str]) -> str:
 
 
 def _distributed(names: Collection[str]) -> Iterator[str]:
-    """Yield the .metadata files of models, which have .distcp files beside them."""
-    folders = {folder_of(name) for name in names if name.endswith(".distcp")}
-    for name in names:
-        is_metadata = file_name(name) == METADATA and folder_of(name) in folders
-        if is_metadata and not _OPTIMIZER.fullmatch(folder_of(name)):
-            yield name
+    """Yield the .metadata files of models, or a .distcp file of a folder without .metadata."""
+    mains: dict[str, str] = {}
+    for name in sorted(names):
+        folder = folder_of(name)
+        if _OPTIMIZER.fullmatch(folder):
+            continue
+        if file_name(name) == METADATA or (name.endswith(PART) and folder not in mains):
+            mains[folder] = name
+    yield from mains.values()
 
 
 def _of_ranks(names: Collection[str]) -> Iterator[str]:

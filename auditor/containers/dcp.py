@@ -39,7 +39,7 @@ from auditor.containers.weight_formats import (
 )
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import named, quoted
-from auditor.names.parts import folder_of
+from auditor.names.parts import file_name, folder_of
 from auditor.tensors import Span, StoredTensor, names_fault
 
 # Bytes of .metadata. A tensor that one rank saved takes 240, so there is room for 90,000.
@@ -50,11 +50,18 @@ _MOST_PAIRS = 2_000_000  # pairs of chunks that are compared
 
 
 def parse(file: str, sparse: PartialFile) -> Table:
-    """Return the model's tensors; raise CheckpointError for another pickle.
+    """Return the model's tensors; a .distcp file alone has none. Raise CheckpointError for others.
 
     The error is UnsafeFileError if unpickling the file may run code. Raise SourceError(too-large)
     for a file that is longer than MAX_METADATA.
     """
+    if file_name(file) != METADATA:
+        needs = (NeededFile(f"{folder_of(file)}{METADATA}"),)
+        note = (
+            f"{named(file)} is a part of a distributed checkpoint of torch (DCP); its {METADATA}, "
+            "which is written last, has the names of the tensors"
+        )
+        return Table(file=file, tensors=(), needs=needs, to_do=_to_do(file, ()), notes=(note,))
     if sparse.size > MAX_METADATA:
         detail = f"{named(file)} has {sparse.size:,} bytes, expected at most {MAX_METADATA:,}"
         raise SourceError(Reason.TOO_LARGE, detail)

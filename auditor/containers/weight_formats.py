@@ -94,13 +94,14 @@ def merged_parts(parts: Iterable[FilePart]) -> tuple[FilePart, ...]:
     return tuple(merged)
 
 
-METADATA = ".metadata"  # the file of a distributed checkpoint of torch that describes its tensors
+# The file of a distributed checkpoint of torch that describes its tensors, and the files beside it.
+METADATA, PART = ".metadata", ".distcp"
 
 # Endings of weight files, in lower case -> the module of this package whose `parse(file, sparse)`
 # reads such a file. A module is imported for the first such file.
 MODULES: Mapping[str, str] = MappingProxyType(
     {".bin": "torch_file", ".pt": "torch_file", ".pth": "torch_file", ".ckpt": "torch_file"}
-    | {".gguf": "gguf", METADATA: "dcp"}
+    | {".gguf": "gguf", METADATA: "dcp", PART: "dcp"}
 )
 # Files that each rank of a training writes: DeepSpeed, verl.
 _RANK_FILE = re.compile(

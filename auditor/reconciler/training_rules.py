@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.companions.companion_files import LATEST, TRAINER_STATE
-from auditor.containers.weight_formats import Table, UnfollowedError, UnsafeFileError
+from auditor.containers.weight_formats import METADATA, Table, UnfollowedError, UnsafeFileError
 from auditor.errors import CheckpointError
 from auditor.findings import BadHeader, BadIndex, BadSize, ConfigContradiction, Finding, OfFile
 from auditor.messages import listed, named, quoted
@@ -44,6 +44,9 @@ def training_findings(
     for table in tables:
         yield from _needed_files(snapshot, table)
         yield from _latest(snapshot, table)
+    for head in snapshot.pickles:  # the optimizer's
+        if file_name(head.name) == METADATA and isinstance(head.parsed, Table):
+            yield from _needed_files(snapshot, head.parsed, is_main=False)
     yield from _trainer_state(snapshot)
     yield from _optimizer(snapshot, tensors)
 
@@ -72,13 +75,13 @@ def lost_reason(table: Table, lost: list[str]) -> str:
     return f"{named(table.file)} needs {listed(lost)}, which {verb} missing"
 
 
-def _needed_files(snapshot: Snapshot, table: Table) -> Iterator[OfFile]:
+def _needed_files(snapshot: Snapshot, table: Table, *, is_main: bool = True) -> Iterator[OfFile]:
     """Yield the files that a table needs and that are missing, too short or broken.
 
     A missing file that has the names of the model is reported as unread instead.
     """
     lost = lost_files(snapshot, table)
-    if lost and table.tensors:
+    if lost and (table.tensors or not is_main):
         yield BadIndex(file=table.file, reason=lost_reason(table, lost))
     sizes = {file.name: file.size for file in snapshot.files}
     broken = {head.name: head.parsed for head in snapshot.pickles}

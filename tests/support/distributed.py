@@ -101,7 +101,8 @@ def write_dcp(folder: Path, table: Table, *, spoil: str = "", **form: Any) -> No
     content, lengths = dcp_bytes(table, spoil=spoil, **form)
     fault, _, word = spoil.partition(" ")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ".metadata").write_bytes(content)
+    if spoil != "lost .metadata":
+        (folder / ".metadata").write_bytes(content)
     for rank, length in enumerate(lengths):
         if (fault, word) != ("lost", str(rank)):
             cut = 1 if (fault, word) == ("short", str(rank)) else 0
