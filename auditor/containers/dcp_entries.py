@@ -164,6 +164,7 @@ _PLACE_END = _compiled(
     *(_REF, _NEW, _REF, rb")(", _REF, rb")(", _REF, rb")(", _INT, rb")(", _REF, rb")"),
     *(rb"(", _INT, rb")(", _REF, rb"N)?ub"),
 )
+_FLAT_PLANS = _compiled(rb"(?:(", _REF, rb")\1\x85\x94)+")
 _PLAN = _compiled(rb"(", _REF, rb")(", _REF, rb")(?:(\x85)|\x8c(.))")
 
 
@@ -228,11 +229,23 @@ class EntryShortcut:
         self._numbers: dict[bytes, Shape] = {b")": ()}
 
     def __call__(self, machine: Machine, at: int) -> int | None:
-        if self._data[at] == 0x8C:  # noqa: PLR2004 - SHORT_BINUNICODE
+        """Follow as many entries as there are in a row."""
+        stop: int | None = None
+        while following := self._entry(machine, at):
+            at = stop = following
+            machine.spend()
+        return stop
+
+    def _entry(self, machine: Machine, at: int) -> int | None:
+        code = self._data[at : at + 1]
+        if code == b"\x8c":
             return self._tensor(machine, at)
-        after = at + (2 if self._data[at] == 0x68 else 5)  # noqa: PLR2004 - BINGET, LONG_BINGET
-        follow = self._place if self._data[after : after + 1] == b")" else self._plan
-        return follow(machine, at)
+        if code not in self.starts:
+            return None
+        after = at + (2 if code == b"h" else 5)
+        if self._data[after : after + 1] == b")":
+            return self._place(machine, at)
+        return self._flat_plans(machine, at) or self._plan(machine, at)
 
     def _text(self, at: int, length: int) -> str | None:
         """Return a short text; None if it is not ASCII, so that it is left to the machine."""
@@ -319,6 +332,18 @@ class EntryShortcut:
         stop = head.end() + head[3][0]
         is_whole = self._data[stop : stop + 1] == b"\x94"
         return self._text(head.end(), head[3][0]) if is_whole else None, stop + 1
+
+    def _flat_plans(self, machine: Machine, at: int) -> int | None:
+        """Follow entries of planner_data whose only key is the name; they state nothing new."""
+        run = _FLAT_PLANS.match(self._data, at)
+        if run is None:
+            return None
+        references = _ONE_REF.findall(run[0])
+        names = (machine.memo.get(_reference(one)) for one in references)
+        if not all(isinstance(name, str) for name in names):
+            return None
+        machine.skipped += len(references) // 2
+        return run.end()
 
     def _plan(self, machine: Machine, at: int) -> int | None:
         """Follow an entry of planner_data: a name, and its one or two keys in the saved dicts."""

@@ -89,7 +89,8 @@ def _entries(data: bytes, shortcut: EntryShortcut | None) -> object:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
+    is_longer = isinstance(value, tuple) and len(value) > 1  # one key states nothing new
+    return is_longer and all(isinstance(one, str) for one in value)
 
 
 TARGETS = {
