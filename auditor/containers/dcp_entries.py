@@ -164,7 +164,6 @@ _PLACE_END = _compiled(
     *(_REF, _NEW, _REF, rb")(", _REF, rb")(", _REF, rb")(", _INT, rb")(", _REF, rb")"),
     *(rb"(", _INT, rb")(", _REF, rb"N)?ub"),
 )
-_FLAT_PLANS = _compiled(rb"(?:(", _REF, rb")\1\x85\x94)+(?=u)")
 _PLAN = _compiled(rb"(", _REF, rb")(", _REF, rb")(?:(\x85)|\x8c(.))")
 
 
@@ -245,7 +244,7 @@ class EntryShortcut:
         after = at + (2 if code == b"h" else 5)
         if self._data[after : after + 1] == b")":
             return self._place(machine, at)
-        return self._flat_plans(machine, at) or self._plan(machine, at)
+        return self._plan(machine, at)
 
     def _text(self, at: int, length: int) -> str | None:
         """Return a short text; None if it is not ASCII, so that it is left to the machine."""
@@ -332,22 +331,6 @@ class EntryShortcut:
         stop = head.end() + head[3][0]
         is_whole = self._data[stop : stop + 1] == b"\x94"
         return self._text(head.end(), head[3][0]) if is_whole else None, stop + 1
-
-    def _flat_plans(self, machine: Machine, at: int) -> int | None:
-        """Follow the entries of planner_data whose only key is the name, up to SETITEMS.
-
-        They state nothing new, so that only the last one is pushed.
-        """
-        run = _FLAT_PLANS.match(self._data, at)
-        if run is None:
-            return None
-        references = _ONE_REF.findall(run[0])
-        names = [machine.memo.get(_reference(one)) for one in references]
-        if not all(isinstance(name, str) for name in names):
-            return None
-        machine.skipped += len(references) // 2
-        machine.stack += (names[-1], (names[-1],))
-        return run.end()
 
     def _plan(self, machine: Machine, at: int) -> int | None:
         """Follow an entry of planner_data: a name, and its one or two keys in the saved dicts."""

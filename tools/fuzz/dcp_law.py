@@ -89,8 +89,7 @@ def _entries(data: bytes, shortcut: EntryShortcut | None) -> object:
 
 
 def _is_text(value: object) -> bool:
-    is_longer = isinstance(value, tuple) and len(value) > 1  # one key states nothing new
-    return is_longer and all(isinstance(one, str) for one in value)
+    return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
 
 
 TARGETS = {

@@ -51,8 +51,7 @@ def entries(content, shortcut=None):
     found = attributes(pickle.value, METADATA)
     tensors = [(name, tensor_entry(value)) for name, value in found["state_dict_metadata"].pairs]
     places = [stored_place(key, value) for key, value in found["storage_data"].pairs]
-    plans = [pair for pair in found["planner_data"].pairs if len(pair[1]) > 1]
-    return tensors, places, plans
+    return tensors, places, found["planner_data"].pairs
 
 
 @given(TABLES, st.integers(1, 3), st.sampled_from([(), ("model",), ("app", "model")]))
