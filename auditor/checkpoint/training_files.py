@@ -19,13 +19,20 @@ from auditor.names.parts import file_name, folder_of
 
 _STATE = re.compile(r"(.*/)?(optimizer\.(pt|bin)|(optim|optimizer)(_\d+)?/\.metadata)", re.DOTALL)
 _OPTIMIZER = re.compile(r"(.*/)?(optim|optimizer)(_\d+)?/", re.DOTALL)
+_OF_FSDP = re.compile(r"(^|/)pytorch_model_fsdp_\d+/")
 _STEP = re.compile(r"(.*/|)global_step(\d{1,12})/", re.DOTALL)
 _FULL = re.compile(r"pytorch_model_fsdp(_\d+)?\.bin")
-_SAVED_SHARD = re.compile(r"shard-\d{5}-[\w-]+-of-\d{5}\.safetensors")
-_CONSOLIDATE = (
-    "join them with consolidate_safetensors_files_on_every_rank of torch.distributed.checkpoint, "
-    "which unpickles nothing, and audit what that writes"
-)
+# Files of ranks whose tensors are not put together here -> what they are, and what to do.
+_UNJOINED = {
+    r"shard-\d{5}-[\w-]+-of-\d{5}\.safetensors": (
+        "shards of HuggingFaceStorageWriter; join them with consolidate_safetensors_files_on_every_"
+        "rank of torch.distributed.checkpoint, which unpickles nothing, and audit what that writes"
+    ),
+    r"pytorch_model_fsdp(_\d+)?_rank\d+\.bin": (
+        "FSDP's files of ranks (LOCAL_STATE_DICT), in which each flat_param is a part of many "
+        "tensors; load them in the training program, and save with FULL_STATE_DICT"
+    ),
+}
 _CONFIG_FOLDERS = ("", "huggingface/")  # the second is verl's
 
 
@@ -36,9 +43,9 @@ def training_selection(names: Collection[str], where: str) -> FileSelection | No
     """
     mains = sorted({*_distributed(names), *_of_ranks(names)})
     if not mains:
-        if any(_SAVED_SHARD.fullmatch(file_name(name)) for name in names):
-            detail = f"{where} has shards of HuggingFaceStorageWriter; {_CONSOLIDATE}"
-            raise SourceError(Reason.NO_SAFETENSORS, detail)
+        for pattern, advice in _UNJOINED.items():
+            if any(re.fullmatch(pattern, file_name(name)) for name in names):
+                raise SourceError(Reason.NO_SAFETENSORS, f"{where} has {advice}")
         return None
     if len(mains) > 1:
         folders = listed([folder_of(main).rstrip("/") or "." for main in mains])
@@ -68,10 +75,11 @@ def state_alone(names: Iterable[str]) -> str:
 
 def _distributed(names: Collection[str]) -> Iterator[str]:
     """Yield the .metadata files of models, or a .distcp file of a folder without .metadata."""
+    folders = {folder_of(name) for name in names if name.endswith(PART)}
     mains: dict[str, str] = {}
     for name in sorted(names):
         folder = folder_of(name)
-        if _OPTIMIZER.fullmatch(folder):
+        if _OPTIMIZER.fullmatch(folder) or not (folder in folders or _OF_FSDP.search(folder)):
             continue
         if file_name(name) == METADATA or (name.endswith(PART) and folder not in mains):
             mains[folder] = name

@@ -1,9 +1,10 @@
 """Rules about the files that a training leaves: parts of one checkpoint, steps, an optimizer."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import PurePath
 
+from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.companions.companion_files import LATEST, TRAINER_STATE
 from auditor.containers.weight_formats import METADATA, Table, UnfollowedError, UnsafeFileError
@@ -18,6 +19,7 @@ _STEP = re.compile(r"checkpoint-(\d{1,12})", re.ASCII)
 _GLOBAL_STEP = re.compile(rb'^ {0,2}"global_step": (\d{1,12}),?$', re.MULTILINE)
 # Tensors of an optimizer's state that are as long as their parameter: AdamW, SGD, 8-bit AdamW.
 _AS_LONG = re.compile(r".*?(\d+)\)?\.\(?(exp_avg|momentum_buffer|state1)\)?", re.ASCII)
+_PACKED = frozenset(("U8", "I8", "I32", "F4"))  # dtypes of packed weights
 _OPTIMIZERS = ("optimizer.pt", "optimizer.bin")
 
 
@@ -38,7 +40,7 @@ def own_names(tensors: Iterable[StoredTensor]) -> str:
 
 
 def training_findings(
-    snapshot: Snapshot, tables: Iterable[Table], tensors: Iterable[StoredTensor]
+    snapshot: Snapshot, tables: Iterable[Table], tensors: Collection[StoredTensor]
 ) -> Iterator[Finding]:
     """Yield the faults of the files of a training that are beside the audited ones."""
     for table in tables:
@@ -125,11 +127,16 @@ def _trainer_state(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _optimizer(snapshot: Snapshot, tensors: Iterable[StoredTensor]) -> Iterator[Finding]:
+def _optimizer(snapshot: Snapshot, tensors: Collection[StoredTensor]) -> Iterator[Finding]:
     """Yield a finding if the optimizer has more parameters than the weights beside it.
 
-    Fewer are normal, because frozen parameters have no state.
+    Fewer are normal, because frozen parameters have no state. Adapters are left out, because a
+    prompt may be trained by layers that are not saved, and so are packed weights.
     """
+    config = snapshot.config
+    is_adapter = config is not None and file_name(config.name) == ADAPTER_CONFIG
+    if is_adapter or any(one.dtype in _PACKED for one in tensors):
+        return
     inside = {folder_of(head.name) for head in snapshot.headers}
     for head in snapshot.pickles:
         is_beside = file_name(head.name) in _OPTIMIZERS and folder_of(head.name) in inside

@@ -85,7 +85,7 @@ def test_a_listing_without_weights_is_reported_with_what_to_do(subtests):
         ([CONFIG, "flax_model.msgpack"], Reason.NO_SAFETENSORS, "from_flax=True"),
         ([CONFIG, "tf_model.h5"], Reason.NO_SAFETENSORS, "from_tf=True in transformers 4"),
         (
-            ["a/.metadata", "b/.metadata"],
+            ["a/.metadata", "a/_.distcp", "b/_.distcp"],
             Reason.NO_SAFETENSORS,
             "several checkpoints of a training",
         ),
