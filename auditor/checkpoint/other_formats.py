@@ -90,7 +90,7 @@ def format_faults(snapshot: Snapshot) -> Iterator[FormatFault]:
             continue
         for reason in table.size_faults:
             yield FormatFault(head.name, f"{row.name}: {reason}", is_size=True)
-        for _, reason in table.faults:
+        for _, reason in table.faults if row.module else ():  # others are not loaded with torch
             yield FormatFault(head.name, f"{row.name}: {reason}")
         lost = [one.path for one in table.needs if known.isdisjoint({one.path, one.instead})]
         lost += _lost_of_split(head.name, sizes)

@@ -60,6 +60,12 @@ def formats_by_name(files: Iterable[str]) -> Iterator[tuple[OtherFormat, str]]:
             yield row, file
 
 
+def is_in_parts(files: Iterable[str]) -> bool:
+    """Return whether files are parts of a format of which no file alone is a model."""
+    rows = [row for row in OTHER_FORMATS if row.by_name and row.in_parts]
+    return any(_has_name(row, file) for file in files for row in rows)
+
+
 def read_format(file: str, sparse: PartialFile, row: OtherFormat) -> Table | None:
     """Return what a file of the format declares; None if it is of another format after all.
 

@@ -33,7 +33,7 @@ def test_a_sound_file_of_each_format_has_no_fault(name):
 
 def test_each_reader_of_the_table_has_a_sound_file():
     read = {row.module for name in SOUND if (row := format_of(name, SOUND[name][:512]))}
-    assert {row.module for row in OTHER_FORMATS if row.module} == read | {"dcp_files"}
+    assert {row.module for row in OTHER_FORMATS if row.module} == read
 
 
 @pytest.mark.parametrize(
