@@ -77,8 +77,9 @@ def half_modules(
             modules.setdefault(match[1], {})[match[2]] = one
     for path in chosen:
         module = f"{_IN_BASE}{path}"
-        if (modules := by_kind.get(_NUMBER.sub("{}", module))) is not None:
-            modules.setdefault(module, {})
+        kind = _NUMBER.sub("{}", module)
+        if kind in by_kind:
+            by_kind[kind].setdefault(module, {})
     lacking = [
         (module, leaf, one)
         for modules in by_kind.values()
