@@ -18,6 +18,7 @@ _MOST_VALUES = 400_000
 _DEEPEST = 64
 _LONGEST_TEXT = 4096
 _MOST_DIMENSIONS = 64
+_LONGEST = 2**40  # numbers along an axis
 _ARRAY = 1
 _COLLECTIONS = ("params", "batch_stats")
 _WEIGHTS = frozenset({"kernel", "scale", "embedding"})
@@ -104,10 +105,14 @@ def _leaves(
             case {"__msgpack_chunked_array__": _, "shape": dict(sizes), "chunks": dict(chunks)}:
                 first = next((one for one in chunks.values() if isinstance(one, _Array)), None)
                 if first is not None:
-                    shape = tuple(size for size in sizes.values() if isinstance(size, int))
+                    shape = tuple(filter(_is_size, sizes.values()))
                     yield (*path, key), _Array(shape, first.dtype)
             case dict():
                 yield from _leaves(value, (*path, key))
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value < _LONGEST
 
 
 class _Reader:
@@ -162,7 +167,7 @@ class _Reader:
             return None
         match self.value(depth + 1):
             case [list(shape), str(dtype), None] if len(shape) <= _MOST_DIMENSIONS and all(
-                type(size) is int for size in shape
+                _is_size(size) for size in shape
             ):
                 if self.at != start + length:
                     raise CheckpointError(f"the array at byte {start:,} has a wrong length")
