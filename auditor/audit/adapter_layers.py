@@ -59,7 +59,7 @@ def method_findings(file: str, method: object, tensors: Iterable[StoredTensor]) 
     yield ConfigContradiction(
         says=((file, "peft_type", quoted(method)),),
         reason=f"peft_type is {quoted(method)}, and the file stores {leaves[0]} and other tensors "
-        f"of the method {stored}: PEFT loads none of them",
+        f"of the method {stored}: PEFT does not load them",
         fix=f"set peft_type to {stored}, with the settings of the training",
     )
 

@@ -6,7 +6,6 @@ first bytes. A file that was not opened (on the Hub) is recognised by its name.
 
 import re
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from pathlib import Path
 
 from msgspec import Struct, json
@@ -17,6 +16,7 @@ from auditor.containers.weight_formats import (
     TensorFault,
     UnfollowedError,
     UnsafeFileError,
+    parse_of,
 )
 from auditor.errors import CheckpointError
 from auditor.messages import named
@@ -74,7 +74,7 @@ def read_format(file: str, sparse: PartialFile, row: OtherFormat) -> Table | Non
     if not row.module:
         return Table(file=file, tensors=())
     try:
-        table: Table | None = import_module(f"auditor.containers.{row.module}").parse(file, sparse)
+        table: Table | None = parse_of(row.module)(file, sparse)
     except (UnsafeFileError, UnfollowedError):
         raise
     except CheckpointError as error:

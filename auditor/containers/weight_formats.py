@@ -199,15 +199,16 @@ def parser(file: str) -> Parse | None:
         module = "rank_files"
     if module is None:
         return None
-    return _parse_of(module)
+    return parse_of(module)
 
 
 def parser_by_content() -> Parse:
     """Return the parser of any file, which looks for code in it."""
-    return _parse_of("code_in_files")
+    return parse_of("code_in_files")
 
 
-def _parse_of(module: str) -> Parse:
+def parse_of(module: str) -> Parse:
+    """Return the function `parse` of a module of this package, which is imported."""
     parse: Parse = import_module(f"auditor.containers.{module}").parse
     return parse
 
