@@ -35,6 +35,7 @@ class Row(Struct, frozen=True, array_like=True):
     shape: tuple[Any, ...]
     roles: tuple[tuple[tuple[str, str | None], Any], ...]  # role, tied_to, and its test
     seen: Mapping[str, tuple[Any, ...]] = {}  # the values of keys under which it was seen
+    layer: str | None = None  # the layer of a weight whose shape does not show it: blocks.Layer
 
 
 class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,6 +64,11 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rows: tuple[Row, ...] = ()
     memory_rows: tuple[Row, ...] = ()  # its tensors in memory, if loading rules do not give them
     loadings: tuple[tuple[Any, Any], ...] = ()  # loading rules, and the test of when they apply
+
+    @property
+    def source(self) -> str:
+        """The library that the form equals, and on how many configs it was compared."""
+        return f"{self.library}, held on {self.held} configs"
 
     def read(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], Collection[str]]:
         """Return the values of the form's keys, and which of the keys the config states.
@@ -99,13 +105,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 continue
             if length is None and element is None:
                 raise Outside(key)
-            if length is None:
-                values[key] = evaluator(element)(values, ())
-            else:
-                count, make = evaluator(length)(values, ()), evaluator(element)
-                if type(count) is not int or count > _MOST_ITEMS:
-                    raise Outside(key)
-                values[key] = [make(values, (i,)) for i in range(count)]
+            values[key] = derived(key, values, length, element)
 
     def _flat(  # noqa: C901 - one branch for each kind of key
         self, config: Mapping[str, Any], path: str, depth: int
@@ -171,6 +171,17 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the class's loading rules as JSON; raise Outside for an uncovered config."""
         values, _ = self.read(config)
         return next(rules for rules, test in self.loadings if evaluator(test)(values, ()))
+
+
+def derived(key: str, values: Mapping[str, Any], length: Any, element: Any) -> Any:
+    """Return the value of a derived key: one, or a list with an item for each place."""
+    make = evaluator(element)
+    if length is None:
+        return make(values, ())
+    count = evaluator(length)(values, ())
+    if type(count) is not int or count > _MOST_ITEMS:
+        raise Outside(key)
+    return [make(values, (i,)) for i in range(count)]
 
 
 def _release(version: object) -> tuple[int, ...]:

@@ -1,0 +1,83 @@
+"""Families whose classes are generated forms: data answers as builders by hand do."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from auditor.analytic import generated
+from auditor.analytic.blocks import Module
+from auditor.analytic.catalogue import Builder, Family, architecture
+from auditor.analytic.config import Config
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults, of_model_type
+from auditor.analytic.generated.expressions import Outside, keys_of
+from auditor.analytic.generated.form import Form, Row, derived
+from auditor.analytic.generated.tree import form_tree
+
+# Types whose classes transformers adopted, with their names, from code in model repositories.
+_TAKEN_OVER = "falcon mpt phi phi3 stablelm"
+_POOLER = "pooler."
+
+
+def register(model_type: str) -> None:
+    """Register the classes of a model type with the facts that their forms state."""
+    forms, base = generated.forms(model_type), generated.base_class(model_type)
+    form, config_class = forms[base], of_model_type(model_type)
+    family = Family(
+        model_type=model_type,
+        prefix=form.prefix,
+        base=base,
+        own={key: form.defaults[key] for key in _acting(form) if "." not in key},
+        older=form.aliases,
+        taken_over=model_type in _TAKEN_OVER.split(),
+        forms=forms,
+    )
+    for name in generated.siblings(model_type):
+        architecture(name, family)(_builder(forms[name]))
+    if config_class:
+        derived_defaults(config_class.name)(partial(_derive, form))
+
+
+def _builder(form: Form) -> Builder:
+    """Return a builder of the form's tree; that of a base model can leave the pooler out."""
+    has_pooler = any(row.template.startswith(_POOLER) for row in form.rows)
+    acting = _acting(form)
+
+    def build(c: Config, /) -> Module:
+        return tree(c, None)
+
+    def build_with_option(c: Config, /, *, pooler: bool = True) -> Module:
+        return tree(c, None if pooler else _POOLER)
+
+    def tree(c: Config, left_out: str | None) -> Module:
+        values = generated.own_values(form, c.values)
+        with generated.covered(form.target):
+            stated = form.read(values)[1]
+            made = form_tree(form, values, path=c.path, left_out=left_out)
+        c.assume(acting - stated)
+        return made
+
+    return build_with_option if has_pooler else build
+
+
+def _acting(form: Form) -> frozenset[str]:
+    """Return the keys that the tensors of a class depend on."""
+    keys = frozenset(chain.from_iterable(keys_of(["+", *_expressions(row)]) for row in form.rows))
+    return keys & form.defaults.keys()
+
+
+def _expressions(row: Row) -> Iterator[Any]:
+    yield from (row.present, *row.shape, *chain(*row.levels), *(test for _, test in row.roles))
+
+
+def _derive(form: Form, config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set the keys with another name, and those that the config class derives from others."""
+    for alias, key in form.aliases.items():
+        if alias not in config.kind.attribute_map and others.get(alias) is not None:
+            config.set(key, others[alias])
+    values = {key: config.get(key) for key in form.defaults}
+    for key, length, item in form.derived:
+        if config.get(key) is None and (length, item) != (None, None):
+            with suppress(Outside):
+                config.set(key, derived(key, values, length, item))
