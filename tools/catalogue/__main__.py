@@ -117,9 +117,26 @@ def _is_open(arguments: argparse.Namespace, model_type: str, name: str) -> bool:
     return is_old or (arguments.again and "form" not in result)
 
 
+def _learned(probe: Any, seconds: float, known: Any) -> tuple[Any, Any]:
+    """Return a learner and its form; learn up to three times if the form covers few configs."""
+    from catalogue.learner import Learner, UnfitError  # noqa: PLC0415 - needs torch
+
+    tries: list[tuple[Any, Any]] = []
+    for seed in range(3):
+        learner = Learner(probe, seconds, known, seed)
+        try:
+            tries.append((learner, learner.learn()))
+        except UnfitError:
+            if seed == 2 and not tries:
+                raise
+        if tries and tries[-1][0].report["outside"] * 3 <= tries[-1][0].report["exact"]:
+            return tries[-1]
+    return max(tries, key=lambda one: one[0].report["exact"] - one[0].report["outside"])
+
+
 def learn_type(arguments: argparse.Namespace, open_pairs: list[tuple[str, str]]) -> None:
     """Learn a type's classes and write the form of each, or why it has none."""
-    from catalogue.learner import Learner, UnfitError  # noqa: PLC0415 - needs torch
+    from catalogue.learner import UnfitError  # noqa: PLC0415 - needs torch
     from catalogue.probe import Probe  # noqa: PLC0415 - likewise
 
     limit = arguments.limit * (1 + len(open_pairs)) // 2
@@ -128,15 +145,15 @@ def learn_type(arguments: argparse.Namespace, open_pairs: list[tuple[str, str]])
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
     sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - the libraries' warnings
-    known: Learner | None = None
+    known: Any = None
     for model_type, name in open_pairs:
         path = work_file(arguments.work, model_type, name)
         library = installed(arguments.library)
         stopped = {"library": library, "failed": "the time is up, or the process was killed"}
         path.write_text(json.dumps(stopped))
         try:
-            learner = Learner(Probe(arguments.library, name), arguments.limit * 0.5, known)
-            form = msgspec.structs.replace(learner.learn(), library=library)
+            learner, form = _learned(Probe(arguments.library, name), arguments.limit * 0.5, known)
+            form = msgspec.structs.replace(form, library=library)
             result = {"report": learner.report, "form": msgspec.to_builtins(form)}
             known = known or (learner if learner.rows else None)
         except UnfitError as error:

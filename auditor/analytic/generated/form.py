@@ -55,6 +55,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     aliases: Mapping[str, str] = {}
     derived: tuple[tuple[str, Any, Any], ...] = ()  # key, a list's length, the value or an item
     guards: Mapping[str, tuple[Any, ...]] = {}
+    filled: Mapping[str, Any] = {}  # keys that may be null: what the class takes instead
     implied: tuple[str, ...] = ()  # keys that the class derives: guarded only if written
     kinds: Mapping[str, tuple[str, ...]] = {}  # the types of values that were varied
     lengths: Mapping[str, int] = {}
@@ -90,6 +91,9 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
             elif written.setdefault(key, value) != value:
                 raise Outside(key)
         values.update(written)
+        for key, instead in self.filled.items():
+            if key in written and values[key] is None:
+                values[key] = evaluator(instead)(values, ())
         self._derive(values, written)
         self._require_covered(values, written)
         return values, written.keys()
@@ -98,7 +102,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Set the keys that the config class derives from others and the config does not state."""
         for key, length, element in self.derived:
             if (stated := written.get(key)) is not None:
-                if isinstance(stated, list) and any(keys_of(length)):
+                if isinstance(stated, list | tuple) and any(keys_of(length)):
                     count = evaluator(length)(values, ())
                     if len(stated) != count:  # a list by layer that differs from the depth
                         raise Outside(key, f"{count} items")
@@ -112,6 +116,8 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ) -> Iterator[tuple[str, Any]]:
         for name, value in config.items():
             key = path + name
+            if name == "id2label" and config.get("num_labels") is not None:
+                continue  # the number is what counts
             if name in ("id2label", "num_labels") and value is not None:
                 if name == "id2label" and not isinstance(value, Mapping):
                     raise Outside(key)
@@ -191,6 +197,6 @@ def _release(version: object) -> tuple[int, ...]:
 
 
 def kind_of(value: Any) -> str:
-    if isinstance(value, list) and value:
-        return f"list of {type(value[0]).__name__}"
+    if isinstance(value, list | tuple):
+        return "list" if not value else f"list of {type(value[0]).__name__}"
     return "null" if value is None else type(value).__name__
