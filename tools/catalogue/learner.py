@@ -764,6 +764,13 @@ class Learner:
             mine = [title, *row[1:4], roles, row[5]]
             if self._is_right(mine, found, samples):
                 return mine
+        for other, row in known.items():  # the base model of a class that was learned before
+            prefix = other.removesuffix(title)
+            if prefix != other and prefix.endswith(".") and prefix.count(".") == 1:
+                roles = [[[r, t and t.removeprefix(prefix)], test] for (r, t), test in row[4]]
+                mine = [title, *row[1:4], roles, row[5]]
+                if self._is_right(mine, found, samples):
+                    return mine
         return None
 
     def _is_right(self, row: Any, found: Any, samples: list[Sample]) -> bool:

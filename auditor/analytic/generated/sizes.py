@@ -21,11 +21,17 @@ _ACTIVE = tuple(key for key, letter in LETTERS.items() if letter == "k")
 class Sizes:
     """The values of a form's keys under a config, and its expressions as Dims."""
 
-    def __init__(self, form: Form, config: Mapping[str, Any], path: str = "") -> None:
+    def __init__(
+        self,
+        form: Form,
+        config: Mapping[str, Any],
+        path: str = "",
+        letters: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.values, self.stated = form.read(config)
         is_part = isinstance(config.get(form.base_key), Mapping)
         self._prefix = f"{form.base_key}." if form.base_key and is_part else ""
-        self._form, self._config, self._path = form, config, path
+        self._form, self._config, self._path, self._own_letters = form, config, path, letters
         self._lengths = {key: length for key, length, _ in form.derived if length is not None}
         self._derived = {key: value for key, length, value in form.derived if length is None}
         self._known: dict[tuple[str, tuple[int, ...]], Dim | int] = {}
@@ -97,7 +103,8 @@ class Sizes:
         path = f"{self._path}{self._prefix}{key}"
         outer, _, name = path.rpartition(".")
         aliases = (alias for alias, own in self._form.aliases.items() if own == key)
-        letter = letter_of(name, *(alias.rpartition(".")[2] for alias in aliases))
+        usual = letter_of(name, *(alias.rpartition(".")[2] for alias in aliases))
+        letter = self._own_letters.get(name, usual)
         subscript = f"_{subscript_of(outer)}" if outer else ""
         spelt = (f"{letter}{subscript}", f"{name}{subscript}", path.replace(".", "_"))
         letter = next(one for one in spelt if self._letters.setdefault(one, key) == key)

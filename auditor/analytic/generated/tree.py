@@ -30,20 +30,22 @@ _BLOCKS = MappingProxyType({Role.PARAMETER: Param, Role.BUFFER: Buffer, Role.LEG
 Index = tuple[int, ...]  # the numbers in a name, the first one first
 
 
-def form_tree(
+def form_tree(  # noqa: PLR0913 - what a class and a nested config differ in
     form: Form,
     config: Mapping[str, Any],
     *,
     known_only: bool = False,
     path: str = "",
     left_out: str | None = None,
+    letters: Mapping[str, str] = MappingProxyType({}),
 ) -> Module:
     """Return the tree of a form under a config; raise Outside for an uncovered config.
 
     If `known_only`, rows that do not cover the values are left out. `path` is that of a nested
-    config; `left_out` begins the names of tensors that the class lacks.
+    config, `letters` are those of keys that have unusual ones, and `left_out` begins the names of
+    tensors that the class lacks.
     """
-    reader = _TreeReader(Sizes(form, config, path))
+    reader = _TreeReader(Sizes(form, config, path, letters))
     rows = [row for row in form.rows if left_out is None or not row.template.startswith(left_out)]
     try:
         return reader.tree(rows)
