@@ -248,7 +248,7 @@ def block_tree(config: Config, target: str) -> Module:
 
 def _loading(family: Family, completed: Config, target: str) -> Loading:
     if form := family.forms.get(target):
-        return loading_of_form(form, own_values(form, completed.values))
+        return loading_of_form(form, own_values(form, completed))
     inside = (
         _inside(path, completed.nested(key), otherwise)
         for path, key, otherwise in loading_facts(family.model_type).inside

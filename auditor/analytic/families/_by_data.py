@@ -34,11 +34,14 @@ def register(model_type: str) -> None:
     known, base = generated.forms(model_type), generated.base_class(model_type)
     forms = {name: form for name, form in known.items() if form.model_type == model_type}
     form, config_class = forms[base], of_model_type(model_type)
+    fields = config_class.fields if config_class else {}
+    keys = sorted(key for key in _acting(form) if "." not in key)
     family = Family(
         model_type=model_type,
         prefix=form.prefix,
         base=base,
-        own={key: form.defaults[key] for key in _acting(form) if "." not in key},
+        keys=" ".join(keys),
+        own={key: form.defaults[key] for key in keys if key not in fields},
         older=form.aliases,
         taken_over=model_type in _TAKEN_OVER.split(),
         letters=_LETTERS.get(model_type, {}),
@@ -76,9 +79,9 @@ def _builder(form: Form, letters: Mapping[str, str]) -> Builder:
         return tree(c, None if pooler else _POOLER)
 
     def tree(c: Config, left_out: str | None) -> Module:
-        values = generated.own_values(form, c.values)
+        values = generated.own_values(form, c)
         with generated.covered(form.target):
-            stated = form.read(values)[1]
+            stated = frozenset(form.read(values)[1])
             made = form_tree(form, values, path=c.path, left_out=left_out, letters=letters)
         c.assume(acting - stated)
         return made

@@ -147,8 +147,15 @@ def block_tree(config: Config, target: str) -> Module:
         return form_tree(form, config.values)
 
 
-def own_values(form: Form, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a config's values under the form's model type; a related type may have the class."""
+def own_values(form: Form, config: Config) -> Mapping[str, Any]:
+    """Return a config's values under the form's model type; a related type may have the class.
+
+    An unchecked config, such as that of a GGUF file, may have keys that the class does not read:
+    they are left out.
+    """
+    values: Mapping[str, Any] = config.values
+    if not config.checked:
+        values = {key: value for key, value in values.items() if form.has(key)}
     stated = values.get("model_type")
     return (
         values if stated in (None, form.model_type) else {**values, "model_type": form.model_type}

@@ -22,6 +22,7 @@ repetition_penalty return_dict sep_token_id task_specific_params temperature tok
 top_k top_p torch_dtype torchscript transformers_version use_cache
 """
 IGNORED = frozenset(_IGNORED.split())
+_OF_ANY = ("model_type", "id2label", "num_labels")  # keys of every config class
 _MOST_ITEMS = 200_000  # of a list by layer
 _DEEPEST = 4  # levels of nested configs
 
@@ -70,6 +71,11 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def source(self) -> str:
         """The library that the form equals, and on how many configs it was compared."""
         return f"{self.library}, held on {self.held} configs"
+
+    def has(self, key: str) -> bool:
+        """Return whether the form knows what a key of the outermost config does."""
+        own = self.aliases.get(key, key)
+        return own in self.defaults or own in self.parts or key in (self.base_key, *_OF_ANY)
 
     def read(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], Collection[str]]:
         """Return the values of the form's keys, and which of the keys the config states.
