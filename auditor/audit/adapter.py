@@ -208,7 +208,7 @@ def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
         case NotImplied(error):
             raise SourceError(Reason.UNREADABLE, f"no base can be built: {error}")
     expectation, choice = implied.expectation, implied.choice
-    if expectation.by != "closed-form" or choice is None:
+    if choice is None or not catalogue.siblings(expectation.model_type):
         return base_model_forms(expectation, None)
     return base_model_forms(
         expectation, catalogue.block_tree(choice.kind.config, expectation.target)
