@@ -111,7 +111,8 @@ def _block(declared: Declared, ledger: PackingLedger) -> Grain | None:
 def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
     """Return the scheme: all linears that no list names are packed, including the output layer."""
     lists = [key for key in _LISTS if string_list(declared, key)]
-    return skip_list_scheme((*lists, *_LISTS)[0], declared, names, has_defaults=False)
+    scheme = skip_list_scheme((*lists, *_LISTS)[0], declared, names, has_defaults=False)
+    return scheme._replace(spares_routers=True)
 
 
 # --- bundles --------------------------------------------------------------------------------------
