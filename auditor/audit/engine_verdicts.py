@@ -14,6 +14,7 @@ from auditor.containers.safetensors import Header
 from auditor.containers.weight_formats import Table
 from auditor.engines import (
     ENGINES,
+    OF_ADAPTERS,
     EngineVerdict,
     ExpectedShapes,
     ServedModel,
@@ -41,8 +42,8 @@ def engines_named(text: str) -> tuple[str, ...]:
     if names == (ALL,):
         return ENGINES
     for name in names:
-        if name not in ENGINES:
-            known = (*ENGINES, ALL)
+        if name not in {*ENGINES, *OF_ADAPTERS}:
+            known = (*dict.fromkeys((*ENGINES, *OF_ADAPTERS)), ALL)
             raise UsageError(
                 f"--for {quoted(name)}: an engine is needed, one of {', '.join(known)}"
                 f"{meant(name, known)}"
@@ -63,7 +64,7 @@ def with_engines(
     refusals = tuple(
         EngineRefuses(engine=one.engine, version=one.version, reason=_refusal(one))
         for one in verdicts
-        if one.loads is False
+        if one.loads is False or (one.of and not one.applied and one.loads)
     )
     outcome = replace(outcome, engines=verdicts)
     return with_more_findings(outcome, refusals, options.ignore) if refusals else outcome
@@ -71,12 +72,18 @@ def with_engines(
 
 def _refusal(verdict: EngineVerdict) -> str:
     why = "; ".join(verdict.reasons)
-    return f"{verdict.engine} {verdict.version} does not load it: {why}"
+    what = "loads it without effect" if verdict.loads else "does not load it"
+    return f"{verdict.engine} {verdict.version} {what}: {why}"
 
 
 def _verdicts(
     outcome: Report | Unaudited, snapshot: Snapshot, engines: Sequence[str]
 ) -> Iterator[EngineVerdict]:
+    if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
+        from auditor.audit.served_adapter import adapter_verdicts  # noqa: PLC0415 - few are adapters
+
+        yield from adapter_verdicts(outcome, snapshot, engines)
+        return
     try:
         subject: ServedModel | str = _subject(outcome, snapshot)
     except (CheckpointError, SourceError) as error:
@@ -84,7 +91,10 @@ def _verdicts(
     if isinstance(subject, str):
         yield from unknown_verdicts(engines, subject)
     else:
-        yield from (judge(knowledge_of(engine), subject) for engine in engines)
+        for engine in engines:
+            known = knowledge_of(engine)
+            is_asked = engine in ENGINES
+            yield judge(known, subject) if is_asked else unknown_verdict(known, "no adapter")
 
 
 def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | str:
@@ -92,7 +102,7 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
 
     Raise CheckpointError or SourceError for a config that cannot be read.
     """
-    if snapshot.config is None or snapshot.config.name == ADAPTER_CONFIG:
+    if snapshot.config is None:
         return "only a model with config.json in its root folder is compared with engines"
     formats = {head.name.rpartition(".")[2].lower() for head in snapshot.headers}
     if "gguf" in formats:

@@ -113,6 +113,8 @@ class EngineVerdict(Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()  # why not, or what it reads otherwise
     additions: Mapping[str, Any] = {}  # config keys that would help the engine, with their values
     scheme: str | None = None  # of quantized weights; None without quantization
+    applied: int | None = None  # modules of an adapter that it applies; None for a model
+    of: int | None = None  # modules with tensors in the adapter's file
 
 
 def unknown_verdict(known: Knowledge, reason: str) -> EngineVerdict:
