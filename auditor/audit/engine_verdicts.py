@@ -23,14 +23,23 @@ from auditor.engines import (
     unknown_verdict,
 )
 from auditor.errors import CheckpointError, SourceError, UsageError
-from auditor.findings import EngineRefuses, QuantizationData, Severity, is_of_tensors
+from auditor.findings import (
+    BadQuantization,
+    EngineRefuses,
+    Missing,
+    QuantizationData,
+    Severity,
+    is_of_tensors,
+)
 from auditor.layouts.declared import declaration
-from auditor.layouts.packing import Declared
+from auditor.layouts.packing import FLOATS, LACKS, Declared
 from auditor.messages import listed, meant, quoted
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 
 ALL = "all"
+_FLOATS = frozenset(FLOATS)
+_LISTED = frozenset({"fp8", "compressed-tensors", "modelopt"})  # which list their plain modules
 
 
 def engines_named(text: str) -> tuple[str, ...]:
@@ -143,6 +152,14 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
         packing_probe=packing,
         method=quantized.method if quantized else "",
         settings=quantized.settings if quantized else {},
+        floats=frozenset(
+            tensor.name
+            for head in snapshot.headers
+            if isinstance(head.parsed, Header | Table)
+            for tensor in head.parsed.tensors
+            if tensor.dtype in _FLOATS
+        ),
+        is_incomplete=_is_incomplete(outcome, quantized),
         fits=_fits(outcome),
         expect=expect,
     )
@@ -168,6 +185,21 @@ def _fits(outcome: Report | Unaudited) -> bool:
     return isinstance(outcome, Report) and not any(
         finding.severity is not Severity.INFO and is_of_tensors(finding)
         for finding in outcome.findings
+    )
+
+
+def _is_incomplete(outcome: Report | Unaudited, quantized: Declared | None) -> bool:
+    """Whether tensors are missing from a packed checkpoint, and nothing else is wrong with it.
+
+    vLLM reads from the files of GPTQ and AWQ which modules are packed: there a part may mislead it.
+    """
+    if quantized is None or quantized.method not in _LISTED or not isinstance(outcome, Report):
+        return False
+    alarms = [one for one in outcome.findings if one.severity is not Severity.INFO]
+    return bool(alarms) and all(
+        Missing.describes(one) or (BadQuantization.describes(one) and one.reason.startswith(LACKS))
+        for one in alarms
+        if is_of_tensors(one)
     )
 
 

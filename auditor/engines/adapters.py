@@ -16,7 +16,7 @@ from msgspec.json import decode
 
 from auditor.bounded.json_text import is_identical
 from auditor.engines.knowledge import Knowledge
-from auditor.engines.verdict import EngineVerdict
+from auditor.engines.results import EngineVerdict
 from auditor.messages import described, listed, quoted
 
 _FILE = Path(__file__).parents[1] / "data" / "engines" / "vllm.lora.json"
@@ -190,7 +190,7 @@ def _by_vllm(adapter: Adapter) -> Answer:
         return Answer(loads=False, reasons=refusals)
     if adapter.architecture is None:
         return Answer(loads=None, reasons=("the base's config was not read",))
-    model = _modules_of(adapter.architecture)
+    model = modules_of(adapter.architecture)
     if model is None or (why := _untried(adapter, model)):
         why = "not tried with an adapter" if model is None else why
         return Answer(loads=None, reasons=(f"{quoted(adapter.architecture)}: {why}",))
@@ -312,6 +312,7 @@ class _Recorded(Struct, frozen=True):
     entries: Mapping[str, Raw]
 
 
-def _modules_of(architecture: str) -> AdaptedModules | None:
+def modules_of(architecture: str) -> AdaptedModules | None:
+    """Return what was recorded of an architecture; None if it was not tried."""
     raw = _records().get(architecture)
     return None if raw is None else decode(raw, type=AdaptedModules)

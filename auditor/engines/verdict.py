@@ -28,6 +28,8 @@ from auditor.engines.knowledge import (
     value_at,
     without_sizes,
 )
+from auditor.engines.packed import UNCHECKED, half_packed
+from auditor.engines.results import EngineVerdict
 from auditor.engines.schemes import DeclaredSchemes, bits_of, declared_schemes, scheme_text
 from auditor.messages import listed, quoted
 from auditor.names.folding import first, fold
@@ -99,22 +101,10 @@ class ServedModel(Struct, frozen=True, kw_only=True):
     packing_probe: str = ""  # `packed gptq`, `declared fp8`, ...; "" without quantization
     method: str = ""  # `gptq`, `fp8`, ...
     settings: Mapping[str, Any] = {}  # what config.json declares of the quantization
+    floats: frozenset[str] = frozenset()  # stored tensors of 16 or 32 bits
+    is_incomplete: bool = False  # whether packed tensors are missing, and nothing else is wrong
     fits: bool = False  # whether the unpacked tensors are the expected ones
     expect: Callable[[str], ExpectedShapes | None]  # by class; None if it is not known
-
-
-class EngineVerdict(Struct, frozen=True, kw_only=True):
-    """The verdict of one engine on a checkpoint."""
-
-    engine: str
-    version: str
-    date: str  # of the recording
-    loads: bool | None  # None: unknown
-    reasons: tuple[str, ...] = ()  # why not, or what it reads otherwise
-    additions: Mapping[str, Any] = {}  # config keys that would help the engine, with their values
-    scheme: str | None = None  # of quantized weights; None without quantization
-    applied: int | None = None  # modules of an adapter that it applies; None for a model
-    of: int | None = None  # modules with tensors in the adapter's file
 
 
 def unknown_verdict(known: Knowledge, reason: str) -> EngineVerdict:
@@ -238,7 +228,15 @@ def _packing(
     packed = verb == "packed"
     detail = f"the weights are packed by {method}" if packed else f"{method} is declared only"
     has_names = expected is not None and expected.vectors <= subject.stored.keys()
-    if packed and not (subject.fits and has_names):
+    is_unchecked = known.engine in UNCHECKED
+    half = half_packed(subject.architectures[0], subject.stored, subject.floats)
+    if packed and is_unchecked and half is not None:
+        layer, is_joined = half
+        what = f"{detail}, but a part of {quoted(layer)} is plain, and it joins the parts"
+        return Judgement(what, loads=False if is_joined else None)
+    if packed and is_unchecked and subject.is_incomplete and has_names:
+        detail = f"{detail}; some tensors of them are not stored, which it does not notice"
+    elif packed and not (subject.fits and has_names):
         return Judgement(f"{detail}, and they are not the expected ones")
     judged = _looked_up(known, entry, probe, detail)
     if not judged.loads:

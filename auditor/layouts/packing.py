@@ -77,6 +77,8 @@ class WrittenTensor(NamedTuple):
     others: tuple[Shape, ...] = ()  # other shapes that are accepted
 
 
+LACKS = "is stored without its "  # begins the fault of an incomplete bundle
+
 FLOATS = ("F16", "BF16", "F32")  # dtypes of scales that have the model's dtype
 WIDE_FLOATS = ("F32", "BF16", "F16")  # dtypes of scales that usually have 32 bits
 
