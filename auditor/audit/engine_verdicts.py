@@ -22,9 +22,9 @@ from auditor.engines import (
     knowledge_of,
     unknown_verdict,
 )
+from auditor.engines.packed import LACKING, OTHER, SURPLUS, UNDECLARED, UNLISTED
 from auditor.errors import CheckpointError, SourceError, UsageError
 from auditor.findings import (
-    BadQuantization,
     EngineRefuses,
     Missing,
     QuantizationData,
@@ -32,14 +32,29 @@ from auditor.findings import (
     is_of_tensors,
 )
 from auditor.layouts.declared import declaration
-from auditor.layouts.packing import FLOATS, LACKS, Declared
+from auditor.layouts.packing import (
+    ANOTHER_SCALE,
+    FLOATS,
+    LACKS,
+    NOT_LISTED,
+    NOT_PLAIN,
+    UNDECLARED_AS,
+    Declared,
+)
 from auditor.messages import listed, meant, quoted
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 
 ALL = "all"
 _FLOATS = frozenset(FLOATS)
-_LISTED = frozenset({"fp8", "compressed-tensors", "modelopt"})  # which list their plain modules
+# The start of the reason of a fault -> what it comes to for an engine.
+_FAULTS = {
+    LACKS: LACKING,
+    NOT_LISTED: UNLISTED,
+    NOT_PLAIN: SURPLUS,
+    ANOTHER_SCALE: SURPLUS,
+    UNDECLARED_AS: UNDECLARED,
+}
 
 
 def engines_named(text: str) -> tuple[str, ...]:
@@ -159,7 +174,7 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
             for tensor in head.parsed.tensors
             if tensor.dtype in _FLOATS
         ),
-        is_incomplete=_is_incomplete(outcome, quantized),
+        packing_faults=_packing_faults(outcome),
         fits=_fits(outcome),
         expect=expect,
     )
@@ -188,18 +203,16 @@ def _fits(outcome: Report | Unaudited) -> bool:
     )
 
 
-def _is_incomplete(outcome: Report | Unaudited, quantized: Declared | None) -> bool:
-    """Whether tensors are missing from a packed checkpoint, and nothing else is wrong with it.
-
-    vLLM reads from the files of GPTQ and AWQ which modules are packed: there a part may mislead it.
-    """
-    if quantized is None or quantized.method not in _LISTED or not isinstance(outcome, Report):
-        return False
-    alarms = [one for one in outcome.findings if one.severity is not Severity.INFO]
-    return bool(alarms) and all(
-        Missing.describes(one) or (BadQuantization.describes(one) and one.reason.startswith(LACKS))
-        for one in alarms
-        if is_of_tensors(one)
+def _packing_faults(outcome: Report | Unaudited) -> frozenset[str]:
+    """Return in which ways packed tensors differ from the declared ones: words of `packed.py`."""
+    if not isinstance(outcome, Report):
+        return frozenset({OTHER})
+    return frozenset(
+        LACKING
+        if Missing.describes(one)
+        else next((word for start, word in _FAULTS.items() if one.reason.startswith(start)), OTHER)
+        for one in outcome.findings
+        if one.severity is not Severity.INFO and is_of_tensors(one)
     )
 
 

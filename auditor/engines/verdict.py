@@ -28,7 +28,13 @@ from auditor.engines.knowledge import (
     value_at,
     without_sizes,
 )
-from auditor.engines.packed import UNCHECKED, half_packed
+from auditor.engines.packed import (
+    NOT_EXPECTED,
+    UNCHECKED,
+    UNDECLARED,
+    half_packed,
+    outcome_of_faults,
+)
 from auditor.engines.results import EngineVerdict
 from auditor.engines.schemes import DeclaredSchemes, bits_of, declared_schemes, scheme_text
 from auditor.messages import listed, quoted
@@ -102,7 +108,7 @@ class ServedModel(Struct, frozen=True, kw_only=True):
     method: str = ""  # `gptq`, `fp8`, ...
     settings: Mapping[str, Any] = {}  # what config.json declares of the quantization
     floats: frozenset[str] = frozenset()  # stored tensors of 16 or 32 bits
-    is_incomplete: bool = False  # whether packed tensors are missing, and nothing else is wrong
+    packing_faults: frozenset[str] = frozenset()  # words of `packed.py`
     fits: bool = False  # whether the unpacked tensors are the expected ones
     expect: Callable[[str], ExpectedShapes | None]  # by class; None if it is not known
 
@@ -177,7 +183,7 @@ def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[Judgement]:
     if subject.unread:
         yield Judgement(subject.unread)
         return
-    if subject.packing_probe:
+    if subject.packing_probe or _is_undeclared(known, subject):
         yield _packing(known, entry, subject, expected)
     if expected is None:
         yield Judgement(f"the tensors of {entry.class_} are not known here")
@@ -227,17 +233,11 @@ def _packing(
     verb, _, method = probe.partition(" ")
     packed = verb == "packed"
     detail = f"the weights are packed by {method}" if packed else f"{method} is declared only"
-    has_names = expected is not None and expected.vectors <= subject.stored.keys()
-    is_unchecked = known.engine in UNCHECKED
-    half = half_packed(subject.architectures[0], subject.stored, subject.floats)
-    if packed and is_unchecked and half is not None:
-        layer, is_joined = half
-        what = f"{detail}, but a part of {quoted(layer)} is plain, and it joins the parts"
-        return Judgement(what, loads=False if is_joined else None)
-    if packed and is_unchecked and subject.is_incomplete and has_names:
-        detail = f"{detail}; some tensors of them are not stored, which it does not notice"
-    elif packed and not (subject.fits and has_names):
-        return Judgement(f"{detail}, and they are not the expected ones")
+    if packed or not probe:
+        loads, why = _of_files(known, subject, expected)
+        detail = f"{detail}; {why}" if why and packed else why or detail
+        if not loads:
+            return Judgement(detail, loads)
     judged = _looked_up(known, entry, probe, detail)
     if not judged.loads:
         return judged
@@ -248,6 +248,31 @@ def _packing(
         return judged
     number = " and ".join(map(str, sorted(bits))) or "other"
     return Judgement(f"{detail}, and no save with {number} bits was tried")
+
+
+def _is_undeclared(known: Knowledge, subject: ServedModel) -> bool:
+    return known.engine in UNCHECKED and UNDECLARED in subject.packing_faults
+
+
+def _of_files(
+    known: Knowledge, subject: ServedModel, expected: ExpectedShapes | None
+) -> tuple[bool | None, str]:
+    """Return whether an engine takes packed tensors as they are, and a clause on their faults."""
+    has_names = expected is not None and expected.vectors <= subject.stored.keys()
+    if known.engine not in UNCHECKED or expected is None or not has_names:
+        return (
+            (True, "") if subject.fits and has_names else (None, "they are not the expected ones")
+        )
+    half = half_packed(subject.architectures[0], subject.stored, subject.floats)
+    if half is not None and subject.method:
+        layer, is_joined = half
+        why = f"a part of {quoted(layer)} is plain, and it joins the parts"
+        return (False if is_joined else None), why
+    if not subject.packing_faults:
+        return (True, "") if subject.fits else (None, NOT_EXPECTED)
+    is_dense = not any("expert" in one for one in expected.kinds[0])
+    faults, method = subject.packing_faults, subject.method
+    return outcome_of_faults(faults, method, subject.stored, is_dense=is_dense)
 
 
 def _as_declared(known: Knowledge, subject: ServedModel, judged: Judgement) -> Judgement:

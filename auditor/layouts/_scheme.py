@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from auditor.bounded.patterns import PatternNotFollowedError, glob_expression, names_matching
 from auditor.layouts.declared import string_list
-from auditor.layouts.packing import FLOATS, Declared, PackingLedger, Stored
+from auditor.layouts.packing import FLOATS, NOT_LISTED, NOT_PLAIN, Declared, PackingLedger, Stored
 from auditor.tensors import StoredTensor
 
 _FLOATS = frozenset({None, "F32", "F16", "BF16"})  # None if only an index names the tensor
@@ -93,7 +93,7 @@ def report_contradictions(  # noqa: PLR0913 - the stored tensors, the declaratio
     if scheme.plain:
         wrong = [weight for module, weight in packed.items() if module in scheme.plain]
         if wrong:
-            reason = f"is packed, but plain by {scheme.plain_source or scheme.source}"
+            reason = f"{NOT_PLAIN}{scheme.plain_source or scheme.source}"
             reason = f"{reason}: loading expects floats; leave it out when you quantize"
             ledger.fault(reason, *wrong)
     if scheme.spares_routers and (routers := list(_packed_routers(stored, packed))):
@@ -108,7 +108,7 @@ def report_contradictions(  # noqa: PLR0913 - the stored tensors, the declaratio
         if weight is not None and module not in packed and weight not in odd:
             odd.append(weight)
     if odd := [one for one in odd if by_name or one.dtype in FLOATS]:
-        reason = f"is plain, but not by {scheme.source}: loading looks for {loads}"
+        reason = f"{NOT_LISTED}{scheme.source}: loading looks for {loads}"
         ledger.fault(reason, *odd)
 
 
