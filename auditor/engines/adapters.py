@@ -23,6 +23,10 @@ _FILE = Path(__file__).parents[1] / "data" / "engines" / "vllm.lora.json"
 _MOST_RANK = 16  # max_lora_rank of LoRAConfig
 _BASE = "base_model.model."
 _HEADS = ("score", "classifier")
+_UNSUPPORTED = (
+    *("use_dora", "lora_bias", "alora_invocation_tokens", "layer_replication"),
+    *("use_bdlora", "use_qalora"),
+)
 _INITS = frozenset({"gaussian", "eva", "orthogonal", "mica", "lora_ga"})
 _OF_BASE = (".embed_tokens.base_layer.weight", ".lm_head.base_layer.weight")
 _NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")
@@ -52,8 +56,6 @@ class AdaptedModules(Struct, frozen=True):
     def renamed(self, name: str) -> str:
         """Return vLLM's name of an adapter's tensor, without the prefix of PEFT."""
         name = name.replace(_BASE, "") if name.startswith(_BASE) else name
-        for old, new in self.rules.get("regex", {}).items():
-            name = re.sub(old, new, name) if len(name) < _LONGEST else name
         for old, new in self.rules.get("substr", {}).items():
             name = name.replace(old, new, 1)
         for old, new in self.rules.get("prefix", {}).items():
@@ -99,9 +101,6 @@ class AdaptedModules(Struct, frozen=True):
         path, _, last = module.rpartition(".")
         whole = next((one for one, parts in self.packed.items() if last in parts), last)
         return f"{path}.{whole}" if path else whole
-
-
-_LONGEST = 256  # characters of a name that an expression is searched in
 
 
 class Adapter(Struct, frozen=True, kw_only=True):
@@ -216,7 +215,7 @@ def _untried(adapter: Adapter, model: AdaptedModules) -> str:
     """Return what was not tried with adapters of this architecture; "" if nothing is open."""
     if model.error:
         return f"not tried: {model.error}"
-    if model.pooling or "renaming" in model.rules:
+    if model.pooling or not {"renaming", "regex"}.isdisjoint(model.rules):
         return "not tried with an adapter"
     if adapter.settings.get("modules_to_save"):
         return "adapters with a head of their own were not tried"
@@ -289,14 +288,9 @@ def _refused_settings(settings: Mapping[str, Any]) -> Iterator[str]:
     if not is_identical(settings.get("bias", "none"), "none"):
         yield f"bias is {described(settings['bias'])}, expected none"
     saved = settings.get("modules_to_save")
-    if others := [one for one in saved or () if one not in _HEADS]:
+    if others := [one for one in saved if one not in _HEADS] if isinstance(saved, list) else []:
         yield f"modules_to_save is {described(others)}: it takes score and classifier alone"
-    for key in ("use_dora", "lora_bias", "alora_invocation_tokens", "layer_replication"):
-        if settings.get(key):
-            yield f"it does not support {key}"
-    for key in ("use_bdlora", "use_qalora"):
-        if settings.get(key):
-            yield f"it does not support {key}"
+    yield from (f"it does not support {key}" for key in _UNSUPPORTED if settings.get(key))
     init = settings.get("init_lora_weights", True)
     if isinstance(init, str) and init.lower() not in _INITS:
         yield f"init_lora_weights is {quoted(init)}: save it as a plain LoRA"
