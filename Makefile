@@ -67,6 +67,7 @@ catalogue: $(VENV)/.test ## learn generated forms of classes without a closed fo
 
 engines: $(VENV)/.test $(ENGINES)/mlx/.ready $(ENGINES)/llama.cpp/.ready $(ENGINES)/vllm/.ready ## record what engines' own loaders take, then hold our answers against them; ARGS=mlx: one
 	@$(PROGRAM) -m engines --environments $(ENGINES) $(ARGS)
+	@$(PROGRAM) -m engines.lora --python $(ENGINES)/vllm/bin/python
 	@$(PROGRAM) -m engines.hold --environments $(ENGINES)
 
 lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract

@@ -107,7 +107,10 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         ),
         "ignore": Option("Leave findings of this kind out of the verdict.", "KIND[:GLOB]"),
         "check engines": Option(
-            "Say whether vllm, mlx, llama.cpp or all load it.", "ENGINES", "--for", group=_CHECKS
+            "Say whether vllm, mlx, llama.cpp, peft, all load it.",
+            "ENGINES",
+            "--for",
+            group=_CHECKS,
         ),
         "oracle": Option(
             "Also compare the closed form with transformers; needs torch, transformers.", group=RARE
