@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.checkpoint.hub_listing import id_fault
+from auditor.checkpoint.selecting import is_weights
 from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.redaction import hide_user
@@ -79,6 +80,12 @@ class StoreAddress(Struct, frozen=True):
     def name(self) -> str:
         """The last part of the address."""
         return self.url.rpartition("/")[2]
+
+    @property
+    def may_be_file(self) -> bool:
+        """Whether the last part names a file of weights or JSON, below a bucket or a host."""
+        has_parent = "/" in self.url.partition("://")[2]
+        return has_parent and (is_weights(self.name) or self.name.endswith(_FILE_ENDINGS))
 
     @property
     def parent(self) -> "StoreAddress":
