@@ -5,6 +5,7 @@ parameters, whichever are more, so that missing modules are visible. Modules wit
 minimum width. The colour shows the kind of a module, and a pattern over it shows its status.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files as resources
 from xml.etree.ElementTree import Element
@@ -322,6 +323,8 @@ def patterns() -> Iterator[Element]:
 _WIDTH, _HEIGHT = 1200, 630  # pixels, the size of a card in social media; drawings scale
 _MARGIN, _TOP, _BOTTOM = 24, 120, 580  # pixels; the drawing is between top and bottom
 _TALLEST = 72  # pixels of a row
+_ROOT = re.compile(r":root \{(.*?)\}", re.DOTALL)  # of the light scheme, then of the dark one
+_VARIABLE, _USE = re.compile(r"--([\w-]+): (#\w+)"), re.compile(r"var\(--([\w-]+)\)")
 _TITLE, _SUBTITLE = 70, 140  # most characters of a model's name, and of the line below it
 
 
@@ -342,7 +345,7 @@ def _sheet(cards: Sequence[tuple[Report | Unaudited, str]]) -> str:
     size: Attributes = {"width": _WIDTH, "height": height, "viewBox": f"0 0 {_WIDTH} {height}"}
     namespace = {"xmlns": "http://www.w3.org/2000/svg", "class": "sheet"}
     drawing = element("svg", {**namespace, **size})
-    drawing.append(verbatim("style", palette()))
+    drawing.append(verbatim("style", plain_palette()))
     drawing.append(element("rect", {"width": "100%", "height": "100%", "class": "paper"}))
     for at, (outcome, under) in enumerate(cards):
         place: Attributes = {"y": at * _HEIGHT, "width": _WIDTH, "height": _HEIGHT}
@@ -353,6 +356,22 @@ def _sheet(cards: Sequence[tuple[Report | Unaudited, str]]) -> str:
 def palette() -> str:
     """Return the style of drawings: the colours of kinds and the patterns of statuses."""
     return (resources(__package__) / "template" / "palette.css").read_text(encoding="ascii")
+
+
+def plain_palette() -> str:
+    """Return the style without variables, which readers outside a browser draw black.
+
+    The dark scheme repeats each rule that has one of its colours.
+    """
+    css = palette()
+    light, dark = (dict(_VARIABLE.findall(block)) for block in _ROOT.findall(css))
+    rules = [line for line in css.splitlines() if line.startswith((".", "svg", "@media (max"))]
+    plain = [_USE.sub(lambda use: light[use[1]], rule) for rule in rules]
+    varied = [rule for rule in rules if dark.keys() & set(_USE.findall(rule))]
+    colours = light | dark
+    plain += ["@media (prefers-color-scheme: dark) {"]
+    plain += ["  " + _USE.sub(lambda use: colours[use[1]], rule) for rule in varied]
+    return "\n".join((*plain, "}", ""))
 
 
 def _card(outcome: Report | Unaudited, under: str) -> Iterator[Element]:
