@@ -9,15 +9,8 @@ from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.examples import config_alone, gated
 
 from auditor.analytic.kv_cache import KVCache, LayerCache
-from auditor.formats.memory import (
-    Use,
-    as_json,
-    bits_of,
-    in_bytes,
-    largest_layer,
-    loading_needs,
-    render,
-)
+from auditor.formats.memory import as_json, render
+from auditor.formats.memory_needs import Use, bits_of, in_bytes, largest_layer, loading_needs
 from auditor.formats.text import size
 from auditor.reconciler.rows import ModuleRow, Weights
 from auditor.tensors import DTYPE_BITS
