@@ -219,18 +219,20 @@ def height(cells: Sequence[Cell], level: int = LEVEL) -> int:
     return level * (1 + max(cell.level for cell in cells))
 
 
-def icicle(cells: Sequence[Cell], label: str, level: int = LEVEL) -> Element:
-    """Draw the cells, with rows of `level` pixels.
+def icicle(
+    cells: Sequence[Cell], label: str, level: int = LEVEL, common: float = _COMMON
+) -> Element:
+    """Draw the cells, with rows of `level` pixels; labels have room in `common` pixels of width.
 
     For screen readers, a table next to the drawing must have the same data.
     """
     size: Attributes = {"width": "100%", "height": height(cells, level)}
     attributes = {"role": "img", "aria-label": label, "class": "icicle"}
-    drawn = (_drawn(cell, level) for cell in cells)
+    drawn = (_drawn(cell, level, common) for cell in cells)
     return element("svg", {**size, **attributes}, element("defs", {}, *patterns()), *drawn)
 
 
-def _drawn(cell: Cell, level: int) -> Element:
+def _drawn(cell: Cell, level: int, common: float) -> Element:
     """Draw a cell as a nested drawing, which clips its text."""
     place: Attributes = {
         "x": f"{100 * cell.left:.3f}%",
@@ -248,7 +250,7 @@ def _drawn(cell: Cell, level: int) -> Element:
         element("title", {}, sentence_of(cell)),
         *swatch(cell.kind, cell.drawn_as),
         idle,
-        _label(cell, level) if cell.width >= _LABELLED else None,
+        _label(cell, level, common) if cell.width >= _LABELLED else None,
     )
 
 
@@ -273,13 +275,13 @@ def legend_of(cells: Sequence[Cell]) -> Iterator[tuple[str, str, str]]:
     yield from ((SEVERAL, status, status) for status in sorted(statuses - _QUIET))
 
 
-def _label(cell: Cell, level: int) -> Element | None:
+def _label(cell: Cell, level: int, common: float) -> Element | None:
     """Return a cell's name, cut if it is too long, and its parameter count if there is room.
 
     Return None if there is no room for a cut name.
     """
     name = printable(cell.label if cell.level else cell.name)
-    room = int((cell.width * _COMMON - 8) / _LETTER)
+    room = int((cell.width * common - 8) / _LETTER)
     if len(name) > room:
         if room < _LEAST_LETTERS:
             return None
@@ -291,7 +293,7 @@ def _label(cell: Cell, level: int) -> Element | None:
     }
     times = f"{cell.modules:,} x " if cell.modules > 1 else ""
     count = f"{times}{cell.size // cell.modules:,}"
-    if _LETTER * (len(name) + len(count) + 4) > cell.width * _NARROWEST:
+    if _LETTER * (len(name) + len(count) + 4) > cell.width * min(common, _NARROWEST):
         return element("text", at, name)  # a figure is never cut
     return element("text", at, name, element("tspan", {"dx": 8, "class": "count"}, count))
 
@@ -325,6 +327,7 @@ _MARGIN, _TOP, _BOTTOM = 24, 120, 580  # pixels; the drawing is between top and 
 _TALLEST = 72  # pixels of a row
 _ROOT = re.compile(r":root \{(.*?)\}", re.DOTALL)  # of the light scheme, then of the dark one
 _VARIABLE, _USE = re.compile(r"--([\w-]+): (#\w+)"), re.compile(r"var\(--([\w-]+)\)")
+_USUAL_FONT, _SHEET_FONT = 12, 14  # pixels of labels, in palette.css
 _TITLE, _SUBTITLE = 70, 140  # most characters of a model's name, and of the line below it
 
 
@@ -366,6 +369,8 @@ def plain_palette() -> str:
     css = palette()
     light, dark = (dict(_VARIABLE.findall(block)) for block in _ROOT.findall(css))
     rules = [line for line in css.splitlines() if line.startswith((".", "svg", "@media (max"))]
+    # Without paint-order, its outline covers the text.
+    rules = [rule for rule in rules if "paint-order" not in rule]
     plain = [_USE.sub(lambda use: light[use[1]], rule) for rule in rules]
     varied = [rule for rule in rules if dark.keys() & set(_USE.findall(rule))]
     colours = light | dark
@@ -384,9 +389,17 @@ def _card(outcome: Report | Unaudited, under: str) -> Iterator[Element]:
     if not placed:
         return
     level = min(_TALLEST, (_BOTTOM - _TOP) // (1 + max(cell.level for cell in placed)))
-    width = _WIDTH - 2 * _MARGIN
+    from auditor.formats.block_diagram import WIDTH, diagram  # noqa: PLC0415 - it draws cells, too
+
+    blocks = diagram(placed[0], outcome)
+    width = _WIDTH - 2 * _MARGIN - (0 if blocks is None else WIDTH + _MARGIN)
     at = {"x": _MARGIN, "y": _TOP, "width": width, "height": height(placed, level)}
-    yield element("svg", at, icicle(placed, f"The modules of {name}", level))
+    common = _COMMON if blocks is None else width * _USUAL_FONT / _SHEET_FONT
+    yield element("svg", at, icicle(placed, f"The modules of {name}", level, common))
+    if blocks is not None:
+        at = {"x": _MARGIN + width + _MARGIN, "y": _TOP, "width": WIDTH, "height": _BOTTOM - _TOP}
+        blocks.attrib.update({key: f"{value}" for key, value in at.items()})
+        yield blocks
     left, y = float(_MARGIN), _BOTTOM + 8
     for kind, status, text in legend_of(placed):
         wide = 40 + _LETTER * len(text)
