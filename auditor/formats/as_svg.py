@@ -196,6 +196,7 @@ def _experts(cell: Cell) -> Iterator[Cell]:
 
 
 LEVEL = 28  # pixels of a row
+_THINNEST = 1e-5  # of the width
 _LABELLED = 0.02  # of the width; narrower cells have no label
 _WIDE = 0.12  # fraction of the width; narrower cells have no label on a phone
 _LETTER = 7.0  # pixels of a figure or a lower-case letter, at most
@@ -228,7 +229,8 @@ def icicle(
     """
     size: Attributes = {"width": "100%", "height": height(cells, level)}
     attributes = {"role": "img", "aria-label": label, "class": "icicle"}
-    drawn = (_drawn(cell, level, common) for cell in cells)
+    # A width of 0.000 % is no width to some readers: they draw the cell as wide as the page.
+    drawn = (_drawn(cell, level, common) for cell in cells if cell.width >= _THINNEST)
     return element("svg", {**size, **attributes}, element("defs", {}, *patterns()), *drawn)
 
 

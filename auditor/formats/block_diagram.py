@@ -49,6 +49,8 @@ def groups(root: Cell) -> tuple[Group, ...]:
 
 def _groups(cell: Cell) -> Iterator[Group]:
     for child in sorted(cell.below, key=_rank):
+        if not (child.size or child.has_fault):
+            continue  # tied: its numbers are another module's
         if _is_layer(child) and child.below:
             boxes = child.below
             while len(boxes) == 1 and boxes[0].below:  # such as `layer` of T5
