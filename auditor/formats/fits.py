@@ -109,7 +109,11 @@ def fit_of(outcome: Report | Unaudited, use: Use) -> Fit | None:
         name, largest = max(known, key=lambda pair: pair[1].weights)
         total = sum(fit.weights for _, fit in known)
         return largest._replace(
-            weights=total, cache=0, context=None, largest=(name, largest.weights)
+            weights=total,
+            cache=0,
+            context=None,
+            unknown_cache=None,
+            largest=(name, largest.weights),
         )
     is_stored = bool(outcome.observed and outcome.observed.weights and not outcome.unread)
     expected = outcome.expected
@@ -118,8 +122,9 @@ def fit_of(outcome: Report | Unaudited, use: Use) -> Fit | None:
     weights, dtype = _weights(outcome, use, is_stored=is_stored)
     bits = DTYPE_BITS.get(dtype, 0)
     width = dtype if bits >= _HALF and not dtype.startswith(("I", "U", "C")) else _DEFAULT
-    base = in_bytes(expected.base or 0, bits_of(width)) if expected else 0
     is_as_stored = is_stored and use.dtypes == COMMON_DTYPES
+    in_base = _DEFAULT if use.dtypes == COMMON_DTYPES else use.dtypes[0]  # its files are not read
+    base = in_bytes(expected.base or 0, bits_of(in_base)) if expected else 0
     fit = Fit(weights, dtype, is_as_stored, base, unknown_cache=outcome.unknown_cache)
     if outcome.kv_cache is None or expected is None:
         return fit
@@ -167,7 +172,7 @@ def _terms(fit: Fit) -> str:
     how = f"as stored ({fit.dtype})" if fit.is_as_stored else f"in {fit.dtype}"
     terms = [f"weights {size(fit.weights)} {how}"]
     if fit.base:
-        terms = [f"the base {size(fit.base)}", f"the adapter {size(fit.weights)} {how}"]
+        terms = [f"the base {size(fit.base)}, not read", f"the adapter {size(fit.weights)} {how}"]
         terms.append("no cache is counted")
     if fit.context is not None:
         times = f" x {counted(fit.sequences, 'sequence')}" if fit.sequences > 1 else ""
