@@ -143,7 +143,6 @@ PERSISTENT = (
     (RESOLVED, Header(name="X-Linked-Size", value="5000100009"), BAD, "disagree on the size", None),
     (ANY_CONFIG, OTHER_COMMIT, Reason.COMMIT_MOVED, "with commit 'cdcdcd.*, expected ", 2),
     (RESOLVED, OTHER_COMMIT, Reason.COMMIT_MOVED, "with commit 'cdcdcd.*, expected ", 2),
-    (ANY_CONFIG, Header(name="X-Repo-Commit", value=None), BAD, "names no commit ", None),
     (API, HtmlPage(), BAD, "is 'http://127.0.0.1:.*' a Hub", None),
     (RESOLVED, HtmlPage(), BAD, "is a proxy in the way", None),
     (API, WrongJson(value=[]), BAD, "the Hub's listing", None),

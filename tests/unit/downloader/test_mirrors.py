@@ -20,7 +20,6 @@ from support.hub import Fault, Header, Hub, Says, WholeFile
 from support.store_reports import of_any_source
 
 from auditor import audit
-from auditor.downloader import hub_settings
 from auditor.downloader.model_argument import parse_model
 from auditor.errors import Reason
 
@@ -77,7 +76,6 @@ def test_the_hub_itself_has_to_name_the_commit(folder, at_hub, machine):
     del folder
     at_hub.add("o/n", FILES)
     at_hub.misbehave(fault=NO_COMMIT)
-    machine.setattr(hub_settings, "is_mirror", lambda: False)
     machine.setattr("auditor.downloader.answers.is_mirror", lambda: False)
     outcome = audit("o/n")
     assert (outcome.reason, "names no commit" in outcome.detail) == (Reason.BAD_RESPONSE, True)
