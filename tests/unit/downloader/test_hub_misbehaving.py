@@ -144,7 +144,7 @@ PERSISTENT = (
     (ANY_CONFIG, OTHER_COMMIT, Reason.COMMIT_MOVED, "with commit 'cdcdcd.*, expected ", 2),
     (RESOLVED, OTHER_COMMIT, Reason.COMMIT_MOVED, "with commit 'cdcdcd.*, expected ", 2),
     (API, HtmlPage(), BAD, "is 'http://127.0.0.1:.*' a Hub", None),
-    (RESOLVED, HtmlPage(), BAD, "is a proxy in the way", None),
+    (RESOLVED, HtmlPage(), BAD, "disagree on the size|bytes of 'config.json', expected", None),
     (API, WrongJson(value=[]), BAD, "the Hub's listing", None),
     (API, WrongJson(value={"id": 1}), BAD, "the Hub's listing", None),
     (API, Gzipped(), BAD, "the encoding 'gzip', expected identity", None),
