@@ -185,6 +185,8 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         ),
         "context": Option("Tokens that the cache holds.", least=1),
         "batch": Option("Sequences at a time.", default="1", least=1),
+        "concurrency": Option("Sequences at a time in vLLM's paged cache; not --batch.", least=1),
+        "gpu": Option("Does it fit? A card, such as 'RTX 4090', or its memory: 24GB.", "CARD"),
         "cache_dtype": Option("The cache in this dtype, not in that of the weights.", "DTYPE"),
         "memory form": Option("Text, or a JSON object.", flag="--format"),
         # claim

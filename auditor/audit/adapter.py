@@ -54,6 +54,7 @@ class Adapted(NamedTuple):
     implied: Implied
     notes: tuple[str, ...]
     unchecked: tuple[str, ...]
+    base_parameters: int
 
 
 class _Answer(NamedTuple):
@@ -95,6 +96,7 @@ def adapted(
         Implied(answer.expectation, family),
         (*(_notes(answer, settings, base, shapes) if base else ()), *_notes_of_others(snapshot)),
         tuple(_unchecked(answer, settings)),
+        answer.base.expectation.parameters,
     )
 
 

@@ -468,7 +468,7 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
     case = case.with_outcome(
         target=expectation.target,
         model_type=expectation.model_type,
-        expected=expected_side(expectation),
+        expected=replace(expected_side(expectation), base=answer.base_parameters),
         notes=(*case.outcome.notes, *answer.notes),
     )
     if case.contents.empty:

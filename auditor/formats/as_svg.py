@@ -5,6 +5,7 @@ parameters, whichever are more, so that missing modules are visible. Modules wit
 minimum width. The colour shows the kind of a module, and a pattern over it shows its status.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files as resources
 from xml.etree.ElementTree import Element
@@ -195,6 +196,7 @@ def _experts(cell: Cell) -> Iterator[Cell]:
 
 
 LEVEL = 28  # pixels of a row
+_THINNEST = 1e-5  # of the width
 _LABELLED = 0.02  # of the width; narrower cells have no label
 _WIDE = 0.12  # fraction of the width; narrower cells have no label on a phone
 _LETTER = 7.0  # pixels of a figure or a lower-case letter, at most
@@ -218,18 +220,21 @@ def height(cells: Sequence[Cell], level: int = LEVEL) -> int:
     return level * (1 + max(cell.level for cell in cells))
 
 
-def icicle(cells: Sequence[Cell], label: str, level: int = LEVEL) -> Element:
-    """Draw the cells, with rows of `level` pixels.
+def icicle(
+    cells: Sequence[Cell], label: str, level: int = LEVEL, common: float = _COMMON
+) -> Element:
+    """Draw the cells, with rows of `level` pixels; labels have room in `common` pixels of width.
 
     For screen readers, a table next to the drawing must have the same data.
     """
     size: Attributes = {"width": "100%", "height": height(cells, level)}
     attributes = {"role": "img", "aria-label": label, "class": "icicle"}
-    drawn = (_drawn(cell, level) for cell in cells)
+    # A width of 0.000 % is no width to some readers: they draw the cell as wide as the page.
+    drawn = (_drawn(cell, level, common) for cell in cells if cell.width >= _THINNEST)
     return element("svg", {**size, **attributes}, element("defs", {}, *patterns()), *drawn)
 
 
-def _drawn(cell: Cell, level: int) -> Element:
+def _drawn(cell: Cell, level: int, common: float) -> Element:
     """Draw a cell as a nested drawing, which clips its text."""
     place: Attributes = {
         "x": f"{100 * cell.left:.3f}%",
@@ -247,7 +252,7 @@ def _drawn(cell: Cell, level: int) -> Element:
         element("title", {}, sentence_of(cell)),
         *swatch(cell.kind, cell.drawn_as),
         idle,
-        _label(cell, level) if cell.width >= _LABELLED else None,
+        _label(cell, level, common) if cell.width >= _LABELLED else None,
     )
 
 
@@ -272,13 +277,13 @@ def legend_of(cells: Sequence[Cell]) -> Iterator[tuple[str, str, str]]:
     yield from ((SEVERAL, status, status) for status in sorted(statuses - _QUIET))
 
 
-def _label(cell: Cell, level: int) -> Element | None:
+def _label(cell: Cell, level: int, common: float) -> Element | None:
     """Return a cell's name, cut if it is too long, and its parameter count if there is room.
 
     Return None if there is no room for a cut name.
     """
     name = printable(cell.label if cell.level else cell.name)
-    room = int((cell.width * _COMMON - 8) / _LETTER)
+    room = int((cell.width * common - 8) / _LETTER)
     if len(name) > room:
         if room < _LEAST_LETTERS:
             return None
@@ -290,7 +295,7 @@ def _label(cell: Cell, level: int) -> Element | None:
     }
     times = f"{cell.modules:,} x " if cell.modules > 1 else ""
     count = f"{times}{cell.size // cell.modules:,}"
-    if _LETTER * (len(name) + len(count) + 4) > cell.width * _NARROWEST:
+    if _LETTER * (len(name) + len(count) + 4) > cell.width * min(common, _NARROWEST):
         return element("text", at, name)  # a figure is never cut
     return element("text", at, name, element("tspan", {"dx": 8, "class": "count"}, count))
 
@@ -322,6 +327,9 @@ def patterns() -> Iterator[Element]:
 _WIDTH, _HEIGHT = 1200, 630  # pixels, the size of a card in social media; drawings scale
 _MARGIN, _TOP, _BOTTOM = 24, 120, 580  # pixels; the drawing is between top and bottom
 _TALLEST = 72  # pixels of a row
+_ROOT = re.compile(r":root \{(.*?)\}", re.DOTALL)  # of the light scheme, then of the dark one
+_VARIABLE, _USE = re.compile(r"--([\w-]+): (#\w+)"), re.compile(r"var\(--([\w-]+)\)")
+_USUAL_FONT, _SHEET_FONT = 12, 14  # pixels of labels, in palette.css
 _TITLE, _SUBTITLE = 70, 140  # most characters of a model's name, and of the line below it
 
 
@@ -342,7 +350,7 @@ def _sheet(cards: Sequence[tuple[Report | Unaudited, str]]) -> str:
     size: Attributes = {"width": _WIDTH, "height": height, "viewBox": f"0 0 {_WIDTH} {height}"}
     namespace = {"xmlns": "http://www.w3.org/2000/svg", "class": "sheet"}
     drawing = element("svg", {**namespace, **size})
-    drawing.append(verbatim("style", palette()))
+    drawing.append(verbatim("style", plain_palette()))
     drawing.append(element("rect", {"width": "100%", "height": "100%", "class": "paper"}))
     for at, (outcome, under) in enumerate(cards):
         place: Attributes = {"y": at * _HEIGHT, "width": _WIDTH, "height": _HEIGHT}
@@ -355,6 +363,24 @@ def palette() -> str:
     return (resources(__package__) / "template" / "palette.css").read_text(encoding="ascii")
 
 
+def plain_palette() -> str:
+    """Return the style without variables, which readers outside a browser draw black.
+
+    The dark scheme repeats each rule that has one of its colours.
+    """
+    css = palette()
+    light, dark = (dict(_VARIABLE.findall(block)) for block in _ROOT.findall(css))
+    rules = [line for line in css.splitlines() if line.startswith((".", "svg", "@media (max"))]
+    # Without paint-order, its outline covers the text.
+    rules = [rule for rule in rules if "paint-order" not in rule]
+    plain = [_USE.sub(lambda use: light[use[1]], rule) for rule in rules]
+    varied = [rule for rule in rules if dark.keys() & set(_USE.findall(rule))]
+    colours = light | dark
+    plain += ["@media (prefers-color-scheme: dark) {"]
+    plain += ["  " + _USE.sub(lambda use: colours[use[1]], rule) for rule in varied]
+    return "\n".join((*plain, "}", ""))
+
+
 def _card(outcome: Report | Unaudited, under: str) -> Iterator[Element]:
     """Yield the name of a model, the line below it, its size, its modules and their legend."""
     name = outcome.model or outcome.requested
@@ -365,9 +391,17 @@ def _card(outcome: Report | Unaudited, under: str) -> Iterator[Element]:
     if not placed:
         return
     level = min(_TALLEST, (_BOTTOM - _TOP) // (1 + max(cell.level for cell in placed)))
-    width = _WIDTH - 2 * _MARGIN
+    from auditor.formats.block_diagram import WIDTH, diagram  # noqa: PLC0415 - it draws cells, too
+
+    blocks = diagram(placed[0], outcome)
+    width = _WIDTH - 2 * _MARGIN - (0 if blocks is None else WIDTH + _MARGIN)
     at = {"x": _MARGIN, "y": _TOP, "width": width, "height": height(placed, level)}
-    yield element("svg", at, icicle(placed, f"The modules of {name}", level))
+    common = _COMMON if blocks is None else width * _USUAL_FONT / _SHEET_FONT
+    yield element("svg", at, icicle(placed, f"The modules of {name}", level, common))
+    if blocks is not None:
+        at = {"x": _MARGIN + width + _MARGIN, "y": _TOP, "width": WIDTH, "height": _BOTTOM - _TOP}
+        blocks.attrib.update({key: f"{value}" for key, value in at.items()})
+        yield blocks
     left, y = float(_MARGIN), _BOTTOM + 8
     for kind, status, text in legend_of(placed):
         wide = 40 + _LETTER * len(text)

@@ -219,3 +219,10 @@ def _luminance(colour):
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("form", ["svg", "badge"])
+def test_a_drawing_has_its_colours_without_variables(form):
+    [text] = FORMATS[form]([EXAMPLES["every-kind"]()], View()).values()
+    assert "var(" not in text
+    assert "prefers-color-scheme: dark" in text or form == "badge"
