@@ -71,9 +71,9 @@ BY_DATA = frozenset(_BY_DATA.split())
 def load(model_type: str) -> None:
     """Register a type's classes in the catalogue, and the derived defaults of its config class."""
     if model_type in BY_DATA:
-        import_module(f"{__name__}._by_data").register(model_type)
+        import_module("auditor.analytic.families._by_data").register(model_type)
     else:
-        import_module(f"{__name__}.{FILES[model_type]}")
+        import_module(f"auditor.analytic.families.{FILES[model_type]}")
 
 
 # Older names in checkpoints on the Hub -> current names, and types with a config class of their own
