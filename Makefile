@@ -88,7 +88,7 @@ format: $(VENV)/.test ## let ruff format and mend what it can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
-fuzz: $(VENV)/.test ## hostile bytes against other readers: seven laws, a minute each; ARGS=stops: interruptions
+fuzz: $(VENV)/.test ## hostile bytes against other readers: eight laws, a minute each; ARGS=stops: interruptions
 	@$(PROGRAM) -m fuzz $(ARGS)
 
 hostile: $(VENV)/.test ## audit 240 hostile inputs, each alone: time, memory, exit code
