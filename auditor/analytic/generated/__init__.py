@@ -151,9 +151,12 @@ def own_values(form: Form, config: Config) -> Mapping[str, Any]:
     """Return a config's values under the form's model type; a related type may have the class.
 
     An unchecked config, such as that of a GGUF file, may have keys that the class does not read:
-    they are left out.
+    they are left out. Synonyms take precedence, as in transformers.
     """
     values: Mapping[str, Any] = config.values
+    twice = {key for alias, key in form.aliases.items() if alias in values and key in values}
+    if twice:
+        values = {key: value for key, value in values.items() if key not in twice}
     if not config.checked:
         values = {key: value for key, value in values.items() if form.has(key)}
     stated = values.get("model_type")
