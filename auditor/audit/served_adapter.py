@@ -50,7 +50,8 @@ def _adapter(outcome: Report | Unaudited, snapshot: Snapshot) -> Adapter | str:
     settings = snapshot.config.object
     is_known = isinstance(outcome, Report)  # else the config at hand may be another model's
     architecture, layers = _base(snapshot) if is_known else (None, None)
-    missing, unexpected, misfits = set[str](), set[str](), {}
+    missing, unexpected = set[str](), set[str]()
+    misfits: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for finding in outcome.findings:
         if Mismatched.describes(finding):
             misfits |= {

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.bounded.patterns import names_beginning
-from auditor.findings import UnmatchedModules
+from auditor.findings import Finding, UnmatchedModules
 from auditor.layouts._scheme import at_or_below, followed, names_in_skip_lists, plain_among_packed
 from auditor.layouts.packing import FLOATS, Stored
 from auditor.messages import listed
@@ -59,7 +59,7 @@ def other_namings(case: RepositoryCase) -> Iterator[OtherNaming]:
                 break
 
 
-def unmatched_findings(case: RepositoryCase) -> Iterator[UnmatchedModules]:
+def unmatched_findings(case: RepositoryCase) -> Iterator[Finding]:
     """Report the entries of each list that match no module."""
     for key, entries in _entries(case).items():
         names = (*(one.name for one in case.stored), *case.memory_names)
