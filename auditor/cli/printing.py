@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from auditor.audit.guard import outcome_of
 from auditor.cli.console import only_ascii, put, say_reason, terminal, write, writing
-from auditor.cli.remedy import fix_command
+from auditor.cli.remedy import with_fix_commands
 from auditor.errors import Reason, UsageError
 from auditor.formats import View
 from auditor.formats.registry import FORMATS, TERMINAL, by_ending
@@ -89,12 +89,15 @@ def print_outcomes(
     An empty line separates reports from each other, and the table from what is above it.
     """
     rows = []
-    for at, outcome in enumerate(outcomes):
+    mended = partial(with_fix_commands, target=shown.target)
+    for at, (outcome, fixed) in enumerate(
+        _rendered_or_crashed(outcome, mended) for outcome in outcomes
+    ):
         if at and has_table and not (shown.quiet or shown.name_columns is not None):
             put("\n")
-        printed = print_outcome(outcome, form, shown)
+        printed = print_outcome(fixed or outcome, form, shown)
         if has_table:
-            rows.append(_closing_row(printed, shown.target))
+            rows.append(_closing_row(printed))
         yield printed
     if len(rows) > 1:
         _print_closing_table(rows, shown)
@@ -144,11 +147,10 @@ def _rendered_or_crashed(
     return outcome_of(lambda: (outcome, render(outcome)), crashed, *passing)
 
 
-def _closing_row(outcome: Report | Unaudited, target: str | None) -> "ClosingRow":
+def _closing_row(outcome: Report | Unaudited) -> "ClosingRow":
     from auditor.formats.terminal import closing_row  # noqa: PLC0415 - only for several models
 
-    command, _ = fix_command(outcome, target) or (None, "")
-    return closing_row(outcome, command)
+    return closing_row(outcome)
 
 
 def _print_closing_table(rows: Sequence["ClosingRow"], shown: Shown) -> None:
@@ -202,7 +204,6 @@ def rendered(
         verbose=shown.verbose,
         ascii_only=only_ascii(sys.stdout),
         printed=printed,
-        fix=fix_command(outcomes[0], shown.target) if printed and form == TERMINAL else None,
     )
     return FORMATS[form](outcomes, view)
 

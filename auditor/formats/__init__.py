@@ -11,5 +11,4 @@ class View(Struct, frozen=True, kw_only=True):
     color: bool = False
     verbose: bool = False  # whether to show every name, every module, the formula, the sources
     ascii_only: bool = False  # whether the terminal shows only ASCII
-    fix: tuple[str, str] | None = None  # the command that removes a cause, and what it changes
     printed: bool = False  # whether the text goes to standard output, which has room for one table

@@ -34,7 +34,7 @@ MODELS = columns_of(
     "requested model commit_sha source target model_type verdict reason detail expected# "
     "elements# parameters# difference# residual# tensors# files# bytes# errors# warnings# infos# "
     "ignored# unchecked requests# fetched_bytes# trainable# expected_by formula origin component "
-    "engines"
+    "engines fix_command"
 )
 MODULES = columns_of(
     "model commit_sha prefix depth# tensors# elements# parameters# expected# difference# status "
@@ -120,6 +120,7 @@ def _model_row(document: Document) -> Row:
         "fetched_bytes": document.fetched.bytes,
         "expected_by": expected.by,
         "formula": expected.formula,
+        "fix_command": document.fix_command and document.fix_command.command,
         "engines": "; ".join(f"{engine}: {_LOADS[verdict.loads]}" for engine, verdict in engines),
     }
 

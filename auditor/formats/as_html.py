@@ -33,7 +33,7 @@ from auditor.formats.verdict import (
     engines_heading,
     first_patterns,
 )
-from auditor.report import Diagnosis, Report, Unaudited
+from auditor.report import Diagnosis, FixCommand, Report, Unaudited
 
 _MOST_PATTERNS = 500  # folded names of one finding; findings.csv has all of them
 
@@ -96,7 +96,8 @@ def _style() -> str:
 
 def _model(outcome: Report | Unaudited) -> Element:
     causes = (_cause(why, cause) for why, cause in verdict.causes_to_print(outcome))
-    article = element("article", {}, *_heading(outcome), *causes, *_engines(outcome))
+    fixes = (_fix(one.fix_command, one.component) for one in outcome.every if one.fix_command)
+    article = element("article", {}, *_heading(outcome), *fixes, *causes, *_engines(outcome))
     for section in (_modules, _findings, _tensors, _config, _files):
         article.extend(section(outcome))
     article.extend(_sentences("Not checked", outcome.unchecked))
@@ -117,6 +118,23 @@ def _heading(outcome: Report | Unaudited) -> Iterator[Element]:
     strong = element("strong", {"class": outcome.verdict}, word)
     yield element("p", {"class": "verdict"}, strong, " ", verdict.sentence(outcome))
     yield element("p", {"class": "sub"}, verdict.account(outcome))
+
+
+def _fix(fix: FixCommand, component: str | None) -> Element:
+    """Return a card with the command that mends a model."""
+    of = f" for {component}" if component else ""
+    allows = (
+        element("p", {}, code(f"--allow {one.allow}"), f": {one.consequence}.")
+        for one in fix.allows
+    )
+    return element(
+        "section",
+        {"class": "card info"},
+        element("h2", {}, f"Command{of}"),
+        element("pre", {}, code(fix.command)),
+        element("p", {}, f"It {fix.effect}."),
+        *allows,
+    )
 
 
 def _cause(why: str, diagnosis: Diagnosis) -> Element:

@@ -47,7 +47,7 @@ _Object = TypeVar("_Object", bound=Struct)
 # Fields of an outcome that are JSON values.
 _SAME = (
     *("requested", "model", "commit", "source", "target", "model_type", "origin", "version"),
-    *("declared", "unchecked", "notes", "component", "companions"),
+    *("declared", "unchecked", "notes", "component", "companions", "fix_command"),
 )
 _LOADS: Mapping[bool | None, Any] = {True: True, False: False, None: "unknown"}
 _KNOWN: Mapping[Any, bool | None] = {True: True, False: False, "unknown": None}
@@ -268,4 +268,5 @@ def _cause(stored: CauseObject) -> Diagnosis:
         ),
         change=None,
         unwritten="",
+        is_reading=False,
     )

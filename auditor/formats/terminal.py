@@ -155,15 +155,16 @@ def _verdict(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
         ((f"{text:<{_INDENT - 2}}", style), shown(sentence(outcome)))
     ]
     arrow: Styled = (f"  {ARROW}", "bold")
-    if view.fix is not None:
-        command, effect = view.fix
-        rows.append((arrow, f"{command}   ({effect})"))
+    fixes = [part.fix_command for part in outcome.every if part.fix_command is not None]
+    for at, fix in enumerate(fixes):
+        rows.append((arrow if not at else "", f"{shown(fix.command)}   ({fix.effect})"))
+        rows += [("", shown(f"--allow {one.allow}: {one.consequence}")) for one in fix.allows]
     lead = leading_part(outcome)
     if (cause := headline_cause(lead)) is not None:
-        by_hand = f"by hand: {cause.fix}" if view.fix is not None else cause.fix
-        rows.append(("" if view.fix is not None else arrow, shown(by_hand)))
+        by_hand = f"by hand: {cause.fix}" if lead.fix_command else cause.fix
+        rows.append(("" if fixes else arrow, shown(by_hand)))
         rows.append(("", shown(_extent(lead, cause, outcome))))
-    elif view.fix is None and (worst := worst_finding(lead)) is not None:
+    elif not fixes and (worst := worst_finding(lead)) is not None:
         rows.append((arrow, kind_of(worst).to_do.partition(". ")[0].removesuffix(".")))
     if counts := account(outcome):
         rows.append(("", counts))
@@ -392,8 +393,9 @@ def one_line(outcome: Report | Unaudited, width: int, name_columns: int) -> Styl
     return (f"{text:<{_VERDICT}}", style), (f"  {name}  ", "bold"), (headline, "")
 
 
-def closing_row(outcome: Report | Unaudited, fix: str | None) -> ClosingRow:
-    """Return a model's row; `fix` is the command that corrects it, None if no command does."""
+def closing_row(outcome: Report | Unaudited) -> ClosingRow:
+    """Return a model's row: the command that mends it, else the first clause of an advice."""
+    fix = outcome.fix_command and outcome.fix_command.command
     name, verdict = outcome.model or outcome.requested, word(outcome)
     if isinstance(outcome, Unaudited):
         return ClosingRow(name, verdict, outcome.reason)
@@ -403,7 +405,7 @@ def closing_row(outcome: Report | Unaudited, fix: str | None) -> ClosingRow:
     elif (worst := worst_finding(outcome)) is not None:
         why, to_do = worst.kind, fix or _CLAUSE.split(kind_of(worst).to_do, maxsplit=1)[0]
     elif bad_parts := [part for part in outcome.parts if part.verdict != "clean"]:
-        why = f"{bad_parts[0].component}: {closing_row(bad_parts[0], None).cause}"
+        why = f"{bad_parts[0].component}: {closing_row(bad_parts[0]).cause}"
     elif outcome.verdict != "clean":
         why = next((one.kind for one in outcome.findings if one.severity is not Severity.INFO), "")
     return ClosingRow(name, verdict, f"{why} {ARROW} {to_do}" if to_do else why)
