@@ -54,6 +54,11 @@ COMMANDS = {
         "audit explain-finding missing wrapper-prefix",
         module="questions",
     ),
+    "symptoms": Command(
+        "Find what a loader's message means, and what to look at.",
+        'audit symptoms "Some weights were newly initialized"',
+        module="questions",
+    ),
     "fix": Command(
         "Repair names, config and index; no weight is changed.", "audit fix ./my-model --apply"
     ),

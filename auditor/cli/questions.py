@@ -1,5 +1,6 @@
 """The commands that answer questions without an audit: explain, diff, explain-finding and more."""
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -181,6 +182,23 @@ def explain_finding(names: list[str] | None = None) -> int:
     render = meanings.render if names else meanings.overview
     shown = [meaning_by_name[name] for name in names or meaning_by_name]
     put(render(shown, width=width, color=color))
+    return CLEAN
+
+
+def symptoms(text: list[str]) -> int:
+    """Find what a loader's message means, and what to look at.
+
+    TEXT is the pasted message; - reads it from standard input. Exit codes: 0 found, 1 not found.
+    """
+    from auditor.formats import symptoms as table  # noqa: PLC0415 - for this alone
+
+    pasted = sys.stdin.read() if text == ["-"] else " ".join(text)
+    found = table.symptoms_in(pasted)
+    width, color = terminal()
+    if not found:
+        say("no known message is in this text; audit MODEL compares what is stored and expected")
+        return FINDINGS
+    put(table.render(found, width=width, color=color))
     return CLEAN
 
 
