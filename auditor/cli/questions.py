@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from auditor.analytic import generated
 from auditor.analytic.catalogue import model_types, siblings
 from auditor.analytic.families import FILES
 from auditor.audit.default_configs import parsed_setting
@@ -203,7 +204,7 @@ def symptoms(text: list[str]) -> int:
 
 
 def architectures(*, markdown: bool = False) -> int:
-    """List the model types with a closed form."""
+    """List the model types that an audit knows, and what answers for each."""
     from auditor.formats import meanings  # noqa: PLC0415 - for this alone
 
     types = {name: siblings(name) for name in model_types()}
@@ -211,5 +212,6 @@ def architectures(*, markdown: bool = False) -> int:
     if markdown:
         put(meanings.architectures_markdown(types))
     else:
-        put(meanings.architectures(types, PAPERS, width, color=color))
+        learned = sorted(generated.index().types.keys() - types)
+        put(meanings.architectures(types, learned, PAPERS, width, color=color))
     return CLEAN
