@@ -214,6 +214,8 @@ def _explained(
 ) -> Iterator[Iterator[StyledLine]]:
     quiet = () if view.verbose else part.findings
     notes = (*part.notes, *(one.reason for one in quiet if _is_note(one)))
+    if (absent := part.checked.get("tokenizer")) is not None:
+        notes = (*notes, absent.text)
     yield (line for note in notes for line in wrapped(f"note: {shown(note)}", view.width))
     headline = headline_cause(part) if is_lead else None
     yield from (cause_text(one, view.width) for one in part.diagnosis if one is not headline)
