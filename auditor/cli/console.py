@@ -2,8 +2,10 @@
 
 import atexit
 import os
+import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -145,6 +147,13 @@ def terminal() -> tuple[int, bool]:
     """Return the number of columns of standard output, and whether it shows colours."""
     width = max(_LEAST_WIDTH, shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns)
     return width, is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
+
+
+def today() -> str:
+    """Return today's date in UTC, or that of SOURCE_DATE_EPOCH for reproducible reports."""
+    text = os.environ.get("SOURCE_DATE_EPOCH", "")
+    seconds = int(text) if re.fullmatch(r"[0-9]{1,11}", text) else None
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -10,7 +10,7 @@ import typer
 from msgspec import Struct
 
 from auditor.audit.guard import outcome_of
-from auditor.cli.console import only_ascii, put, say_reason, terminal, write, writing
+from auditor.cli.console import only_ascii, put, say_reason, terminal, today, write, writing
 from auditor.cli.remedy import with_fix_commands
 from auditor.errors import Reason, UsageError
 from auditor.formats import View
@@ -18,6 +18,7 @@ from auditor.formats.registry import FORMATS, TERMINAL, by_ending
 from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 from auditor.tensors import Depth
+from auditor.version import VERSION
 
 if TYPE_CHECKING:
     from auditor.formats.terminal import ClosingRow
@@ -194,8 +195,15 @@ def _text(form: str, shown: Shown, outcome: Report | Unaudited) -> str:
 
 
 def rendered(
-    outcomes: Sequence[Report | Unaudited], form: str, shown: Shown, *, printed: bool = False
+    outcomes: Sequence[Report | Unaudited],
+    form: str,
+    shown: Shown,
+    *,
+    printed: bool = False,
+    date: str | None = None,
 ) -> Mapping[str, str]:
+    """Return the texts by file name; `date` is that of the audit, today if None."""
+    date = today() if date is None else date
     width, color = terminal()
     view = View(
         depth=_TABLE_DEPTH if shown.depth is None else shown.depth,
@@ -203,6 +211,8 @@ def rendered(
         color=color,
         verbose=shown.verbose,
         ascii_only=only_ascii(sys.stdout),
+        auditor=VERSION,
+        date=date,
         printed=printed,
     )
     return FORMATS[form](outcomes, view)

@@ -38,7 +38,7 @@ from auditor.report import Diagnosis, FixCommand, Report, Unaudited
 _MOST_PATTERNS = 500  # folded names of one finding; findings.csv has all of them
 
 
-def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
+def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
     """Return one page, with a section for each model."""
     names = ", ".join(outcome.model or outcome.requested for outcome in outcomes)
     style = _style()
@@ -55,7 +55,8 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
         element("title", {}, f"Audit of {names[:200]}"),
         verbatim("style", style),
     )
-    footer = element("footer", {}, f"Made by hf-audit from {_what_was_read(outcomes)}")
+    program = " ".join(filter(None, ("hf-audit", view.auditor, view.date and f"on {view.date}")))
+    footer = element("footer", {}, f"Made by {program} from {_what_was_read(outcomes)}")
     filtering = verbatim("script", script) if script else None
     page = element("html", {"lang": "en"}, head, element("body", {}, body, footer, filtering))
     return {"report.html": html(page)}

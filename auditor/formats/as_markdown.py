@@ -16,7 +16,9 @@ _MOST_PATTERNS = 30
 
 def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
     """Return one Markdown text, with a section for each model."""
-    return {"report.md": "\n".join("\n".join(_model(outcome, view)) for outcome in outcomes)}
+    made = " on ".join(filter(None, (f"Made by hf-audit {view.auditor}", view.date)))
+    texts = ["\n".join(_model(outcome, view)) for outcome in outcomes]
+    return {"report.md": "\n".join([*texts, *([f"{made}.\n"] if view.auditor else [])])}
 
 
 def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:

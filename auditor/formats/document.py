@@ -199,6 +199,8 @@ class Document(Struct, frozen=True, kw_only=True):
     values: ValuesObject | None = None  # null: numbers were not asked for
     claims: tuple[ClaimObject, ...] = ()
     engines: dict[str, EngineObject] = {}  # by engine; empty if none was asked for
+    auditor: str | None = None  # the version of this program; null: not stated, as in a sweep
+    audited_on: str | None = None  # the date of the command, in UTC; null: likewise
     fix_command: FixCommand | None = None  # null: no command mends it, or none was planned
 
     @property

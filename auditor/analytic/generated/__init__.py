@@ -126,7 +126,7 @@ def expect_form(config: Config, form: Form) -> Expectation:
             model_type=form.model_type,
             prefix=form.prefix,
             by="generated",
-            library=f"{form.library}, held on {form.held} configs",
+            library=f"{form.library}, compared on {form.held} configs",
             loading=replace(_loading(form, config), memory=_memory(form, config)),
         )
 
