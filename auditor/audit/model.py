@@ -60,7 +60,7 @@ from auditor.layouts.packing import PLAIN, Declared, split_off_unread
 from auditor.messages import named, quoted
 from auditor.reconciler.contents import Contents, pipeline_file, unindexed_files
 from auditor.reconciler.loading.stored_form import expected_as_stored
-from auditor.reconciler.matching import shapes_of
+from auditor.reconciler.matching import places, shapes_of
 from auditor.reconciler.other_model import OTHER_NAMES, drafting_notes, listed_size_rule
 from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.reconciler.repository_rules import repository_findings
@@ -423,9 +423,10 @@ def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Im
     if not implied.expectation.loading.converters:
         return implied
     names = {tensor.name for tensor in _all_tensors(case.contents)} - packing.holders
-    expectation, family = expected_as_stored(implied.expectation, names, case.depth), implied.family
+    where, family = places(implied.expectation, names), implied.family
+    expectation = expected_as_stored(implied.expectation, names, case.depth, where)
     if expectation is implied.expectation:
-        return implied
+        return implied._replace(where=where)
     is_target = family.declared is implied.expectation
     declared = expectation if is_target else expected_as_stored(family.declared, names, case.depth)
     return Implied(expectation, replace(family, declared=declared))

@@ -41,7 +41,16 @@ from auditor.layouts.packing import (
 from auditor.messages import shape_text
 from auditor.names.parts import parent
 from auditor.reconciler.contents import Contents, Unread
-from auditor.reconciler.matching import Candidate, Fate, Match, Matching, Step, match, places
+from auditor.reconciler.matching import (
+    Candidate,
+    Fate,
+    Match,
+    Matching,
+    Places,
+    Step,
+    match,
+    places,
+)
 from auditor.reconciler.unexpected import (
     BUFFERS,
     UnexpectedTensor,
@@ -108,14 +117,18 @@ def reconcile(
     expectation: Expectation,
     family: FamilyExpectations,
     packing: ReadAndHidden = _NOT_PACKED,
+    where: Places | None = None,
 ) -> Reconciled:
-    """Match stored with expected tensors, and report every difference."""
+    """Match stored with expected tensors, and report every difference.
+
+    `where` are the places of the stored names, if some were looked up before.
+    """
     loading = expectation.loading
     # Separate the tensors of the model from packed tensors and their quantization data.
     stored = _separated(contents.tensors, packing.read)
     # Match stored names with expected ones, by the rules by which loading renames.
     indexed = contents.index.weight_map if contents.index else {}
-    matching = match(stored.single, expectation, indexed=indexed, pieces=stored.pieces)
+    matching = match(stored.single, expectation, indexed=indexed, pieces=stored.pieces, where=where)
     # Make a stored tied tensor a copy of its source, or use it in place of its source.
     settled = _settle_ties(matching)
     # Give each stored tensor its fate.
