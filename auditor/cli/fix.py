@@ -57,7 +57,7 @@ def fix(  # noqa: PLR0913 - one parameter for each option
     place = None
     if plan.changes and apply:
         place = fix_folder(folder_plan, to, link=link, say=tell)
-        say(f"wrote {quoted(str(place))}; {quoted(str(folder_plan.folder))} is as it was")
+        say(f"wrote {quoted(str(place))}; {quoted(str(folder_plan.folder))} is unchanged")
         for line in skipped_lines(folder_plan.skipped):
             tell(f"not copied: {line}")
     elif plan.changes:

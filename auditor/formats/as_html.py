@@ -268,7 +268,7 @@ def _config(outcome: Report | Unaudited) -> Iterator[Element]:
     yield element("h2", {}, "Config")
     yield _scrolled("Config", outcome, SimpleTable("config", columns, tuple(rows)))
     formula = code(outcome.expected.formula)
-    yield element("p", {"class": "sub"}, "Parameters of the whole: ", formula)
+    yield element("p", {"class": "sub"}, "Parameters of the whole model: ", formula)
 
 
 def _files(outcome: Report | Unaudited) -> Iterator[Element]:
