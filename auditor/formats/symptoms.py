@@ -49,7 +49,7 @@ SYMPTOMS = (
         r"|unexpected_keys=\[\W*\w|Received (?:\d+ )?parameters not in model"
         r"|wrong number of tensors"
         r"|unknown tensor"
-        r"|There is no module or parameter named",
+        r"|no module or parameter named",
         "Tensors are stored that the class does not use: those of a head of another class are "
         "harmless, others have another name than the class expects.",
         "audit MODEL",

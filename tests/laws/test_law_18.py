@@ -53,7 +53,7 @@ PRAISE = re.compile(
 # Literals of JSON's keys and of styles, which no report shows as praise.
 NEUTRAL = {"clean", "OK", "safe", "Fine"}
 OF_REPORTS = Path(as_badge.__file__).parent
-OF_OTHER_COMMANDS = {"doctor", "claims", "memory", "meanings"}
+OF_OTHER_COMMANDS = {"doctor", "claims", "memory", "meanings", "symptoms"}
 
 
 def texts(outcome, fix=None):

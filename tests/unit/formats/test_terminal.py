@@ -15,6 +15,7 @@ from auditor.findings import BadHeader, Missing, Unexpected
 from auditor.formats import View, terminal
 from auditor.formats.text import cells_of, cut_name, lines_text
 from auditor.formats.verdict import account, word
+from auditor.report import FixCommand
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 EXPECTED = ExpectedTensor("a", (2, 3), 6)
@@ -184,7 +185,8 @@ def test_the_closing_table_has_the_worst_last_and_says_what_to_do():
         "org/short",
     ]
     assert shown[-1].endswith("set num_hidden_layers to 3 in config.json")
-    row = terminal.closing_row(outcomes[0], "audit fix short --apply")
+    command = FixCommand(command="audit fix short --apply", effect="")
+    row = terminal.closing_row(replace(outcomes[0], fix_command=command))
     assert row.cause.endswith("\N{RIGHTWARDS ARROW} audit fix short --apply")
 
 
