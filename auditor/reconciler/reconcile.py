@@ -306,8 +306,15 @@ def _copies(settled: _Settled, shared: Mapping[str, str]) -> Iterator[_Copy]:
         source = (hit.expected.tied_to or "") if tied else hit.expected.name
         original = settled.plain.get(source) or others[source]
         first, second = (shared.get(name, name) for name in (hit.stored.name, original.name))
-        is_same_bytes = tied and first == second and hit.stored.file == original.file
-        yield _Copy(hit, original, (Fate.TIED if is_same_bytes else Fate.DUPLICATE).value)
+        is_same_bytes = first == second and hit.stored.file == original.file
+        is_tied = tied and (is_same_bytes or _is_of_training(hit.stored, original))
+        yield _Copy(hit, original, (Fate.TIED if is_tied else Fate.DUPLICATE).value)
+
+
+def _is_of_training(first: StoredTensor, second: StoredTensor) -> bool:
+    """Return whether a training saved both names of one tensor, in parts outside of the file."""
+    has_parts = first.span is None and first.elements is not None
+    return has_parts and first.shape == second.shape
 
 
 def _duplicates(copies: Iterable[_Copy]) -> Iterator[Finding]:
@@ -327,6 +334,8 @@ def _duplicates(copies: Iterable[_Copy]) -> Iterator[Finding]:
 
 
 def _reason_of_copy(copy: _Copy) -> str:
+    if copy.fate == Fate.TIED and _is_of_training(copy.hit.stored, copy.original):
+        return "the config ties it to another tensor, and a training saves both names"
     if copy.fate == Fate.TIED:
         return "stored as the very same bytes as the tensor that the config ties it to"
     if copy.hit.expected.role is Role.TIED:
