@@ -90,13 +90,10 @@ def print_outcomes(
     An empty line separates reports from each other, and the table from what is above it.
     """
     rows = []
-    mended = partial(with_fix_commands, target=shown.target)
-    for at, (outcome, fixed) in enumerate(
-        _rendered_or_crashed(outcome, mended) for outcome in outcomes
-    ):
+    for at, outcome in enumerate(outcomes):
         if at and has_table and not (shown.quiet or shown.name_columns is not None):
             put("\n")
-        printed = print_outcome(fixed or outcome, form, shown)
+        printed = print_outcome(outcome, form, shown)
         if has_table:
             rows.append(_closing_row(printed))
         yield printed
@@ -106,6 +103,8 @@ def print_outcomes(
 
 def print_outcome(outcome: Report | Unaudited, form: str, shown: Shown) -> Report | Unaudited:
     """Print an outcome, and on stderr why it is Unaudited; return the outcome that was printed."""
+    outcome, fixed = _rendered_or_crashed(outcome, partial(with_fix_commands, target=shown.target))
+    outcome = fixed or outcome
     known = (outcome.findings, outcome.unchecked, outcome.notes)
     parts = (outcome.observed, outcome.expected, *known)
     is_line, is_printed = shown.name_columns is not None, False
