@@ -188,7 +188,7 @@ def _extent(outcome: Report | Unaudited, cause: Diagnosis, whole: Report | Unaud
         clauses.append(f"this explains {cause.explains}")
     if outcome.is_explained and is_only and not whole.unread:
         clauses.append("nothing else is wrong")
-    elif not is_only or whole.unread or (not clauses and len(outcome.alarms) > len(cause.findings)):
+    elif not is_only or (not clauses and len(outcome.alarms) > len(cause.findings)):
         clauses.append("more is wrong, see below")
     extent = f"{as_sentence('; '.join(clauses))} " if clauses else ""
     return f"{extent}(cause: {cause.cause})"
