@@ -31,7 +31,8 @@ help: ## print the targets
 	@echo "  MODEL=... audits another one; ARGS=... adds options, for instance ARGS='--as BertModel'"
 
 audit: $(VENV)/.run ## audit MODEL (bert-base-chinese): the table here, reports/latest/*.csv there
-	@$(BIN)/audit $(MODEL) --source auto --format csv -o reports/latest $(ARGS)
+	@$(BIN)/audit $(MODEL) --source auto --format csv -o reports/latest $(ARGS); code=$$?; \
+	  echo "tables: reports/latest/*.csv (exit code $$code)"; exit $$code
 
 test: $(VENV)/.test ## install what the tests need and run tests/unit, tests/cases, tests/laws and tests/end_to_end
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)

@@ -165,6 +165,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             flag="--format",
             default="terminal",
         ),
+        "text": Option("What the loader printed; - for standard input.", "TEXT"),
         "names": Option(
             "As reports name them: missing, wrapper-prefix. Without one: all, a line each.",
             "[KIND|CAUSE]...",

@@ -516,7 +516,7 @@ def _undeclared(case: ModelAudit) -> Report | Unaudited:
     if name := pipeline_file(case.snapshot):
         detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
         return unaudited_outcome(
-            case, Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled"
+            case, Reason.UNKNOWN_ARCHITECTURE, f"{detail}: its tensors are counted, not compared"
         )
     detail = f"{model} has no config.json: nothing says what its tensors should be"
     return unaudited_outcome(case, Reason.NO_CONFIG, detail)

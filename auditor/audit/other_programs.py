@@ -54,7 +54,7 @@ def implied_by_other_program(
     if target == _CHECKER:
         return _implied(target, _checker(config))
     if program := _program_of(config.values):
-        detail = f"{program}: its tensors are counted, not reconciled"
+        detail = f"{program}: its tensors are counted, not compared"
         return NotImplied(SourceError(Reason.UNKNOWN_ARCHITECTURE, detail))
     return None
 

@@ -70,7 +70,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def source(self) -> str:
         """The library that the form equals, and on how many configs it was compared."""
-        return f"{self.library}, held on {self.held} configs"
+        return f"{self.library}, compared on {self.held} configs"
 
     def has(self, key: str) -> bool:
         """Return whether the form knows what a key of the outermost config does."""
