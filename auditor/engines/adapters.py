@@ -1,4 +1,4 @@
-"""What PEFT and vLLM make of an adapter: the modules that they apply, and why not the others.
+"""Verdicts of PEFT and vLLM on an adapter: the modules that they apply, and why not the others.
 
 vLLM's rules are those of its lora/peft_helper.py, lora_model.py and model_manager.py (0.33). Which
 modules of an architecture it replaces stands in `vllm.lora.json`, recorded by `make engines` from
@@ -39,7 +39,7 @@ Shapes = Mapping[str, tuple[int, ...] | None]
 
 
 class AdaptedModules(Struct, frozen=True):
-    """What vLLM's LoRA layers replace in the models of one architecture."""
+    """The modules that LoRA layers of vLLM replace in the models of one architecture."""
 
     class_: str = field(name="class", default="")
     error: str = ""
@@ -132,7 +132,7 @@ def judge_adapter(known: Knowledge, adapter: Adapter) -> EngineVerdict:
     )
 
 
-class Answer(NamedTuple):
+class AdapterOutcome(NamedTuple):
     """Whether an engine loads an adapter, why not or what it leaves out, and the modules."""
 
     loads: bool | None
@@ -156,11 +156,11 @@ def _pairs(names: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(one for one, has in sides.items() if len(has) == 2), frozenset(sides)  # noqa: PLR2004
 
 
-def _by_peft(adapter: Adapter) -> Answer:
+def _by_peft(adapter: Adapter) -> AdapterOutcome:
     if adapter.refused:
-        return Answer(loads=False, reasons=(adapter.refused,))
+        return AdapterOutcome(loads=False, reasons=(adapter.refused,))
     if adapter.unread:
-        return Answer(loads=None, reasons=(adapter.unread,))
+        return AdapterOutcome(loads=None, reasons=(adapter.unread,))
     applied, _ = _pairs(adapter.expected)
     _, of = _pairs(adapter.stored)
     reasons = [] if not of else [_count(len(applied), len(of))]
@@ -168,7 +168,7 @@ def _by_peft(adapter: Adapter) -> Answer:
         reasons.append(f"it drops {_some(dropped)} in silence: settings and base imply other names")
     if adapter.missing:
         reasons.append(f"it warns of {adapter.missing:,} missing tensors, which are not trained")
-    return Answer(loads=True, reasons=tuple(reasons), applied=len(applied), of=len(of))
+    return AdapterOutcome(loads=True, reasons=tuple(reasons), applied=len(applied), of=len(of))
 
 
 def _count(applied: int, of: int) -> str:
@@ -184,26 +184,26 @@ def _some(names: list[str]) -> str:
 # --- vLLM ---------------------------------------------------------------------------------------
 
 
-def _by_vllm(adapter: Adapter) -> Answer:
+def _by_vllm(adapter: Adapter) -> AdapterOutcome:
     if refusals := tuple(_refused_settings(adapter.settings)):
-        return Answer(loads=False, reasons=refusals)
+        return AdapterOutcome(loads=False, reasons=refusals)
     if adapter.architecture is None:
-        return Answer(loads=None, reasons=("the base's config was not read",))
+        return AdapterOutcome(loads=None, reasons=("the base's config was not read",))
     model = modules_of(adapter.architecture)
     if model is None or (why := _untried(adapter, model)):
         why = "not tried with an adapter" if model is None else why
-        return Answer(loads=None, reasons=(f"{quoted(adapter.architecture)}: {why}",))
+        return AdapterOutcome(loads=None, reasons=(f"{quoted(adapter.architecture)}: {why}",))
     modules: dict[str, str] = {}
     for name in filter(model.reads, adapter.stored):
         part = _PART.fullmatch(model.renamed(name))
         if part is None:
-            return Answer(
+            return AdapterOutcome(
                 loads=False,
                 reasons=(f"{quoted(name)} is not a name of a LoRA tensor that it knows",),
             )
         module = part["module"].removeprefix(_BASE)
         if "base_layer" not in name and not model.is_expected(module):
-            return Answer(
+            return AdapterOutcome(
                 loads=False,
                 reasons=(f"it accepts no adapter of {quoted(module)} in {model.class_}",),
             )
@@ -223,21 +223,21 @@ def _untried(adapter: Adapter, model: AdaptedModules) -> str:
     return "adapters of fused experts were not tried" if is_stacked else ""
 
 
-def _applied(adapter: Adapter, model: AdaptedModules, modules: Mapping[str, str]) -> Answer:
+def _applied(adapter: Adapter, model: AdaptedModules, modules: Mapping[str, str]) -> AdapterOutcome:
     pairs, found = _pairs(
         f"{module}{name[name.rindex('.lora_') :]}" for name, module in modules.items()
     )
     lone = {module for module in found - pairs if model.applies(module)}
     for name, module in modules.items():
         if module in lone and "_A" in name[name.rindex(".lora_") :]:
-            return Answer(loads=False, reasons=(f"{quoted(module)} has no lora_B",))
+            return AdapterOutcome(loads=False, reasons=(f"{quoted(module)} has no lora_B",))
     fitting = {module for module in pairs if model.applies(module)}
     if adapter.layers is None and any(map(_LAYER.search, fitting)):
-        return Answer(loads=None, reasons=("the number of the base's layers is not known",))
+        return AdapterOutcome(loads=None, reasons=("the number of the base's layers is not known",))
     fitting = {one for one in fitting if _is_layer(one, adapter.layers)}
     stacked = [one for one in fitting if one.endswith(".experts")]
     if stacked:
-        return Answer(
+        return AdapterOutcome(
             loads=False, reasons=(f"{quoted(stacked[0])} is an adapter of stacked experts",)
         )
     reasons = [_count(len(fitting), len(found))]
@@ -245,10 +245,12 @@ def _applied(adapter: Adapter, model: AdaptedModules, modules: Mapping[str, str]
         reasons.append(f"it ignores {_some(ignored)}: {model.class_} has no such layer")
     larger, unclear = _misfits(adapter)
     if larger:
-        return Answer(loads=False, reasons=(f"{_some(larger)}: larger than the base's layer",))
+        return AdapterOutcome(
+            loads=False, reasons=(f"{_some(larger)}: larger than the base's layer",)
+        )
     if unclear:
-        return Answer(loads=None, reasons=(*reasons, f"{_some(unclear)}: not tried"))
-    return Answer(loads=True, reasons=tuple(reasons), applied=len(fitting), of=len(found))
+        return AdapterOutcome(loads=None, reasons=(*reasons, f"{_some(unclear)}: not tried"))
+    return AdapterOutcome(loads=True, reasons=tuple(reasons), applied=len(fitting), of=len(found))
 
 
 def _is_layer(module: str, count: int | None) -> bool:

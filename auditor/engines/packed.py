@@ -1,4 +1,4 @@
-"""What vLLM makes of packed weights that are incomplete, or packed in a part of a fused layer.
+"""Verdicts of vLLM on packed weights that are incomplete, or packed in a part of a fused layer.
 
 vLLM joins projections such as q, k and v in one layer, which has one scheme. It looks for missing
 parameters in plain models alone (`track_weights_loading` in its default loader, 0.33).
