@@ -6,7 +6,6 @@ import pickle
 import subprocess
 import sys
 import warnings
-from math import prod
 
 import pytest
 from hypothesis import given
@@ -108,9 +107,7 @@ def test_the_table_is_what_torch_saved_in_one_process(tmp_path):
     }
     assert (table.faults, [one.path for one in table.needs]) == ((), ["__0_0.distcp"])
     assert table.needs[0].least == (tmp_path / "__0_0.distcp").stat().st_size
-    assert sum(one.span.length for one in table.tensors) == sum(
-        prod(one.shape) * one.element_size() for one in state.values()
-    )
+    assert {one.span for one in table.tensors} == {None}  # no --values reads .metadata as numbers
 
 
 @pytest.mark.oracle
