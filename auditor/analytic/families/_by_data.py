@@ -32,7 +32,8 @@ _POOLER = "pooler."
 def register(model_type: str) -> None:
     """Register the classes of a model type with the facts that their forms state."""
     known, base = generated.forms(model_type), generated.base_class(model_type)
-    forms = {name: form for name, form in known.items() if form.model_type == model_type}
+    own = (form for form in known.values() if form.model_type == model_type)
+    forms = {form.target: _reading(form) for form in own}
     form, config_class = forms[base], of_model_type(model_type)
     fields = config_class.fields if config_class else {}
     keys = sorted(key for key in _acting(form) if "." not in key)
@@ -49,11 +50,25 @@ def register(model_type: str) -> None:
     )
     for name in (one for one in generated.siblings(model_type) if one in forms):
         has_prefix = forms[name].prefix == family.prefix
-        own = family if has_prefix else replace(family, prefix=forms[name].prefix)
-        architecture(name, own)(_builder(forms[name], family.letters))
+        of_class = family if has_prefix else replace(family, prefix=forms[name].prefix)
+        architecture(name, of_class)(_builder(forms[name], family.letters))
     loads(model_type, _facts(form))
     if config_class:
         derived_defaults(config_class.name)(partial(_derive, form))
+
+
+def _reading(form: Form) -> Form:
+    """Return a form without guards of lists whose items no row reads: rules of configs check them.
+
+    A row reads an item with the operators `at`, `in` or `==`.
+    """
+    text = str(form.rows)
+    read = {
+        key: items
+        for key, items in form.items.items()
+        if any(f"['{name}', ['k', '{key}']" in text for name in ("at", "==")) or "['in'," in text
+    }
+    return replace(form, items=read)
 
 
 def _facts(form: Form) -> LoadingFacts:
