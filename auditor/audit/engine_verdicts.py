@@ -5,24 +5,38 @@ from functools import cache
 
 from msgspec.structs import replace
 
+from auditor.audit.declaration import is_gguf
 from auditor.audit.expected import NotImplied, expectation_of
+from auditor.audit.gguf_declaration import first_header
 from auditor.audit.model import declaration_of
 from auditor.audit.options import Options
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.containers.gguf import GgufHeader
 from auditor.containers.safetensors import Header
 from auditor.containers.weight_formats import Table
 from auditor.engines import (
+    CONVERTER,
     ENGINES,
+    RUNTIME,
     EngineVerdict,
     ExpectedShapes,
+    GgufFile,
     ServedModel,
     judge,
+    judge_gguf,
     knowledge_of,
+    runtime,
     unknown_verdict,
 )
 from auditor.errors import CheckpointError, SourceError, UsageError
-from auditor.findings import EngineRefuses, QuantizationData, Severity, is_of_tensors
+from auditor.findings import (
+    EngineRefuses,
+    MetadataContradiction,
+    QuantizationData,
+    Severity,
+    is_of_tensors,
+)
 from auditor.layouts.declared import declaration
 from auditor.layouts.packing import Declared
 from auditor.messages import listed, meant, quoted
@@ -30,6 +44,8 @@ from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 
 ALL = "all"
+# Words of the parser's errors about files that llama.cpp may load.
+_OUR_LIMITS = ("expected at most", "nests the arrays", "not UTF-8")
 
 
 def engines_named(text: str) -> tuple[str, ...]:
@@ -52,7 +68,10 @@ def engines_named(text: str) -> tuple[str, ...]:
 
 def unknown_verdicts(engines: Sequence[str], reason: str) -> tuple[EngineVerdict, ...]:
     """Return the verdicts on a model that was not read, with the reason."""
-    return tuple(unknown_verdict(knowledge_of(engine), reason) for engine in engines)
+    return tuple(
+        unknown_verdict(runtime() if engine == RUNTIME else knowledge_of(engine), reason)
+        for engine in engines
+    )
 
 
 def with_engines(
@@ -71,12 +90,15 @@ def with_engines(
 
 def _refusal(verdict: EngineVerdict) -> str:
     why = "; ".join(verdict.reasons)
-    return f"{verdict.engine} {verdict.version} does not load it: {why}"
+    return f"{verdict.title} does not load it: {why}"
 
 
 def _verdicts(
     outcome: Report | Unaudited, snapshot: Snapshot, engines: Sequence[str]
 ) -> Iterator[EngineVerdict]:
+    if is_gguf(snapshot):
+        yield from (_on_gguf(outcome, snapshot, engine) for engine in engines)
+        return
     try:
         subject: ServedModel | str = _subject(outcome, snapshot)
     except (CheckpointError, SourceError) as error:
@@ -84,7 +106,66 @@ def _verdicts(
     if isinstance(subject, str):
         yield from unknown_verdicts(engines, subject)
     else:
-        yield from (judge(knowledge_of(engine), subject) for engine in engines)
+        yield from (_on_folder(engine, subject) for engine in engines)
+
+
+def _on_folder(engine: str, subject: ServedModel) -> EngineVerdict:
+    """Return the verdict on a folder, which llama.cpp loads after its conversion to GGUF.
+
+    The converter does not compare the tensors with the config; llama.cpp does.
+    """
+    if engine != RUNTIME:
+        return judge(knowledge_of(engine), subject)
+    converted = judge(knowledge_of(CONVERTER), subject)
+    known, loads = runtime(), converted.loads
+    steps = {True: "converts it, and then it loads", None: "was not tried with it"}
+    step = f"{converted.title} {steps.get(loads, 'does not convert it')}"
+    if loads and not subject.fits:
+        loads = None
+        step = (
+            f"{converted.title} converts it; the file has not the tensors that the config implies"
+        )
+    reasons = "; ".join((step, *converted.reasons))
+    verdict = unknown_verdict(known, f"convert, then load: {reasons}")
+    return replace(verdict, loads=loads, additions=converted.additions, scheme=converted.scheme)
+
+
+def _on_gguf(outcome: Report | Unaudited, snapshot: Snapshot, engine: str) -> EngineVerdict:
+    """Return the verdict on a GGUF file, which llama.cpp loads as it is."""
+    if engine != RUNTIME:
+        return unknown_verdict(knowledge_of(engine), "GGUF files are compared with llama.cpp only")
+    known = runtime()
+    headers: list[GgufHeader] = []
+    refused = [
+        finding.reason
+        for finding in outcome.findings
+        if MetadataContradiction.describes(finding) and "llama.cpp stops" in finding.reason
+    ]
+    for head in snapshot.headers:
+        match head.parsed:
+            case GgufHeader() as header:
+                headers.append(header)
+                refused += header.size_faults
+            case error:
+                fault = str(error) if isinstance(error, CheckpointError) else "no GGUF file"
+                if any(words in fault for words in _OUR_LIMITS):
+                    return unknown_verdict(known, fault)
+                refused.append(fault)
+    if refused:
+        return replace(unknown_verdict(known, "; ".join(refused)), loads=False)
+    first = first_header(snapshot)
+    split = first.integer("split.count") if first else None
+    if first is None or len(headers) != (split or 1) or any(one.big_endian for one in headers):
+        return unknown_verdict(known, "the files are not those of one model, or are big-endian")
+    tensors = [tensor for header in headers for tensor in header.tensors]
+    file = GgufFile(
+        metadata=first.metadata,
+        types=first.types,
+        lengths={key: first.length(key) or 0 for key in first.metadata},
+        shapes={tensor.name: tensor.shape or () for tensor in tensors},
+        dtypes={tensor.name: tensor.dtype or "" for tensor in tensors},
+    )
+    return judge_gguf(known, file)
 
 
 def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | str:
@@ -95,8 +176,6 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
     if snapshot.config is None or snapshot.config.name == ADAPTER_CONFIG:
         return "only a model with config.json in its root folder is compared with engines"
     formats = {head.name.rpartition(".")[2].lower() for head in snapshot.headers}
-    if "gguf" in formats:
-        return "GGUF files are not compared with engines"
     declared = declaration_of(snapshot)
     if declared is None:
         return "config.json declares no model"
