@@ -35,6 +35,11 @@ _OTHERS: Mapping[str, tuple[int, ...]] = {
     "decoder_block_count": (5, 2),
     "expert_count": (4, 8),
 }
+_SIZES = (  # of files that must compute, if they load
+    {"embedding_length": 256, "attention.head_count": 8, "attention.head_count_kv": 4},
+    {"embedding_length": 128, "attention.head_count": 4, "attention.head_count_kv": 4},
+    {"embedding_length": 128, "attention.head_count": 8, "attention.head_count_kv": 1},
+)
 _SOME = (16, 24, 1, 2)  # values of a key that a file lacks
 _TOGETHER = {"expert_count": {"expert_used_count": 2}}  # llama.cpp wants both or neither
 
@@ -120,7 +125,7 @@ class Forms:
         form["lists"] = lists
         form["equal"] = self.equal(grown)
         form["by_block"] = self._by_block(base, grown.layout)
-        form |= self._types(grown, seen[-3:])
+        form |= self._types(grown, bare)
         return form, others
 
     def _grown(self, setting: Setting, layout: Layout) -> Grown:
@@ -194,7 +199,7 @@ class Forms:
         """Return what the loader takes for keys of the file if they are left out."""
         found: dict[str, str] = {}
         for key, value in sorted(base.items()):
-            if key in known or type(value) is not int or key not in self.reads:
+            if key in known or type(value) is not int or key not in {*self.reads, VOCABULARY}:
                 continue
             less = self._grown({k: v for k, v in base.items() if k != key}, layout)
             if _ZERO.search(less.error):
@@ -447,10 +452,11 @@ class Forms:
 
     # --- types -----------------------------------------------------------------------------------
 
-    def _types(self, grown: Grown, others: Sequence[Seen]) -> dict[str, Any]:
+    def _types(self, grown: Grown, bare: Grown) -> dict[str, Any]:
         """Return the kinds that stop the first computation if they have another type than F32."""
-        tried = (Seen(grown.setting, grown.layout), *others)
-        if any(self._learner.load(*one, run=True) for one in tried):
+        sizes = [self._grown({**bare.setting, **one}, bare.layout) for one in _SIZES]
+        tried = [grown, *(one for one in sizes if not one.error)]
+        if any(self._learner.load(one.setting, one.layout, run=True) for one in tried):
             return {"runs": False}
         refused: dict[str, list[str]] = {one: [] for one in _TYPES}
         for (list_, kind), name in {kind_of(n)[::2]: n for n in grown.layout}.items():
