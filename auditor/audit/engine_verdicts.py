@@ -5,27 +5,36 @@ from functools import cache
 
 from msgspec.structs import replace
 
+from auditor.audit.declaration import is_gguf
 from auditor.audit.expected import NotImplied, expectation_of
+from auditor.audit.gguf_declaration import first_header
 from auditor.audit.model import declaration_of
 from auditor.audit.options import Options
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.containers.gguf import GgufHeader
 from auditor.containers.safetensors import Header
 from auditor.containers.weight_formats import Table
 from auditor.engines import (
+    CONVERTER,
     ENGINES,
     OF_ADAPTERS,
+    RUNTIME,
     EngineVerdict,
     ExpectedShapes,
+    GgufFile,
     ServedModel,
     judge,
+    judge_gguf,
     knowledge_of,
+    runtime,
     unknown_verdict,
 )
 from auditor.engines.packed import LACKING, OTHER, SURPLUS, UNDECLARED, UNLISTED
 from auditor.errors import CheckpointError, SourceError, UsageError
 from auditor.findings import (
     EngineRefuses,
+    MetadataContradiction,
     Missing,
     QuantizationData,
     Severity,
@@ -56,6 +65,8 @@ _FAULTS = {
     ANOTHER_SCALE: SURPLUS,
     UNDECLARED_AS: UNDECLARED,
 }
+# Words of the parser's errors about files that llama.cpp may load.
+_OUR_LIMITS = ("expected at most", "nests the arrays", "not UTF-8")
 
 
 def engines_named(text: str) -> tuple[str, ...]:
@@ -78,7 +89,10 @@ def engines_named(text: str) -> tuple[str, ...]:
 
 def unknown_verdicts(engines: Sequence[str], reason: str) -> tuple[EngineVerdict, ...]:
     """Return the verdicts on a model that was not read, with the reason."""
-    return tuple(unknown_verdict(knowledge_of(engine), reason) for engine in engines)
+    return tuple(
+        unknown_verdict(runtime() if engine == RUNTIME else knowledge_of(engine), reason)
+        for engine in engines
+    )
 
 
 def with_engines(
@@ -98,7 +112,7 @@ def with_engines(
 def _refusal(verdict: EngineVerdict) -> str:
     why = "; ".join(verdict.reasons)
     what = "loads it without effect" if verdict.loads else "does not load it"
-    return f"{verdict.engine} {verdict.version} {what}: {why}"
+    return f"{verdict.title} {what}: {why}"
 
 
 def _verdicts(
@@ -109,6 +123,9 @@ def _verdicts(
 
         yield from adapter_verdicts(outcome, snapshot, engines)
         return
+    if is_gguf(snapshot):
+        yield from (_on_gguf(outcome, snapshot, engine) for engine in engines)
+        return
     try:
         subject: ServedModel | str = _subject(outcome, snapshot)
     except (CheckpointError, SourceError) as error:
@@ -116,10 +133,68 @@ def _verdicts(
     if isinstance(subject, str):
         yield from unknown_verdicts(engines, subject)
     else:
-        for engine in engines:
-            known = knowledge_of(engine)
-            is_asked = engine in ENGINES
-            yield judge(known, subject) if is_asked else unknown_verdict(known, "no adapter")
+        yield from (_on_folder(engine, subject) for engine in engines)
+
+
+def _on_folder(engine: str, subject: ServedModel) -> EngineVerdict:
+    """Return the verdict on a folder, which llama.cpp loads after its conversion to GGUF.
+
+    The converter does not compare the tensors with the config; llama.cpp does.
+    """
+    if engine not in ENGINES:
+        return unknown_verdict(knowledge_of(engine), "no adapter")
+    if engine != RUNTIME:
+        return judge(knowledge_of(engine), subject)
+    converted = judge(knowledge_of(CONVERTER), subject)
+    known, loads = runtime(), converted.loads
+    steps = {True: "converts it, and then it loads", None: "was not tried with it"}
+    step = f"{converted.title} {steps.get(loads, 'does not convert it')}"
+    if loads and not subject.fits:
+        loads = None
+        step = (
+            f"{converted.title} converts it; the file has not the tensors that the config implies"
+        )
+    reasons = "; ".join((step, *converted.reasons))
+    verdict = unknown_verdict(known, f"convert, then load: {reasons}")
+    return replace(verdict, loads=loads, additions=converted.additions, scheme=converted.scheme)
+
+
+def _on_gguf(outcome: Report | Unaudited, snapshot: Snapshot, engine: str) -> EngineVerdict:
+    """Return the verdict on a GGUF file, which llama.cpp loads as it is."""
+    if engine != RUNTIME:
+        return unknown_verdict(knowledge_of(engine), "GGUF files are compared with llama.cpp only")
+    known = runtime()
+    headers: list[GgufHeader] = []
+    refused = [
+        finding.reason
+        for finding in outcome.findings
+        if MetadataContradiction.describes(finding) and "llama.cpp stops" in finding.reason
+    ]
+    for head in snapshot.headers:
+        match head.parsed:
+            case GgufHeader() as header:
+                headers.append(header)
+                refused += header.size_faults
+            case error:
+                fault = str(error) if isinstance(error, CheckpointError) else "no GGUF file"
+                if any(words in fault for words in _OUR_LIMITS):
+                    return unknown_verdict(known, fault)
+                refused.append(fault)
+    if refused:
+        return replace(unknown_verdict(known, "; ".join(refused)), loads=False)
+    first = first_header(snapshot)
+    split = first.integer("split.count") if first else None
+    if first is None or len(headers) != (split or 1) or any(one.big_endian for one in headers):
+        return unknown_verdict(known, "the files are not those of one model, or are big-endian")
+    tensors = [tensor for header in headers for tensor in header.tensors]
+    file = GgufFile(
+        metadata=first.metadata,
+        types=first.types,
+        lengths={key: first.length(key) or 0 for key in first.metadata},
+        shapes={tensor.name: tensor.shape or () for tensor in tensors},
+        dtypes={tensor.name: tensor.dtype or "" for tensor in tensors},
+    )
+    return judge_gguf(known, file)
 
 
 def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | str:
@@ -132,8 +207,6 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
     if snapshot.config is None:
         return "only a model with config.json in its root folder is compared with engines"
     formats = {head.name.rpartition(".")[2].lower() for head in snapshot.headers}
-    if "gguf" in formats:
-        return "GGUF files are not compared with engines"
     declared = declaration_of(snapshot)
     if declared is None:
         return "config.json declares no model"

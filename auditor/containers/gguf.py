@@ -119,6 +119,7 @@ class GgufHeader(Table, frozen=True, kw_only=True):
     big_endian: bool
     alignment: int  # bytes
     metadata: Mapping[str, Value]
+    types: Mapping[str, str]  # of the metadata's values: "u32", "array of u32"
     data_start: int  # offset in the file
     data_length: int  # bytes up to the end of the last tensor, without the padding after it
 
@@ -171,7 +172,8 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
     tensors, pairs = cursor.u64("the number of tensors"), cursor.u64("the number of pairs")
     _check_count(cursor, "tensors", tensors, _LEAST_TENSOR, _MOST_TENSORS)
     _check_count(cursor, "metadata pairs", pairs, _LEAST_PAIR, _MOST_PAIRS)
-    metadata = _metadata(cursor, pairs)
+    types: dict[str, str] = {}
+    metadata = _metadata(cursor, pairs, types)
     alignment = _alignment(metadata)
     entries = _entries(cursor, tensors)
     start = -(-cursor.place // alignment) * alignment
@@ -187,6 +189,7 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
         big_endian=cursor.big_endian,
         alignment=alignment,
         metadata=MappingProxyType(metadata),
+        types=MappingProxyType(types),
         data_start=start,
         data_length=length,
     )
@@ -231,7 +234,8 @@ def _check_count(cursor: Cursor, noun: str, count: int, least: int, most: int) -
 # --- metadata ---------------------------------------------------------------------------------
 
 
-def _metadata(cursor: Cursor, pairs: int) -> dict[str, Value]:
+def _metadata(cursor: Cursor, pairs: int, types: dict[str, str]) -> dict[str, Value]:
+    """Read the metadata; the type of each value is added to `types`."""
     metadata: dict[str, Value] = {}
     for number in range(pairs):
         key = cursor.name(f"the key of metadata pair {number:,}")
@@ -240,6 +244,7 @@ def _metadata(cursor: Cursor, pairs: int) -> dict[str, Value]:
         kind = cursor.u32(f"the type of {quoted(key)}")
         if key == _ALIGNMENT_KEY and kind != U32 and kind in NAMES:
             raise CheckpointError(f"has a {key} of type {NAMES[kind]}, expected u32")
+        types[key] = cursor.type_of(kind)
         metadata[key] = cursor.value(kind, quoted(key))
     return metadata
 

@@ -121,6 +121,12 @@ class Cursor:
             text = quoted(content.decode(errors="backslashreplace"))
             raise CheckpointError(f"has {text} for {label}, which is not UTF-8") from None
 
+    def type_of(self, kind: int) -> str:
+        """Return the name of a value's type; the position, before the value, stays."""
+        if kind != _ARRAY or self.size - self.place < 4:  # noqa: PLR2004 - bytes of a type
+            return NAMES.get(kind, "")
+        return f"array of {NAMES.get(int.from_bytes(self.peek(4), self._order), '')}"
+
     def value(self, kind: int, key: str, depth: int = 0) -> Value:
         """Read the value of a key, or skip it if it is too long to keep."""
         if kind == _STRING:

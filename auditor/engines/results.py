@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from auditor.engines.knowledge import TITLES
+
 
 class EngineVerdict(Struct, frozen=True, kw_only=True):
     """The verdict of one engine on a checkpoint."""
@@ -18,3 +20,8 @@ class EngineVerdict(Struct, frozen=True, kw_only=True):
     scheme: str | None = None  # of quantized weights; None without quantization
     applied: int | None = None  # modules of an adapter that it applies; None for a model
     of: int | None = None  # modules with tensors in the adapter's file
+
+    @property
+    def title(self) -> str:
+        """The engine's name as its makers write it, with its version."""
+        return f"{TITLES[self.engine]} ({self.version})"

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.analytic.expectation import ExpectedTensor, Listed, Role
 from auditor.engines.config_keys import (
@@ -36,6 +37,7 @@ from auditor.engines.packed import (
     outcome_of_faults,
 )
 from auditor.engines.results import EngineVerdict
+from auditor.engines.runtime import GgufFile, Runtime, judgements
 from auditor.engines.schemes import DeclaredSchemes, bits_of, declared_schemes, scheme_text
 from auditor.messages import listed, quoted
 from auditor.names.folding import first, fold
@@ -113,7 +115,7 @@ class ServedModel(Struct, frozen=True, kw_only=True):
     expect: Callable[[str], ExpectedShapes | None]  # by class; None if it is not known
 
 
-def unknown_verdict(known: Knowledge, reason: str) -> EngineVerdict:
+def unknown_verdict(known: Knowledge | Runtime, reason: str) -> EngineVerdict:
     """Return the verdict of an engine that is not asked, with the reason."""
     return EngineVerdict(
         engine=known.engine,
@@ -126,7 +128,18 @@ def unknown_verdict(known: Knowledge, reason: str) -> EngineVerdict:
 
 def judge(known: Knowledge, subject: ServedModel) -> EngineVerdict:
     """Return the verdict of an engine on a checkpoint."""
-    judged = tuple(_judgements(known, subject))
+    verdict = _verdict_of(known, _judgements(known, subject))
+    scheme = scheme_text(_schemes(known, subject)) if subject.method else None
+    return replace(verdict, scheme=scheme)
+
+
+def judge_gguf(known: Runtime, file: GgufFile) -> EngineVerdict:
+    """Return the verdict of llama.cpp on a GGUF file."""
+    return _verdict_of(known, judgements(known, file))
+
+
+def _verdict_of(known: Knowledge | Runtime, judgements: Iterable[Judgement]) -> EngineVerdict:
+    judged = tuple(judgements)
     refused = tuple(one for one in judged if one.loads is False)
     unknown = tuple(one for one in judged if one.loads is None)
     shown = refused or unknown or judged
@@ -138,7 +151,6 @@ def judge(known: Knowledge, subject: ServedModel) -> EngineVerdict:
         loads=False if refused else None if unknown else True,
         reasons=tuple(one.reason for one in shown if one.reason),
         additions=additions,
-        scheme=scheme_text(_schemes(known, subject)) if subject.method else None,
     )
 
 

@@ -314,8 +314,8 @@ EngineRefuses = ErrorKind(
     "engine-refuses",
     OfEngine,
     "An engine that was asked for with `--for` does not load the checkpoint.",
-    "Change what the reason names: `audit fix --for ENGINE` lists config keys that would help, and "
-    "packed weights can be unpacked. Otherwise serve the checkpoint with another engine.",
+    "`audit fix --for ENGINE` adds the config keys that the engine needs, and lists what no key "
+    "changes: serve such a checkpoint with another engine, or convert the original model again.",
 )
 EqualsBase = WarningKind(
     "equals-base",

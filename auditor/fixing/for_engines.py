@@ -49,8 +49,7 @@ def with_engine_keys(
         cause=CAUSE,
         severity=Severity.WARNING,
         summary="; ".join(
-            f"{one.engine} {one.version} reads {', '.join(one.additions)} in config.json"
-            for one in readers
+            f"{one.title} reads {', '.join(one.additions)} in config.json" for one in readers
         ),
         fix="add the keys, which transformers does not read there",
         change=change,
@@ -75,7 +74,7 @@ def _refusals(verdicts: Sequence[EngineVerdict]) -> Iterator[PlannedCause]:
     why = "no key of the config changes that, and names stay as transformers reads them"
     for one in verdicts:
         if one.loads is False and not one.additions:
-            summary = f"{one.engine} {one.version}: {'; '.join(one.reasons)}"
+            summary = f"{one.title}: {'; '.join(one.reasons)}"
             yield _left("engine-refuses", summary, why)
 
 

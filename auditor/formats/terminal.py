@@ -53,6 +53,7 @@ from auditor.formats.text import (
 from auditor.formats.verdict import (
     account,
     as_sentence,
+    engine_remedies,
     engine_rows,
     engines_heading,
     headline_cause,
@@ -165,7 +166,11 @@ def _verdict(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
         rows.append(("" if fixes else arrow, shown(by_hand)))
         rows.append(("", shown(_extent(lead, cause, outcome))))
     elif not fixes and (worst := worst_finding(lead)) is not None:
-        rows.append((arrow, kind_of(worst).to_do.partition(". ")[0].removesuffix(".")))
+        if EngineRefuses.describes(worst):
+            remedies = engine_remedies(outcome)
+            rows += [(arrow if not at else "", shown(one)) for at, one in enumerate(remedies)]
+        else:
+            rows.append((arrow, kind_of(worst).to_do.partition(". ")[0].removesuffix(".")))
     if counts := account(outcome):
         rows.append(("", counts))
     yield from columns(rows, gap=2, width=view.width)

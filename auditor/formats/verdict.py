@@ -301,7 +301,21 @@ _LOADS = {True: "loads", False: "does not load", None: "unknown"}
 def engine_rows(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
     """Yield an engine with its version, and what it makes of the checkpoint."""
     for verdict in outcome.engines:
-        yield f"{verdict.engine} {verdict.version}", engine_sentence(verdict)
+        yield verdict.title, engine_sentence(verdict)
+
+
+def engine_remedies(outcome: Report | Unaudited) -> Iterator[str]:
+    """Yield what to do for each engine that does not load the checkpoint."""
+    loading = [one.title for one in outcome.engines if one.loads]
+    for verdict in outcome.engines:
+        if verdict.loads is not False:
+            continue
+        if verdict.additions:
+            keys = ", ".join(verdict.additions)
+            yield f"{verdict.title}: `audit fix --for {verdict.engine}` adds {keys} to config.json"
+        else:
+            instead = f"; serve it with {' or '.join(loading)}" if loading else ""
+            yield f"{verdict.title}: no fix is known that keeps the model as it is{instead}"
 
 
 def engine_sentence(verdict: EngineVerdict) -> str:

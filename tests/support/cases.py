@@ -57,9 +57,11 @@ _OF_REPORT = {
     "alarms",
     "hidden",
     "stored",
+    "engines",
 }
 _WORDS = {"fits", "mentions", "omits", "contains", "lacks", "left"}
 _WEIGHT_KEYS = {"count", "names", "stem", "index", "totals", "twice", "lost", "pointers"}
+_LOADS = {True: "loads", False: "refuses", None: "unknown"}
 _OF_FIX = {"renames", "values", "generation", "allow", "after", "nothing"}
 
 Table = dict[str, tuple[str, tuple[int, ...]]]  # name: (dtype, shape)
@@ -299,6 +301,7 @@ def _answer(key: str, outcome: Report | Unaudited) -> Any:
         "alarms": kinds(outcome),
         "hidden": len(hidden),
         "stored": outcome.observed.tensors if outcome.observed else 0,
+        "engines": {one.engine: _LOADS[one.loads] for one in outcome.engines},
     }
     if key in of_causes:
         return of_causes[key]

