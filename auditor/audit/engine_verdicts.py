@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from auditor.audit.expected import NotImplied, expectation_of
 from auditor.audit.model import declaration_of
 from auditor.audit.options import Options
+from auditor.audit.release_verdicts import expanded, is_release, release_verdicts
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.safetensors import Header
@@ -21,6 +22,8 @@ from auditor.engines import (
     knowledge_of,
     unknown_verdict,
 )
+from auditor.engines.release_data import engine_groups, release_records, releases_named
+from auditor.engines.releases import unknown_release
 from auditor.errors import CheckpointError, SourceError, UsageError
 from auditor.findings import EngineRefuses, QuantizationData, Severity, is_of_tensors
 from auditor.layouts.declared import declaration
@@ -37,12 +40,14 @@ def engines_named(text: str) -> tuple[str, ...]:
 
     Raise UsageError for an engine that nothing is recorded of.
     """
-    names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",")))
+    names = tuple(dict.fromkeys(engine_groups(text)))
     if names == (ALL,):
         return ENGINES
     for name in names:
-        if name not in ENGINES:
-            known = (*ENGINES, ALL)
+        if is_release(name):
+            releases_named(name)
+        elif name not in ENGINES:
+            known = (*ENGINES, "transformers==VERSION", ALL)
             raise UsageError(
                 f"--for {quoted(name)}: an engine is needed, one of {', '.join(known)}"
                 f"{meant(name, known)}"
@@ -52,14 +57,23 @@ def engines_named(text: str) -> tuple[str, ...]:
 
 def unknown_verdicts(engines: Sequence[str], reason: str) -> tuple[EngineVerdict, ...]:
     """Return the verdicts on a model that was not read, with the reason."""
-    return tuple(unknown_verdict(knowledge_of(engine), reason) for engine in engines)
+    return tuple(
+        unknown_release(release_records(), engine.rpartition(" ")[2], reason)
+        if is_release(engine)
+        else unknown_verdict(knowledge_of(engine), reason)
+        for engine in expanded(tuple(engines))
+    )
 
 
 def with_engines(
     outcome: Report | Unaudited, snapshot: Snapshot, options: Options
 ) -> Report | Unaudited:
     """Return the outcome with a verdict of each requested engine; a refusal is a finding."""
-    verdicts = tuple(_verdicts(outcome, snapshot, options.engines))
+    asked = expanded(options.engines)
+    verdicts = (
+        *_verdicts(outcome, snapshot, [one for one in asked if not is_release(one)]),
+        *release_verdicts(outcome, snapshot, [one for one in asked if is_release(one)]),
+    )
     refusals = tuple(
         EngineRefuses(engine=one.engine, version=one.version, reason=_refusal(one))
         for one in verdicts
@@ -70,13 +84,15 @@ def with_engines(
 
 
 def _refusal(verdict: EngineVerdict) -> str:
-    why = "; ".join(verdict.reasons)
-    return f"{verdict.engine} {verdict.version} does not load it: {why}"
+    name = verdict.engine.removesuffix(f" {verdict.version}")
+    return f"{name} {verdict.version} does not load it: {'; '.join(verdict.reasons)}"
 
 
 def _verdicts(
     outcome: Report | Unaudited, snapshot: Snapshot, engines: Sequence[str]
 ) -> Iterator[EngineVerdict]:
+    if not engines:
+        return
     try:
         subject: ServedModel | str = _subject(outcome, snapshot)
     except (CheckpointError, SourceError) as error:

@@ -7,7 +7,7 @@ verdict unknown, unless another one is refused.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -110,6 +110,8 @@ class EngineVerdict(Struct, frozen=True, kw_only=True):
     version: str
     date: str  # of the recording
     loads: bool | None  # None: unknown
+    # Of a release of transformers: whether it computes what the checkpoint's writer did.
+    verdict: Literal["right", "wrong-silently", "warns", "refuses", "unknown"] | None = None
     reasons: tuple[str, ...] = ()  # why not, or what it reads otherwise
     additions: Mapping[str, Any] = {}  # config keys that would help the engine, with their values
     scheme: str | None = None  # of quantized weights; None without quantization

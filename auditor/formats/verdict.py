@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from os.path import commonprefix
 from urllib.parse import quote
 
@@ -293,12 +294,28 @@ def _term(kind: str, explains: int) -> str:
 
 
 _LOADS = {True: "loads", False: "does not load", None: "unknown"}
+_READS = {
+    "right": "loads",
+    "wrong-silently": "reads otherwise",
+    "warns": "loads with a warning",
+    "refuses": "refuses",
+    "unknown": "unknown",
+}
 
 
 def engine_rows(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
-    """Yield an engine with its version, and what it makes of the checkpoint."""
-    for verdict in outcome.engines:
-        yield f"{verdict.engine} {verdict.version}", engine_sentence(verdict)
+    """Yield an engine with its version, and what it makes of the checkpoint.
+
+    Neighbouring releases of one library with the same verdict share a row.
+    """
+    for (name, sentence), same in groupby(outcome.engines, key=_row_key):
+        versions = [verdict.version for verdict in same]
+        last = f" to {versions[-1]}" if len(versions) > 1 else ""
+        yield f"{name} {versions[0]}{last}", sentence
+
+
+def _row_key(verdict: EngineVerdict) -> tuple[str, str]:
+    return verdict.engine.removesuffix(f" {verdict.version}"), engine_sentence(verdict)
 
 
 def engine_sentence(verdict: EngineVerdict) -> str:
@@ -306,7 +323,8 @@ def engine_sentence(verdict: EngineVerdict) -> str:
     is_known = verdict.scheme not in {None, UNKNOWN}
     scheme = (f"quantized layers by {verdict.scheme}",) if is_known else ()
     reasons = "; ".join((*verdict.reasons, *scheme))
-    return f"{_LOADS[verdict.loads]}{': ' if reasons else ''}{reasons}"
+    word = _LOADS[verdict.loads] if verdict.verdict is None else _READS[verdict.verdict]
+    return f"{word}{': ' if reasons else ''}{reasons}"
 
 
 def engines_heading(outcome: Report | Unaudited) -> str:

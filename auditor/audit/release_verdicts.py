@@ -1,0 +1,111 @@
+"""The verdicts of releases of transformers on an audited checkpoint (`--for transformers==...`)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from auditor.audit.model import declaration_of
+from auditor.checkpoint.selecting import ADAPTER_CONFIG
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.companions.companion_files import PROCESSORS, TOKENIZER_CONFIG
+from auditor.containers.safetensors import Header
+from auditor.containers.weight_formats import Table
+from auditor.engines.release_data import LIBRARY, release_records, releases_named
+from auditor.engines.releases import ReadCheckpoint, judge_release, unknown_release
+from auditor.engines.verdict import EngineVerdict
+from auditor.errors import CheckpointError
+from auditor.findings import Missing, StoredBuffer, Unused, UnusedHead
+from auditor.report import Report, Unaudited
+
+
+def is_release(engine: str) -> bool:
+    """Whether an engine's name is that of a release, such as `transformers 5.0.0`."""
+    return engine.startswith(LIBRARY)
+
+
+def release_verdicts(
+    outcome: Report | Unaudited, snapshot: Snapshot | None, releases: list[str]
+) -> Iterator[EngineVerdict]:
+    """Yield the verdict of each release; releases are named `transformers==5.0.0` or with a space."""
+    records = release_records()
+    try:
+        subject = read_checkpoint(outcome, snapshot) if snapshot else outcome_detail(outcome)
+    except CheckpointError as error:
+        subject = str(error)
+    for name in releases:
+        version = name.removeprefix(LIBRARY).strip(" =")
+        if isinstance(subject, str):
+            yield unknown_release(records, version, subject)
+        else:
+            yield judge_release(records, version, subject)
+
+
+def expanded(engines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the engines, with each condition such as `transformers>=5` as the releases it names."""
+    found: list[str] = []
+    for engine in engines:
+        is_condition = is_release(engine) and " " not in engine
+        found += releases_named(engine) if is_condition else (engine,)
+    return tuple(dict.fromkeys(found))
+
+
+def outcome_detail(outcome: Report | Unaudited) -> str:
+    """Return why a model was not audited."""
+    return outcome.detail if isinstance(outcome, Unaudited) else "its files were not read"
+
+
+def read_checkpoint(outcome: Report | Unaudited, snapshot: Snapshot) -> ReadCheckpoint | str:
+    """Return the checkpoint as a release finds it, or why no release was asked.
+
+    Raise CheckpointError for a config that cannot be read.
+    """
+    texts = {one.name: one.values for one in snapshot.companions or ()}
+    tokenizer = texts.get(TOKENIZER_CONFIG)
+    processor = next((texts[name] for name in PROCESSORS if name in texts), None)
+    if snapshot.config is None and (tokenizer is not None or processor is not None):
+        return ReadCheckpoint(tokenizer=tokenizer, processor=processor, is_companion=True)
+    if snapshot.config is None or snapshot.config.name == ADAPTER_CONFIG:
+        return "only a model with config.json in its root folder was compared with releases"
+    declared = declaration_of(snapshot)
+    if declared is None:
+        return "config.json declares no model"
+    values: Mapping[str, Any] = declared.config.values
+    stored = frozenset(
+        tensor.name
+        for head in snapshot.headers
+        if isinstance(head.parsed, Header | Table)
+        for tensor in head.parsed.tensors
+    )
+    report = outcome.load_report
+    unread = ""
+    if report is None or not isinstance(outcome, Report):
+        unread = "what it would load could not be computed"
+    elif snapshot.unopened or outcome.unread:
+        unread = "some weights were not read"
+    return ReadCheckpoint(
+        config=values,
+        class_name=outcome.target,
+        model_type=declared.config.model_type,
+        has_code="auto_map" in values,
+        stored=stored,
+        missing=report.missing if report else (),
+        unexpected=report.unexpected if report else (),
+        mismatched=_other_shapes(outcome, report),
+        buffers=_names(outcome, StoredBuffer),
+        absent=_names(outcome, Missing),
+        unread=unread,
+        packing=declared.quantization.method if declared.quantization else "",
+        tokenizer=tokenizer,
+        processor=processor,
+    )
+
+
+def _other_shapes(outcome: Report | Unaudited, report: Any) -> tuple[str, ...]:
+    """Return the names with other shapes, without those of experts of which one is missing."""
+    names = tuple(one.name for one in report.mismatched) if report else ()
+    return () if _names(outcome, Missing) else names
+
+
+def _names(outcome: Report | Unaudited, kind: Any) -> tuple[str, ...]:
+    return tuple(
+        name for finding in outcome.findings if kind.describes(finding) for name in finding.names
+    )
