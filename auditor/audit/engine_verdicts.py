@@ -22,8 +22,7 @@ from auditor.engines import (
     knowledge_of,
     unknown_verdict,
 )
-from auditor.engines.release_data import engine_groups, release_records, releases_named
-from auditor.engines.releases import unknown_release
+from auditor.engines.release_data import engine_groups, releases_named
 from auditor.errors import CheckpointError, SourceError, UsageError
 from auditor.findings import EngineRefuses, QuantizationData, Severity, is_of_tensors
 from auditor.layouts.declared import declaration
@@ -55,13 +54,15 @@ def engines_named(text: str) -> tuple[str, ...]:
     return names
 
 
-def unknown_verdicts(engines: Sequence[str], reason: str) -> tuple[EngineVerdict, ...]:
-    """Return the verdicts on a model that was not read, with the reason."""
-    return tuple(
-        unknown_release(release_records(), engine.rpartition(" ")[2], reason)
-        if is_release(engine)
-        else unknown_verdict(knowledge_of(engine), reason)
-        for engine in expanded(tuple(engines))
+def unread_verdicts(
+    engines: Sequence[str], outcome: Unaudited, snapshot: Snapshot | None
+) -> tuple[EngineVerdict, ...]:
+    """Return the verdicts on a model that was not read; releases may read its tokenizer."""
+    asked = expanded(engines)
+    served = [one for one in asked if not is_release(one)]
+    return (
+        *(unknown_verdict(knowledge_of(engine), outcome.detail) for engine in served),
+        *release_verdicts(outcome, snapshot, [one for one in asked if is_release(one)]),
     )
 
 
@@ -84,8 +85,7 @@ def with_engines(
 
 
 def _refusal(verdict: EngineVerdict) -> str:
-    name = verdict.engine.removesuffix(f" {verdict.version}")
-    return f"{name} {verdict.version} does not load it: {'; '.join(verdict.reasons)}"
+    return f"{verdict.label} does not load it: {'; '.join(verdict.reasons)}"
 
 
 def _verdicts(

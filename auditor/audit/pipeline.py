@@ -161,7 +161,8 @@ def _outcome(
             outcome = with_code_in_files(nothing, error.snapshot, options)
             if isinstance(error.snapshot, Snapshot):
                 outcome = _with_skipped(outcome, error.snapshot)
-            return unread(outcome.as_unaudited(error.reason, str(error)), options.engines)
+            unaudited = outcome.as_unaudited(error.reason, str(error))
+            return unread(unaudited, options.engines, error.snapshot)
         return examine_snapshot(snapshot, options)
 
     def crashed(detail: str) -> Unaudited:
@@ -170,13 +171,17 @@ def _outcome(
     return outcome_of(work, crashed, UsageError)
 
 
-def unread(outcome: Unaudited, engines: Sequence[str]) -> Unaudited:
-    """Return the outcome of a model that was not read; the engines' verdicts are unknown."""
+def unread(outcome: Unaudited, engines: Sequence[str], snapshot: object = None) -> Unaudited:
+    """Return the outcome of a model that was not read; the engines' verdicts are unknown.
+
+    A snapshot without weights may have a tokenizer, which releases of transformers read.
+    """
     if not engines:
         return outcome
-    from auditor.audit.engine_verdicts import unknown_verdicts  # noqa: PLC0415 - few audits ask
+    from auditor.audit.engine_verdicts import unread_verdicts  # noqa: PLC0415 - few audits ask
 
-    return replace(outcome, engines=unknown_verdicts(engines, outcome.detail))
+    known = snapshot if isinstance(snapshot, Snapshot) else None
+    return replace(outcome, engines=unread_verdicts(engines, outcome, known))
 
 
 def explain(  # noqa: PLR0913 - one keyword for each choice a caller has

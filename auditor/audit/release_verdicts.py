@@ -1,6 +1,6 @@
 """The verdicts of releases of transformers on an audited checkpoint (`--for transformers==...`)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from auditor.audit.model import declaration_of
@@ -9,12 +9,14 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.companions.companion_files import PROCESSORS, TOKENIZER_CONFIG
 from auditor.containers.safetensors import Header
 from auditor.containers.weight_formats import Table
-from auditor.engines.release_data import LIBRARY, release_records, releases_named
+from auditor.engines.release_data import LIBRARY, numbers_of, release_records, releases_named
 from auditor.engines.releases import ReadCheckpoint, judge_release, unknown_release
 from auditor.engines.verdict import EngineVerdict
 from auditor.errors import CheckpointError
 from auditor.findings import Missing, StoredBuffer, Unused, UnusedHead
 from auditor.report import Report, Unaudited
+
+_TIED_ONCE = (4, 35, 0)
 
 
 def is_release(engine: str) -> bool:
@@ -39,7 +41,7 @@ def release_verdicts(
             yield judge_release(records, version, subject)
 
 
-def expanded(engines: tuple[str, ...]) -> tuple[str, ...]:
+def expanded(engines: Sequence[str]) -> tuple[str, ...]:
     """Return the engines, with each condition such as `transformers>=5` as the releases it names."""
     found: list[str] = []
     for engine in engines:
@@ -63,6 +65,8 @@ def read_checkpoint(outcome: Report | Unaudited, snapshot: Snapshot) -> ReadChec
     processor = next((texts[name] for name in PROCESSORS if name in texts), None)
     if snapshot.config is None and (tokenizer is not None or processor is not None):
         return ReadCheckpoint(tokenizer=tokenizer, processor=processor, is_companion=True)
+    if snapshot.config is None and isinstance(outcome, Unaudited):
+        return outcome.detail
     if snapshot.config is None or snapshot.config.name == ADAPTER_CONFIG:
         return "only a model with config.json in its root folder was compared with releases"
     declared = declaration_of(snapshot)
@@ -94,9 +98,17 @@ def read_checkpoint(outcome: Report | Unaudited, snapshot: Snapshot) -> ReadChec
         absent=_names(outcome, Missing),
         unread=unread,
         packing=declared.quantization.method if declared.quantization else "",
+        is_saved=_is_saved(values, snapshot),
         tokenizer=tokenizer,
         processor=processor,
     )
+
+
+def _is_saved(config: Mapping[str, Any], snapshot: Snapshot) -> bool:
+    """Whether a version wrote the files that stores safetensors and each tied tensor once."""
+    version = config.get("transformers_version")
+    are_safe = all(head.name.endswith(".safetensors") for head in snapshot.headers)
+    return are_safe and isinstance(version, str) and numbers_of(version) >= _TIED_ONCE
 
 
 def _other_shapes(outcome: Report | Unaudited, report: Any) -> tuple[str, ...]:

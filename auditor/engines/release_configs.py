@@ -1,5 +1,6 @@
 """The values that a release of transformers takes from config.json, against those of another one."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -9,7 +10,9 @@ from auditor.messages import described
 
 Config = Mapping[str, Any]
 
+READ, UNREAD = "=", "-"  # before a key in an entry: whether the code of the models reads it
 _MISSING: Any = object()
+_PATTERN = re.compile(r"every_n|pattern")
 _DEEPEST = 3
 _ROPE_KEYS = ("rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rotary_pct")
 # Keys of rope_parameters that are no part of the scaling.
@@ -68,35 +71,59 @@ def value_of(entry: Entry, config: Config, key: str) -> Any:
     for name in names:
         if name in config:
             return config[name]
-    for name in names:
-        default = entry.get(name) or entry.get(f"-{name}")
-        if isinstance(default, Mapping) and "is" in default:
-            return default["is"]
+    for key in (f"{mark}{name}" for name in names for mark in (READ, UNREAD)):
+        if key in entry:
+            return entry[key]
     return _MISSING
+
+
+def refuses_null(entry: Entry, key: str) -> bool:
+    """Whether a release refuses null as a key's value."""
+    if key in entry.get("not_null", ()):
+        return True
+    default = entry.get(READ + key, entry.get(UNREAD + key))
+    return default is not None and "strict" in entry and key not in entry.get("nullable", ())
 
 
 def differences(writer: Entry, reader: Entry, part: Part) -> Iterator[Difference]:
     """Yield each value that one release reads otherwise than another one."""
     config = part.config
-    keys = {key for key, value in reader.items() if _is_default(value) and key[0] != "-"}
+    keys = {key[1:] for key in reader if key[0] == READ}
     for key in sorted(keys):
         meant, read = value_of(writer, config, key), value_of(reader, config, key)
         if meant is _MISSING or None in (meant, read) or "..." in (meant, read):
             continue
         if not _is_same(meant, read):
             yield Difference(part.path + key, meant, read)
-    for key in sorted(key for key, value in writer.items() if _is_default(value) and key[0] != "-"):
-        if key not in config or key in keys or f"-{key}" in reader:
+    for key in sorted(key[1:] for key in writer if key[0] == READ):
+        if key not in config or key in keys or UNREAD + key in reader or key in reader.get("also", ()):
             continue
         if value_of(reader, config, key) is not _MISSING and key in reader.get("aliases", {}):
             continue
-        default = writer[key]["is"]
+        default = writer[READ + key]
         if config[key] is not None and not _is_default_value(config[key], default):
             yield Difference(part.path + key, config[key], None, is_ignored=True)
 
 
-def _is_default(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.keys() == {"is"}
+def other_layers(reader: Entry, config: Config) -> str:
+    """Return a key of a pattern of layers that a release reads in place of layer_types; "" if none.
+
+    The release takes its default for the key, from which other types of layers follow.
+    """
+    types = config.get("layer_types")
+    if not isinstance(types, list):
+        return ""
+    for key, step in reader.items():
+        is_pattern = key[0] == READ and _PATTERN.search(key) and key[1:] not in config
+        if not is_pattern or type(step) is not int or step < 1:
+            continue
+        derived = [
+            ["full_attention" if (at + start) % step == 0 else "sliding_attention" for at in range(len(types))]
+            for start in (0, 1)
+        ]
+        if types not in derived:
+            return key[1:]
+    return ""
 
 
 def _is_same(one: Any, other: Any) -> bool:

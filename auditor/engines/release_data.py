@@ -65,6 +65,12 @@ class Releases(Struct, frozen=True):
         raw = self.saves.get(name)
         return None if raw is None else decode(raw)
 
+    def outcomes(self, save: Entry, release: str) -> Entry:
+        """Return what a release makes of a class's saves, by layout; right ones are left out."""
+        newer = self.releases[: self.releases.index(release) + 1]
+        found: Entry = next((save["by"][one] for one in newer[::-1] if one in save["by"]), {})
+        return found
+
     def writer(self, version: str | None) -> str:
         """Return the newest recorded release that is not newer than a version, else the oldest."""
         numbers = numbers_of(version or "")

@@ -16,10 +16,11 @@ from auditor.engines.release_configs import (
     Part,
     differences,
     has_rope_keys,
+    other_layers,
     parts_of,
+    refuses_null,
     rope_additions,
     ropes,
-    value_of,
 )
 from auditor.engines.release_data import (
     Entry,
@@ -61,6 +62,8 @@ class ReadCheckpoint(Struct, frozen=True, kw_only=True):
     absent: tuple[str, ...] = ()  # stored names that the layout lacks: an expert's weight
     unread: str = ""  # why names or shapes are not all known; "" if they are
     packing: str = ""  # the quantization method
+    # Whether save_pretrained wrote the files, which stores tied tensors once.
+    is_saved: bool = False
     tokenizer: Mapping[str, Any] | None = None  # tokenizer_config.json
     processor: Mapping[str, Any] | None = None  # preprocessor_config.json
     is_companion: bool = False  # a tokenizer or processor without a model
@@ -101,10 +104,6 @@ def unknown_release(records: Releases, release: str, reason: str) -> EngineVerdi
     )
 
 
-class _Names(NamedTuple):
-    readings: tuple[Reading, ...]
-
-
 def _word(found: tuple[Reading, ...]) -> Word:
     words = {one.word for one in found}
     order: tuple[Word, ...] = ("refuses", "warns", "wrong-silently", "unknown")
@@ -119,7 +118,7 @@ def _readings(records: Releases, release: str, subject: ReadCheckpoint) -> Itera
         yield Reading("unknown", "config.json has no model_type")
         return
     own = records.type(subject.model_type, release)
-    if own is None or own.get("part"):
+    if own is None:
         yield _without_type(records, subject)
         return
     writer = records.writer(subject.config.get("transformers_version"))
@@ -163,7 +162,7 @@ def _config(records: Releases, release: str, writer: str, part: Part) -> Iterato
         yield Reading("refuses" if known else "unknown", why)
         return
     for key, value in part.config.items():
-        if value is None and f"!{key}" in own and f"!{key}" not in (meant or {}):
+        if value is None and refuses_null(own, key) and not refuses_null(meant or {}, key):
             yield Reading("refuses", f"it refuses null as {part.path}{key}")
         if not facts.floats and _has_float(value):
             yield Reading("refuses", f"it does not read {part.path}{key}, written as a __float__")
@@ -171,6 +170,9 @@ def _config(records: Releases, release: str, writer: str, part: Part) -> Iterato
         return
     for one in differences(meant, own, part):
         yield _as_reading(one)
+    if own is not meant and not other_layers(meant, part.config):
+        if key := other_layers(own, part.config):
+            yield Reading("wrong-silently", f"{part.path}{key} instead of layer_types")
     yield from _rope(records, release, meant, own, part)
     yield from _scales(meant, own, part)
 
@@ -208,15 +210,19 @@ def _rope(
     wanted, read = ropes(meant, part.config), ropes(own, part.config)
     if wanted is None and read is None and "rope" not in own and "rope" not in meant:
         return
+    if own.get("rope_needs") and not _rope_keys(part.config):
+        yield Reading("refuses", f"it needs rope_scaling in {part.path or 'config.json'}")
     if wanted is None or read is None:
         if has_rope_keys(part):
             yield Reading("unknown", f"how it reads the rope keys of {part.model_type} is not recorded")
         return
     if wanted == read:
         return
-    additions = {
-        part.path + key: value for key, value in rope_additions(own, part.config, wanted).items()
-    }
+    added = rope_additions(own, part.config, wanted)
+    newest = records.type(part.model_type, records.releases[0]) or meant
+    if any(ropes(entry, {**part.config, **added}) != wanted for entry in (meant, newest)):
+        added = {}
+    additions = {part.path + key: value for key, value in added.items()}
     how = f": write {listed(list(additions))} as well" if additions else ""
     thetas = [sorted({one.theta or 0.0 for one in found}) for found in (read, wanted)]
     what = "other rotary frequencies"
@@ -226,6 +232,10 @@ def _rope(
     elif {one.scaling for one in read} != {one.scaling for one in wanted}:
         what = "another scaling of the rotary frequencies"
     yield Reading("wrong-silently", f"{part.path}{what}{how}", additions)
+
+
+def _rope_keys(config: Mapping[str, Any]) -> bool:
+    return isinstance(config.get("rope_scaling"), Mapping)
 
 
 def _rope_levels(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -247,8 +257,8 @@ def _scales(meant: Entry, own: Entry, part: Part) -> Iterator[Reading]:
 
 def _is_scaled(entry: Entry, config: Mapping[str, Any]) -> bool | None:
     if entry.get("scales"):
-        value = value_of(entry, config, "scale_decoder_outputs")
-        return bool(config.get("scale_decoder_outputs", value is True))
+        is_tied = config.get("tie_word_embeddings", True) is True
+        return bool(config.get("scale_decoder_outputs", is_tied))
     if entry.get("tie_in_code"):
         return config.get("tie_word_embeddings", True) is True
     return False
@@ -281,7 +291,7 @@ def _names(
     if saved is None:
         yield Reading("unknown", f"no save of {name} was tried")
         return
-    outcomes: Mapping[str, Any] = saved["by"].get(release, {})
+    outcomes = records.outcomes(saved, release)
     listed_buffers = {*outcomes.get("extras", ())}
     extra = [one for one in subject.buffers if kind_of(one) in listed_buffers]
     if extra:
@@ -291,7 +301,12 @@ def _names(
     if layout is None:
         yield Reading("unknown", "no save with such names was tried")
         return
-    yield from _outcome(outcomes.get(layout, {}), layout)
+    is_new = numbers_of(writer) >= _FIVE
+    outcome = outcomes.get(layout, {})
+    if outcome == "?" or (layout == "old") is is_new:
+        yield from _other_era(outcome)
+    else:
+        yield from _outcome(outcome, layout, subject.config)
 
 
 def _layout(layouts: Any, kinds: set[str], *, is_new: bool) -> str | None:
@@ -307,24 +322,42 @@ def _layout(layouts: Any, kinds: set[str], *, is_new: bool) -> str | None:
     return first if first in best else best[0]
 
 
-def _outcome(outcome: Any, layout: str) -> Iterator[Reading]:
-    if outcome == "?":
-        yield Reading("unknown", "no save of its class was tried")
-        return
+def _other_era(outcome: Any) -> Iterator[Reading]:
+    """Yield what becomes of a layout whose config another major version wrote: names count."""
+    if outcome == "?" or "error" in outcome or outcome.get("mismatched"):
+        yield Reading("unknown", "no save with such names and such a config was tried")
+    elif outcome.get("missing") or outcome.get("unexpected"):
+        yield _other_names(outcome)
+
+
+def _other_names(outcome: Mapping[str, Any]) -> Reading:
+    missing, unexpected = outcome.get("missing", 0), outcome.get("unexpected", 0)
+    what = f"{missing} kinds of names missing, {unexpected} unexpected"
+    return Reading("warns", f"it knows other names: {what}, such as {quoted(outcome['such'])}")
+
+
+def _outcome(outcome: Any, layout: str, config: Mapping[str, Any]) -> Iterator[Reading]:
     if error := outcome.get("error"):
-        is_size = "size" in error or "mismatch" in error.lower() or "shape" in error
-        yield Reading("unknown" if is_size else "refuses", f"it refused such a save: {error}")
+        depends = re.search(r"size|mismatch|shape|no attribute", error, re.IGNORECASE)
+        is_bridged = _is_bridged(config)  # keys of both major versions stand side by side
+        word: Word = "unknown" if depends or is_bridged else "refuses"
+        yield Reading(word, f"it refused such a save: {error}")
         return
     if outcome.get("mismatched"):
         yield Reading("unknown", "it refused such a save: other shapes")
-    missing, unexpected = outcome.get("missing", 0), outcome.get("unexpected", 0)
-    if missing or unexpected:
-        what = f"{missing} kinds of names missing, {unexpected} unexpected"
-        yield Reading("warns", f"it knows other names: {what}, such as {quoted(outcome['such'])}")
+    if outcome.get("missing") or outcome.get("unexpected"):
+        yield _other_names(outcome)
     elif forward := outcome.get("forward"):
-        yield Reading("refuses", f"its first forward pass failed: {forward}")
+        word = "unknown" if _is_bridged(config) else "refuses"
+        yield Reading(word, f"its first forward pass failed: {forward}")
     elif outcome.get("equal") is False:
         yield Reading("unknown", f"other outputs of a {layout} save, for a reason not recorded")
+
+
+def _is_bridged(config: Mapping[str, Any]) -> bool:
+    inner = config.get("text_config")
+    levels = (config, inner if isinstance(inner, Mapping) else {})
+    return any(one.get("rope_parameters") and one.get("rope_scaling") for one in levels)
 
 
 def _folded(names: Any) -> str:
@@ -374,8 +407,14 @@ def _ties(
         if not any({*both} <= one for one in wanted):
             if is_old:
                 yield Reading("wrong-silently", f"it ties {shown}, which are stored as two")
+            elif group - kinds:
+                lost = min(group - kinds)
+                yield Reading("unknown", f"whether it ties {lost} to {shown} was not tried")
         elif is_old or _reads_flag(records, release, subject):
-            yield Reading("unknown", f"it ties {shown}, both stored: equal ones are right")
+            ends = {one.rpartition(".")[0].rpartition(".")[2] for one in both}
+            is_apart = subject.is_saved and len(ends) > 1  # else copies of one embedding
+            word: Word = "wrong-silently" if is_apart else "unknown"
+            yield Reading(word, f"it ties {shown}, both stored: only equal ones are right")
     for group in wanted:
         here = sorted(group & kinds)
         lost = [one for one in group - kinds if not any(one in g and g & kinds for g in read)]

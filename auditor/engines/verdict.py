@@ -116,6 +116,16 @@ class EngineVerdict(Struct, frozen=True, kw_only=True):
     additions: Mapping[str, Any] = {}  # config keys that would help the engine, with their values
     scheme: str | None = None  # of quantized weights; None without quantization
 
+    @property
+    def name(self) -> str:
+        """The engine or the library, without its version."""
+        return self.engine.removesuffix(f" {self.version}")
+
+    @property
+    def label(self) -> str:
+        """The engine or the library with its version."""
+        return f"{self.name} {self.version}"
+
 
 def unknown_verdict(known: Knowledge, reason: str) -> EngineVerdict:
     """Return the verdict of an engine that is not asked, with the reason."""

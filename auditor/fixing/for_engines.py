@@ -35,7 +35,8 @@ def with_engine_keys(
     config = plan.planned.config
     if config is None or not needed:
         return replace(plan, left=(*plan.left, *_refusals(verdicts)))
-    change = Change(edits=tuple(Edit((key,), ABSENT, value) for key, value in needed.items()))
+    edits = (Edit(tuple(key.split(".")), ABSENT, value) for key, value in needed.items())
+    change = Change(edits=tuple(edits))
     planned = change.with_texts(plan.planned)
     after = examine_undiagnosed(planned, options, entry)
     if not _reads_the_same(plan.after, after):
@@ -49,10 +50,10 @@ def with_engine_keys(
         cause=CAUSE,
         severity=Severity.WARNING,
         summary="; ".join(
-            f"{one.engine} {one.version} reads {', '.join(one.additions)} in config.json"
+            f"{one.label} reads {', '.join(one.additions)} in config.json"
             for one in readers
         ),
-        fix="add the keys, which transformers does not read there",
+        fix="add the keys, which leave what transformers reads as it is",
         change=change,
     )
     others = (one for one in plan.changes if one.file != config.name)
@@ -75,7 +76,7 @@ def _refusals(verdicts: Sequence[EngineVerdict]) -> Iterator[PlannedCause]:
     why = "no key of the config changes that, and names stay as transformers reads them"
     for one in verdicts:
         if one.loads is False and not one.additions:
-            summary = f"{one.engine} {one.version}: {'; '.join(one.reasons)}"
+            summary = f"{one.label}: {'; '.join(one.reasons)}"
             yield _left("engine-refuses", summary, why)
 
 

@@ -315,7 +315,7 @@ def engine_rows(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
 
 
 def _row_key(verdict: EngineVerdict) -> tuple[str, str]:
-    return verdict.engine.removesuffix(f" {verdict.version}"), engine_sentence(verdict)
+    return verdict.name, engine_sentence(verdict)
 
 
 def engine_sentence(verdict: EngineVerdict) -> str:

@@ -23,7 +23,7 @@ WRITERS = ("5.24.0", "4.57.6")  # the first one is the newest
 _TOOLS = Path(__file__).parents[1]
 _JUDGE = Path(__file__).parent / "judges" / "release.py"
 _DATA = _TOOLS.parent / "auditor" / "data" / "engines" / "transformers.json"
-_MOST_KINDS = 8  # of a layout
+_MOST_KINDS = 5  # of a layout
 _CHANGES = Path(__file__).parent / "forward_changes.json"
 # Config keys that change no output of a model in evaluation, or that belong to generation.
 _WITHOUT_EFFECT = re.compile(
@@ -112,7 +112,11 @@ def folded(work: Path) -> Entry:
         for version in releases
         if (file := work / f"{version}.reads.json").exists()
     }
-    types = {version: types_of(tables[version], reads.get(version, {})) for version in releases}
+    keys: dict[str, set[str]] = {}
+    for table in tables.values():
+        for name, entry in table["types"].items():
+            keys.setdefault(name, set()).update(entry.get("defaults", ()))
+    types = {version: types_of(tables[version], keys) for version in releases}
     classes = {version: classes_of(tables[version]) for version in releases}
     facts = {
         version: {
@@ -139,33 +143,47 @@ def parsed(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def types_of(table: Entry, read: Mapping[str, Any]) -> dict[str, Entry]:
-    """Return a release's model types, each as one flat object."""
-    registered = set(read.get("registered", table["types"]))
+def types_of(table: Entry, keys: Mapping[str, set[str]]) -> dict[str, Entry]:
+    """Return a release's model types, each as one flat object; `keys` are those of all releases."""
     found = {}
     for type_, entry in table["types"].items():
         flat: Entry = {"class": entry["class"]}
-        if type_ not in registered:
-            flat["part"] = True
         if "error" in entry:
             found[type_] = flat
             continue
         reads = set(entry["read"])
         for key, value in entry["defaults"].items():
             if not _WITHOUT_EFFECT.fullmatch(key):
-                flat[f"{'' if key in reads else '-'}{key}"] = {"is": short(value)}
+                flat[f"{'=' if key in reads else '-'}{key}"] = short(value)
         flat |= {
             name: entry[name]
             for name in ("aliases", "subs", "rope_defaults", "tie_in_code", "scales")
             if entry[name]
         }
-        nulls = [key for key in entry["not_null"] if not key.startswith("_")]
-        flat |= {f"!{key}": 1 for key in nulls}
+        if also := sorted(keys[type_] & set(entry["mentions"]) - set(entry["defaults"])):
+            flat["also"] = also
+        flat |= nulls_of(flat, entry["not_null"])
         if entry.get("rope", {}).get("slots"):
             flat["rope"] = entry["rope"]["slots"]
+            if needs := entry["rope"].get("needs"):
+                flat["rope_needs"] = needs
         elif "rope_error" in entry:
             flat["rope"] = []
         found[type_] = flat
+    return found
+
+
+def nulls_of(flat: Entry, refused: Sequence[str]) -> Entry:
+    """Return which keys may not be null: with `strict` those whose default is not null, but some."""
+    filled = {key[1:] for key, value in flat.items() if key[0] in "=-" and value is not None}
+    found: Entry = {}
+    if filled and len(filled & {*refused}) > len(filled) // 2:
+        found["strict"] = True
+        if nullable := sorted(filled - {*refused}):
+            found["nullable"] = nullable
+        refused = [key for key in refused if key not in filled]
+    if others := sorted(key for key in refused if not _WITHOUT_EFFECT.fullmatch(key)):
+        found["not_null"] = others
     return found
 
 
@@ -247,7 +265,12 @@ def saves_of(saves: Path, reads: Mapping[str, Any], releases: Sequence[str]) -> 
             entry.setdefault("by", {})[release] = {
                 layout: one for layout, one in outcomes.items() if one
             }
-        entry["by"] = {release: one for release, one in entry["by"].items() if one}
+        before: Entry = {}
+        for release in releases:
+            if entry["by"][release] == before:
+                del entry["by"][release]
+            else:
+                before = entry["by"][release]
         if not any(entry["layouts"].values()):
             entry["layouts"] = list(entry["layouts"])
         found[name] = entry

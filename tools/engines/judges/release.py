@@ -28,6 +28,7 @@ from engines import saves
 
 warnings.simplefilter("ignore")
 transformers.logging.set_verbosity(50)
+transformers.utils.logging.disable_progress_bar()
 torch.set_num_threads(1)
 
 Config = dict[str, Any]
@@ -44,6 +45,25 @@ _ROPE_KEYS = (
 )
 _PARTIAL_KEYS = ("partial_rotary_factor", "rotary_pct", "rope_pct", "rope_percent")
 _KINDS = ("full_attention", "sliding_attention")
+# T5's code scales the decoder's outputs if the head is tied.
+_SCALED_IF_TIED = re.compile(r"if self\.config\.tie_word_embeddings:\n(\s*#.*\n)*\s*(\w+) = \2 \*")
+# Keys without which a type's class is not built small here.
+_SETTINGS: Mapping[str, Config] = {
+    one: {
+        "use_timm_backbone": False,
+        "use_pretrained_backbone": False,
+        "backbone": None,
+        "backbone_config": {
+            "model_type": "resnet",
+            "embedding_size": 8,
+            "hidden_sizes": [8, 8, 16, 16],
+            "depths": [1, 1, 1, 1],
+            "out_features": ["stage4"],
+        },
+    }
+    for one in ("detr", "conditional_detr", "table-transformer")
+}
+_MROPE = {"rope_type": "default", "type": "default", "mrope_section": [4, 2, 2]}
 _OF_ROPE = frozenset({*_ROPE_KEYS, *_PARTIAL_KEYS, "rope_scaling", "rope_parameters", "rotary_dim"})
 
 
@@ -109,7 +129,7 @@ def config_entry(type_: str, cls: Any) -> Config:
         defaults.pop(key, None)
     for key in ("transformers_version", "model_type", *_OF_ROPE):
         defaults.pop(key, None)
-    code = source_of(cls)
+    code, configuration = source_of(cls), Path(inspect.getfile(cls)).read_text(errors="replace")
     attributes = set(re.findall(r"\.([A-Za-z_]\w*)|getattr\([^,()]+, \"(\w+)\"", code))
     names = {one or other for one, other in attributes}
     parameters = set(inspect.signature(cls.__init__).parameters)
@@ -119,12 +139,13 @@ def config_entry(type_: str, cls: Any) -> Config:
     entry: Config = {
         "class": cls.__name__,
         "defaults": defaults,
-        "aliases": dict(getattr(cls, "attribute_map", None) or {}),
+        "aliases": dict(getattr(made, "attribute_map", None) or {}),
         "subs": subs,
         "rope_defaults": rope_defaults,
         "read": sorted(key for key in own if key in names),
         "tie": ties,
-        "tie_in_code": bool(re.search(r"config\.tie_word_embeddings", code)),
+        "tie_in_code": bool(_SCALED_IF_TIED.search(code)),
+        "mentions": sorted(set(re.findall(r"\"([a-z_]\w*)\"", configuration))),
         "scales": bool(re.search(r"config\.scale_decoder_outputs", code)),
     }
     nulls = []
@@ -136,6 +157,31 @@ def config_entry(type_: str, cls: Any) -> Config:
             nulls.append(key)
     entry["not_null"] = sorted(nulls)
     return entry
+
+
+def small_config(type_: str, changes: Mapping[str, Any] = {}) -> Any:  # noqa: B006 - not changed
+    """Return a small config of a type, with the ids of special tokens that saves have."""
+    config = saves.small_config(type_, {**_SETTINGS.get(type_, {}), **changes})
+    for at, key in enumerate(("pad_token_id", "bos_token_id", "eos_token_id")):
+        with suppress(Exception):
+            if getattr(config, key, None) is None:
+                setattr(config, key, at)
+    return config
+
+
+def hollow(class_name: str) -> Any:
+    """Return a small model of a class on the meta device; rope keys are set if it needs them."""
+    type_ = saves.model_type_of(class_name)
+    for changes in ({}, {"rope_scaling": _MROPE}, {"text_config.rope_scaling": _MROPE}):
+        config = small_config(type_, changes)
+        try:
+            with torch.device("meta"):
+                return getattr(transformers, class_name)(config)
+        except (TypeError, AttributeError) as error:
+            last = error
+            if "NoneType" not in str(error):
+                break
+    raise last
 
 
 # --- rope ---------------------------------------------------------------------------------------
@@ -199,7 +245,10 @@ class RopeProbe:
 
     def result(self) -> Config | None:
         """Return, for each rope buffer, the paths of the keys that it follows, and defaults."""
-        start = self.seen({})
+        start, needs = self.seen({}), []
+        if isinstance(start, str) and "NoneType" in start:
+            self.small["rope_scaling"] = _MROPE
+            start, needs = self.seen({}), ["rope_scaling"]
         if isinstance(start, str) or not start:
             return None
         slots: dict[str, Config] = {
@@ -265,7 +314,7 @@ class RopeProbe:
         for slot in slots.values():
             if (slot["theta"] or slot["scaling"]) and slot not in kept:
                 kept.append(slot)
-        return {"slots": kept, "errors": errors}
+        return {"slots": kept, "errors": errors, "needs": needs}
 
 
 def rope_entry(type_: str, cls: Any) -> Config | None:
@@ -273,7 +322,7 @@ def rope_entry(type_: str, cls: Any) -> Config | None:
     if "rope" not in source_of(cls) and "rotary" not in source_of(cls):
         return None
     if type_ in CONFIG_MAPPING:
-        small = saves.small_config(type_, {}).to_dict()
+        small = small_config(type_).to_dict()
     else:
         small = cls.from_dict(saves._small(cls().to_dict(), {}, type_)).to_dict()
     for model_class in model_classes(type_, cls):
@@ -300,6 +349,9 @@ def auto_classes() -> dict[str, str]:
             for type_, classes in mapping.items():
                 for one in (classes,) if isinstance(classes, str) else classes:
                     found.setdefault(one, type_)
+    for one in dir(transformers):
+        if one.endswith("ModelWithProjection"):
+            found.setdefault(one, "")
     return found
 
 
@@ -320,7 +372,7 @@ def shared(class_name: str, config: Any) -> tuple[dict[str, list[int]], list[lis
 def class_entry(class_name: str) -> Config:
     """Return the tensors of a class in memory, its ties by the flag, and what it ignores."""
     type_ = saves.model_type_of(class_name)
-    small = saves.small_config(type_, {})
+    small = hollow(class_name).config
     text = small.to_dict()
     kinds, ties, model = shared(class_name, small)
     entry: Config = {"type": type_, "memory": sorted(kinds), "ties": {}}
@@ -387,7 +439,7 @@ def outputs_of(model: Any) -> list[torch.Tensor]:
 
 def write(folder: Path, class_name: str) -> None:
     """Write a small save of a class with trained-looking numbers, and its outputs."""
-    meta = saves.hollow(class_name, {}, {})
+    meta = hollow(class_name)
     if sum(one.numel() for one in meta.state_dict().values()) > _MANY // 2:
         raise ValueError("a small save is large")
     torch.manual_seed(0)
@@ -486,8 +538,12 @@ def main(arguments: list[str]) -> None:
     """Run one command."""
     verb, *rest = arguments
     if verb == "table":
-        out: Config = {"version": transformers.__version__, "types": {}, "classes": {}}
+        target = Path(rest[0])
+        out: Config = json.loads(target.read_bytes()) if target.exists() else {}
+        out = {"version": transformers.__version__, "types": {}, "classes": {}, **out}
         for type_, cls in config_types():
+            if "defaults" in out["types"].get(type_, {}) and "rope_error" not in out["types"][type_]:
+                continue
             try:
                 out["types"][type_] = config_entry(type_, cls)
             except Exception as error:
@@ -499,9 +555,11 @@ def main(arguments: list[str]) -> None:
             except Exception as error:
                 out["types"][type_]["rope_error"] = error_text(error)
         out["exported"] = sorted(
-            one for one in dir(transformers) if re.search(r"(Model|For\w+|Model\w*Head\w*)$", one)
+            one for one in dir(transformers) if re.search(r"(Model|For[A-Z]\w*)", one)
         )
         for class_name in auto_classes():
+            if "memory" in out["classes"].get(class_name, {}):
+                continue
             try:
                 out["classes"][class_name] = class_entry(class_name)
             except Exception as error:
@@ -513,24 +571,28 @@ def main(arguments: list[str]) -> None:
         out["registered"] = sorted(CONFIG_MAPPING.keys())
         out["companions"] = companion_entry()
         out["floats"] = reads_floats()
-        Path(rest[0]).write_text(json.dumps(out, sort_keys=True))
+        target.write_text(json.dumps(out, sort_keys=True))
         return
     if verb == "write":
         for class_name in auto_classes():
             folder = Path(rest[0], class_name)
-            if folder.exists():
+            if folder.exists() and not (folder / "error").exists():
                 continue
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "error").unlink(missing_ok=True)
             try:
                 write(folder, class_name)
             except Exception as error:
                 (folder / "error").write_text(error_text(error))
         return
     *tops, target = rest
-    results: Config = {"registered": sorted(CONFIG_MAPPING.keys())}
+    results: Config = json.loads(Path(target).read_bytes()) if Path(target).exists() else {}
+    results["registered"] = sorted(CONFIG_MAPPING.keys())
     for top in tops:
         for folder in sorted(Path(top).iterdir()):
             if (folder / "error").exists() or not (folder / "config.json").exists():
+                continue
+            if f"{Path(top).name}/{folder.name}" in results:
                 continue
             found = {"save": read(folder)}
             if (folder / "fused").exists():
