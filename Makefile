@@ -69,6 +69,9 @@ engines: $(VENV)/.test $(ENGINES)/mlx/.ready $(ENGINES)/llama.cpp/.ready $(ENGIN
 	@$(PROGRAM) -m engines --environments $(ENGINES) $(ARGS)
 	@$(PROGRAM) -m engines.hold --environments $(ENGINES)
 
+releases: $(VENV)/.test ## record what releases of transformers make of checkpoints; ARGS=5.24.0: one
+	@$(PROGRAM) -m engines.releases $(ARGS)
+
 lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .

@@ -8,7 +8,12 @@ from msgspec.structs import replace
 from auditor.audit.expected import NotImplied, expectation_of
 from auditor.audit.model import declaration_of
 from auditor.audit.options import Options
-from auditor.audit.release_verdicts import expanded, is_release, release_verdicts
+from auditor.audit.release_verdicts import (
+    expanded,
+    is_release,
+    notes_on_writer,
+    release_verdicts,
+)
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.safetensors import Header
@@ -80,7 +85,8 @@ def with_engines(
         for one in verdicts
         if one.loads is False
     )
-    outcome = replace(outcome, engines=verdicts)
+    notes = notes_on_writer(outcome, snapshot) if any(map(is_release, asked)) else ()
+    outcome = replace(outcome, engines=verdicts, notes=(*outcome.notes, *notes))
     return with_more_findings(outcome, refusals, options.ignore) if refusals else outcome
 
 
@@ -98,7 +104,7 @@ def _verdicts(
     except (CheckpointError, SourceError) as error:
         subject = str(error)
     if isinstance(subject, str):
-        yield from unknown_verdicts(engines, subject)
+        yield from (unknown_verdict(knowledge_of(engine), subject) for engine in engines)
     else:
         yield from (judge(knowledge_of(engine), subject) for engine in engines)
 

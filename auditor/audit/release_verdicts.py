@@ -10,10 +10,15 @@ from auditor.companions.companion_files import PROCESSORS, TOKENIZER_CONFIG
 from auditor.containers.safetensors import Header
 from auditor.containers.weight_formats import Table
 from auditor.engines.release_data import LIBRARY, numbers_of, release_records, releases_named
-from auditor.engines.releases import ReadCheckpoint, judge_release, unknown_release
+from auditor.engines.release_subject import ReadCheckpoint
+from auditor.engines.releases import (
+    judge_release,
+    unknown_release,
+    writer_notes,
+)
 from auditor.engines.verdict import EngineVerdict
 from auditor.errors import CheckpointError
-from auditor.findings import Missing, StoredBuffer, Unused, UnusedHead
+from auditor.findings import Missing, StoredBuffer
 from auditor.report import Report, Unaudited
 
 _TIED_ONCE = (4, 35, 0)
@@ -27,7 +32,7 @@ def is_release(engine: str) -> bool:
 def release_verdicts(
     outcome: Report | Unaudited, snapshot: Snapshot | None, releases: list[str]
 ) -> Iterator[EngineVerdict]:
-    """Yield the verdict of each release; releases are named `transformers==5.0.0` or with a space."""
+    """Yield the verdict of each release, which has a name such as `transformers 5.0.0`."""
     records = release_records()
     try:
         subject = read_checkpoint(outcome, snapshot) if snapshot else outcome_detail(outcome)
@@ -41,8 +46,17 @@ def release_verdicts(
             yield judge_release(records, version, subject)
 
 
+def notes_on_writer(outcome: Report | Unaudited, snapshot: Snapshot) -> tuple[str, ...]:
+    """Return what the declared version of transformers could not have written."""
+    try:
+        subject = read_checkpoint(outcome, snapshot)
+    except CheckpointError:
+        return ()
+    return () if isinstance(subject, str) else tuple(writer_notes(release_records(), subject))
+
+
 def expanded(engines: Sequence[str]) -> tuple[str, ...]:
-    """Return the engines, with each condition such as `transformers>=5` as the releases it names."""
+    """Return the engines, with the releases in the place of a condition: `transformers>=5`."""
     found: list[str] = []
     for engine in engines:
         is_condition = is_release(engine) and " " not in engine

@@ -1,4 +1,4 @@
-"""The values that a release of transformers takes from config.json, against those of another one."""
+"""The values that a release of transformers takes from config.json, compared with another's."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -71,10 +71,8 @@ def value_of(entry: Entry, config: Config, key: str) -> Any:
     for name in names:
         if name in config:
             return config[name]
-    for key in (f"{mark}{name}" for name in names for mark in (READ, UNREAD)):
-        if key in entry:
-            return entry[key]
-    return _MISSING
+    places = (f"{mark}{name}" for name in names for mark in (READ, UNREAD))
+    return next((entry[place] for place in places if place in entry), _MISSING)
 
 
 def refuses_null(entry: Entry, key: str) -> bool:
@@ -95,14 +93,13 @@ def differences(writer: Entry, reader: Entry, part: Part) -> Iterator[Difference
             continue
         if not _is_same(meant, read):
             yield Difference(part.path + key, meant, read)
+    known = {*keys, *reader.get("also", ()), *reader.get("aliases", {})}
     for key in sorted(key[1:] for key in writer if key[0] == READ):
-        if key not in config or key in keys or UNREAD + key in reader or key in reader.get("also", ()):
+        value = config.get(key)
+        if value is None or key in known or UNREAD + key in reader:
             continue
-        if value_of(reader, config, key) is not _MISSING and key in reader.get("aliases", {}):
-            continue
-        default = writer[READ + key]
-        if config[key] is not None and not _is_default_value(config[key], default):
-            yield Difference(part.path + key, config[key], None, is_ignored=True)
+        if not _is_default_value(value, writer[READ + key]):
+            yield Difference(part.path + key, value, None, is_ignored=True)
 
 
 def other_layers(reader: Entry, config: Config) -> str:
@@ -118,7 +115,10 @@ def other_layers(reader: Entry, config: Config) -> str:
         if not is_pattern or type(step) is not int or step < 1:
             continue
         derived = [
-            ["full_attention" if (at + start) % step == 0 else "sliding_attention" for at in range(len(types))]
+            [
+                "full_attention" if (at + start) % step == 0 else "sliding_attention"
+                for at in range(len(types))
+            ]
             for start in (0, 1)
         ]
         if types not in derived:
@@ -180,7 +180,9 @@ def _scaling(slot: Entry, defaults: Config, config: Config) -> tuple[tuple[str, 
     values = [value_at(config, path) for path in sorted(slot["scaling"], key=len, reverse=True)]
     stated = [one for one in values if isinstance(one, Mapping)]
     if not stated:
-        stated = [one for path in slot["scaling"] if isinstance(one := value_at(defaults, path), Mapping)]
+        stated = [
+            one for path in slot["scaling"] if isinstance(one := value_at(defaults, path), Mapping)
+        ]
     if not stated:
         return ()
     found = stated[0]

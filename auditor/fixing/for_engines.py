@@ -50,8 +50,7 @@ def with_engine_keys(
         cause=CAUSE,
         severity=Severity.WARNING,
         summary="; ".join(
-            f"{one.label} reads {', '.join(one.additions)} in config.json"
-            for one in readers
+            f"{one.label} reads {', '.join(one.additions)} in config.json" for one in readers
         ),
         fix="add the keys, which leave what transformers reads as it is",
         change=change,

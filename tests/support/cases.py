@@ -54,6 +54,7 @@ _OF_REPORT = {
     "lacks",
     "left",
     "alarms",
+    "releases",
     "hidden",
     "stored",
 }
@@ -292,6 +293,7 @@ def _answer(key: str, outcome: Report | Unaudited) -> Any:
         "alternatives": [dict(values) for one in causes for values in one.alternatives],
         "exit": exit_code(outcome, FailOn.WARNING),
         "alarms": kinds(outcome),
+        "releases": {one.version: one.verdict for one in outcome.engines},
         "hidden": len(hidden),
         "stored": outcome.observed.tensors if outcome.observed else 0,
     }

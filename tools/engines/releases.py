@@ -286,9 +286,11 @@ def outcome_of(answer: Entry | None, own: Entry) -> Entry | str:
         return "?"
     if "error" in answer:
         is_unknown = "model type" in answer["error"] or "has no attribute" in answer["error"]
-        return {} if is_unknown and answer["error"].startswith("config") else {
-            "error": answer["error"][:100]
-        }
+        return (
+            {}
+            if is_unknown and answer["error"].startswith("config")
+            else {"error": answer["error"][:100]}
+        )
     found: Entry = {}
     for key in ("missing", "unexpected"):
         if names := answer.get(key):

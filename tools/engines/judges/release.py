@@ -121,7 +121,9 @@ def config_entry(type_: str, cls: Any) -> Config:
     """Return what a release makes of a type's config.json."""
     made = cls()
     defaults = plain(made.to_dict())
-    rope_defaults = {key: defaults[key] for key in sorted(_OF_ROPE) if defaults.get(key) is not None}
+    rope_defaults = {
+        key: defaults[key] for key in sorted(_OF_ROPE) if defaults.get(key) is not None
+    }
     subs = {}
     for key, sub in (getattr(cls, "sub_configs", None) or {}).items():
         if own := getattr(sub, "model_type", ""):
@@ -200,7 +202,9 @@ def model_classes(type_: str, cls: Any) -> Iterator[Any]:
             and getattr(one, "config_class", None) is cls
             and not one.__name__.endswith("PreTrainedModel")
         ]
-        yield from sorted(own, key=lambda one: (not one.__name__.endswith("Model"), len(one.__name__)))
+        yield from sorted(
+            own, key=lambda one: (not one.__name__.endswith("Model"), len(one.__name__))
+        )
 
 
 def frequencies(model: Any) -> dict[str, tuple[Any, ...]]:
@@ -252,7 +256,13 @@ class RopeProbe:
         if isinstance(start, str) or not start:
             return None
         slots: dict[str, Config] = {
-            name: {"theta": [], "partial": [], "scaling": [], "default": base_of(one), "half": one[0]}
+            name: {
+                "theta": [],
+                "partial": [],
+                "scaling": [],
+                "default": base_of(one),
+                "half": one[0],
+            }
             for name, one in start.items()
         }
         errors: Config = {}
@@ -284,7 +294,12 @@ class RopeProbe:
 
         for value in (PARTIAL, 1.0):
             part = {"rope_type": "default", "rope_theta": BASE, "partial_rotary_factor": value}
-            follow("partial", "rope_parameters.partial_rotary_factor", {"rope_parameters": part}, is_half)
+            follow(
+                "partial",
+                "rope_parameters.partial_rotary_factor",
+                {"rope_parameters": part},
+                is_half,
+            )
             for key in _PARTIAL_KEYS:
                 follow("partial", key, {key: value}, is_half)
 
@@ -378,7 +393,9 @@ def class_entry(class_name: str) -> Config:
     entry: Config = {"type": type_, "memory": sorted(kinds), "ties": {}}
     inner = "text_config" if isinstance(text.get("text_config"), dict) else None
     for word, flag in (("absent", None), ("true", True), ("false", False)):
-        for word2, flag2 in (("", None), ("true", True), ("false", False)) if inner else (("", None),):
+        for word2, flag2 in (
+            (("", None), ("true", True), ("false", False)) if inner else (("", None),)
+        ):
             keys = {key: value for key, value in text.items() if key != "tie_word_embeddings"}
             if flag is not None:
                 keys["tie_word_embeddings"] = flag
@@ -542,7 +559,10 @@ def main(arguments: list[str]) -> None:
         out: Config = json.loads(target.read_bytes()) if target.exists() else {}
         out = {"version": transformers.__version__, "types": {}, "classes": {}, **out}
         for type_, cls in config_types():
-            if "defaults" in out["types"].get(type_, {}) and "rope_error" not in out["types"][type_]:
+            if (
+                "defaults" in out["types"].get(type_, {})
+                and "rope_error" not in out["types"][type_]
+            ):
                 continue
             try:
                 out["types"][type_] = config_entry(type_, cls)
