@@ -65,14 +65,28 @@ def parts_of(records: Releases, release: str, config: Config, model_type: str) -
 
 def value_of(entry: Entry, config: Config, key: str) -> Any:
     """Return the value of an attribute in one release; _MISSING if the release lacks it."""
-    aliases: Config = entry.get("aliases", {})
-    stored = aliases.get(key, key)
-    names = (stored, key, *(old for old, new in aliases.items() if new == stored))
+    names = _names_of(entry, key)
     for name in names:
         if name in config:
-            return config[name]
+            return _plain(config[name])
     places = (f"{mark}{name}" for name in names for mark in (READ, UNREAD))
     return next((entry[place] for place in places if place in entry), _MISSING)
+
+
+def _names_of(entry: Entry, key: str) -> tuple[str, ...]:
+    """Return the names of an attribute in a config, the one that the release writes first."""
+    aliases: Config = entry.get("aliases", {})
+    stored = aliases.get(key, key)
+    return (stored, key, *(old for old, new in aliases.items() if new == stored))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with numbers that JSON lacks as the records have them: inf."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, Mapping) and "__float__" in value:
+        return str(value["__float__"]).lower().replace("infinity", "inf")
+    return value
 
 
 def refuses_null(entry: Entry, key: str) -> bool:
@@ -91,11 +105,13 @@ def differences(writer: Entry, reader: Entry, part: Part) -> Iterator[Difference
         meant, read = value_of(writer, config, key), value_of(reader, config, key)
         if meant is _MISSING or None in (meant, read) or "..." in (meant, read):
             continue
-        if not _is_same(meant, read):
+        source = next((name for name in _names_of(writer, key) if name in config), key)
+        is_derived = source != key and (READ + source in reader or UNREAD + source in reader)
+        if not is_derived and not _is_same(meant, read):
             yield Difference(part.path + key, meant, read)
     known = {*keys, *reader.get("also", ()), *reader.get("aliases", {})}
     for key in sorted(key[1:] for key in writer if key[0] == READ):
-        value = config.get(key)
+        value = _plain(config.get(key))
         if value is None or key in known or UNREAD + key in reader:
             continue
         if not _is_default_value(value, writer[READ + key]):

@@ -174,7 +174,7 @@ def types_of(table: Entry, keys: Mapping[str, set[str]]) -> dict[str, Entry]:
 
 
 def nulls_of(flat: Entry, refused: Sequence[str]) -> Entry:
-    """Return which keys may not be null: with `strict` those whose default is not null, but some."""
+    """Return which keys may not be null; `strict`: those with a default, but for `nullable`."""
     filled = {key[1:] for key, value in flat.items() if key[0] in "=-" and value is not None}
     found: Entry = {}
     if filled and len(filled & {*refused}) > len(filled) // 2:
