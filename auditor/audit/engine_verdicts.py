@@ -12,6 +12,7 @@ from auditor.audit.release_verdicts import (
     expanded,
     is_release,
     notes_on_writer,
+    of_nested_class,
     release_verdicts,
 )
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
@@ -76,16 +77,18 @@ def with_engines(
 ) -> Report | Unaudited:
     """Return the outcome with a verdict of each requested engine; a refusal is a finding."""
     asked = expanded(options.engines)
+    is_asked = any(map(is_release, asked))
+    read = of_nested_class(outcome, snapshot, options) if is_asked else outcome
     verdicts = (
         *_verdicts(outcome, snapshot, [one for one in asked if not is_release(one)]),
-        *release_verdicts(outcome, snapshot, [one for one in asked if is_release(one)]),
+        *release_verdicts(read, snapshot, [one for one in asked if is_release(one)]),
     )
     refusals = tuple(
         EngineRefuses(engine=one.engine, version=one.version, reason=_refusal(one))
         for one in verdicts
         if one.loads is False
     )
-    notes = notes_on_writer(outcome, snapshot) if any(map(is_release, asked)) else ()
+    notes = notes_on_writer(read, snapshot) if is_asked else ()
     outcome = replace(outcome, engines=verdicts, notes=(*outcome.notes, *notes))
     return with_more_findings(outcome, refusals, options.ignore) if refusals else outcome
 

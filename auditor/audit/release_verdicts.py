@@ -3,12 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from auditor.audit.model import declaration_of
+from msgspec.structs import replace
+
+from auditor.audit.model import declaration_of, examine_undiagnosed
+from auditor.audit.options import Options
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.companions.companion_files import PROCESSORS, TOKENIZER_CONFIG
 from auditor.containers.safetensors import Header
 from auditor.containers.weight_formats import Table
+from auditor.engines.knowledge import value_at
 from auditor.engines.release_data import LIBRARY, numbers_of, release_records, releases_named
 from auditor.engines.release_subject import ReadCheckpoint
 from auditor.engines.releases import (
@@ -44,6 +48,18 @@ def release_verdicts(
             yield unknown_release(records, version, subject)
         else:
             yield judge_release(records, version, subject)
+
+
+def of_nested_class(
+    outcome: Report | Unaudited, snapshot: Snapshot, options: Options
+) -> Report | Unaudited:
+    """Return the outcome for the class that stands in text_config alone, where 4.57 wrote it."""
+    config = snapshot.config.values if snapshot.config else {}
+    names = value_at(config, "text_config.architectures")
+    is_nested = isinstance(names, list) and len(names) == 1 and isinstance(names[0], str)
+    if not is_nested or config.get("architectures") or options.target:
+        return outcome
+    return examine_undiagnosed(snapshot, replace(options, target=names[0], engines=()))
 
 
 def notes_on_writer(outcome: Report | Unaudited, snapshot: Snapshot) -> tuple[str, ...]:
@@ -97,6 +113,10 @@ def read_checkpoint(outcome: Report | Unaudited, snapshot: Snapshot) -> ReadChec
     unread = ""
     if report is None or not isinstance(outcome, Report):
         unread = "what it would load could not be computed"
+    elif (
+        not declared.config.architectures and value_at(values, "text_config.architectures") is None
+    ):
+        unread = "config.json names no class"
     elif snapshot.unopened or outcome.unread:
         unread = "some weights were not read"
     return ReadCheckpoint(

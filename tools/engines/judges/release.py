@@ -1,6 +1,6 @@
 """Ask one release of transformers about its configs, classes and small saves.
 
-It runs with that release on its path: `table OUT`, `write FOLDER`, `read FOLDER... OUT`. What the
+It runs with that release on its path: `table OUT`, `write FOLDER [CLASS...]`, `read FOLDER... OUT`. What the
 file OUT has is not asked again.
 """
 
@@ -8,6 +8,7 @@ file OUT has is not asked again.
 
 import inspect
 import json
+import re
 import sys
 import warnings
 from contextlib import suppress
@@ -35,6 +36,11 @@ transformers.utils.logging.disable_progress_bar()
 torch.set_num_threads(1)
 
 _TOLERANCE = 1e-4
+_AT_ONCE = 100  # answers between two writes of the file
+_USUAL = re.compile(
+    r"For(CausalLM|ConditionalGeneration|MaskedLM|SequenceClassification|ImageClassification|CTC"
+    r"|ObjectDetection)$|Model$|LMHeadModel$|WithProjection$"
+)
 
 
 def inputs_for(model: Any) -> Config:
@@ -149,9 +155,9 @@ def read(folder: Path, file: str = "") -> Config:
     return answer
 
 
-def write_all(top: Path) -> None:
+def write_all(top: Path, names: list[str]) -> None:
     """Write a small save of each class into a folder of its own, or the error."""
-    for class_name in auto_classes():
+    for class_name in names or auto_classes():
         folder = top / class_name
         if folder.exists() and not (folder / "error").exists():
             continue
@@ -163,12 +169,18 @@ def write_all(top: Path) -> None:
             (folder / "error").write_text(error_text(error))
 
 
-def read_all(tops: list[Path], results: Config) -> None:
-    """Read the saves of writers that were not read yet."""
-    for folder in (one for top in tops for one in sorted(top.iterdir())):
+def read_all(tops: list[Path], target: Path, results: Config) -> None:
+    """Read the saves that were not read yet, usual classes first; keep the answers as they come."""
+    folders = sorted(
+        (one for top in tops for one in top.iterdir()),
+        key=lambda folder: (_USUAL.search(folder.name) is None, folder.name, folder.parent.name),
+    )
+    for folder in folders:
         key = f"{folder.parent.name}/{folder.name}"
         if (folder / "error").exists() or not (folder / "config.json").exists() or key in results:
             continue
+        if len(results) % _AT_ONCE == 0:
+            target.write_text(json.dumps(results, sort_keys=True))
         found = {"save": read(folder)}
         if (folder / "fused").exists():
             found["fused"] = read(folder / "fused")
@@ -181,14 +193,14 @@ def main(arguments: list[str]) -> None:
     """Run one command."""
     verb, *rest = arguments
     if verb == "write":
-        write_all(Path(rest[0]))
+        write_all(Path(rest[0]), rest[1:])
         return
     *tops, target = map(Path, rest)
     known: Config = json.loads(target.read_bytes()) if target.exists() else {}
     if verb == "table":
         fill(known)
     else:
-        read_all(tops, known)
+        read_all(tops, target, known)
     target.write_text(json.dumps(known, sort_keys=True))
 
 

@@ -1,6 +1,6 @@
 """The configs, rotary frequencies, classes and ties of the release of transformers on the path."""
 
-# ruff: noqa: BLE001, S112 - a release raises what it likes
+# ruff: noqa: BLE001 - a release raises what it likes
 
 import inspect
 import json
@@ -163,7 +163,10 @@ def small_config(type_: str, changes: Mapping[str, Any]) -> Any:
 def hollow(class_name: str) -> Any:
     """Return a small model of a class on the meta device; rope keys are set if it needs them."""
     type_ = saves.model_type_of(class_name)
-    for changes in ({}, {"rope_scaling": _MROPE}, {"text_config.rope_scaling": _MROPE}):
+    tries: list[Config] = [{}, {"rope_scaling": _MROPE}, {"text_config.rope_scaling": _MROPE}]
+    if transformers.__version__ < "5" and "mrope_section" in source_of(CONFIG_MAPPING[type_]):
+        tries.reverse()  # it is built without, and its forward pass fails
+    for changes in tries:
         config = small_config(type_, changes)
         try:
             with torch.device("meta"):
@@ -330,11 +333,12 @@ def rope_entry(type_: str, cls: Any) -> Config | None:
     else:
         small = cls.from_dict(saves._small(cls().to_dict(), {}, type_)).to_dict()
     for model_class in model_classes(cls):
-        with torch.device("meta"):
-            try:
-                hollow = model_class(cls.from_dict(dict(small)))
-            except Exception:
-                continue
+        for keys in ({}, {"rope_scaling": _MROPE}):
+            with suppress(Exception), torch.device("meta"):
+                hollow = model_class(cls.from_dict({**small, **keys}))
+                break
+        else:
+            continue
         if sum(one.numel() for one in hollow.parameters()) > MANY:
             continue
         if found := RopeProbe(cls, model_class, small).result():
