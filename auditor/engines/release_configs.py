@@ -73,6 +73,11 @@ def value_of(entry: Entry, config: Config, key: str) -> Any:
     return next((entry[place] for place in places if place in entry), _MISSING)
 
 
+def is_recorded(entry: Entry) -> bool:
+    """Whether the keys of a type's config are known."""
+    return any(key[0] in {READ, UNREAD} for key in entry)
+
+
 def _names_of(entry: Entry, key: str) -> tuple[str, ...]:
     """Return the names of an attribute in a config, the one that the release writes first."""
     aliases: Config = entry.get("aliases", {})

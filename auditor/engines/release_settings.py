@@ -10,6 +10,7 @@ from auditor.engines.release_configs import (
     Rope,
     differences,
     has_rope_keys,
+    is_recorded,
     other_layers,
     refuses_null,
     rope_additions,
@@ -36,6 +37,9 @@ def config_read(records: Releases, release: str, writer: str, part: Part) -> Ite
         if not facts.floats and _has_float(value):
             yield Reading("refuses", f"it does not read {part.path}{key}, written as a __float__")
     if meant is None:
+        return  # a part to which the release gives a model type of its own
+    if not (is_recorded(meant) and is_recorded(own)):
+        yield Reading("unknown", f"the config of {part.model_type} was not recorded")
         return
     for one in differences(meant, own, part):
         yield _as_reading(one)

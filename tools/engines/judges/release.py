@@ -1,7 +1,7 @@
 """Ask one release of transformers about its configs, classes and small saves.
 
-It runs with that release on its path: `table OUT`, `write FOLDER [CLASS...]`, `read FOLDER... OUT`. What the
-file OUT has is not asked again.
+It runs with that release on its path: `table OUT`, `write FOLDER [CLASS...]`, `read FOLDER... OUT`.
+What the file OUT has is not asked again.
 """
 
 # ruff: noqa: BLE001 - a release raises what it likes

@@ -114,7 +114,8 @@ def config_entry(cls: Any) -> Config:
         key: defaults[key] for key in sorted(_OF_ROPE) if defaults.get(key) is not None
     }
     subs = {}
-    for key, sub in (getattr(cls, "sub_configs", None) or {}).items():
+    nested = getattr(made, "sub_configs", None)
+    for key, sub in (nested if isinstance(nested, Mapping) else {}).items():
         if own := getattr(sub, "model_type", ""):
             subs[key] = own
         defaults.pop(key, None)
