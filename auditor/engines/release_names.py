@@ -90,7 +90,7 @@ def _other_names(outcome: Mapping[str, Any]) -> Reading:
 
 def _outcome(outcome: Any, layout: str, config: Mapping[str, Any]) -> Iterator[Reading]:
     if error := outcome.get("error"):
-        depends = re.search(r"size|mismatch|shape|no attribute", error, re.IGNORECASE)
+        depends = re.search(r"config:|size|mismatch|shape|no attribute", error, re.IGNORECASE)
         is_bridged = _is_bridged(config)  # keys of both major versions stand side by side
         word: Word = "unknown" if depends or is_bridged else "refuses"
         yield Reading(word, f"it refused such a save: {error}")

@@ -8,7 +8,6 @@ What the file OUT has is not asked again.
 
 import inspect
 import json
-import re
 import sys
 import warnings
 from contextlib import suppress
@@ -22,6 +21,7 @@ from safetensors.torch import load_file, save_file
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from engines.judges.release_table import (
     MANY,
+    USUAL,
     Config,
     auto_classes,
     error_text,
@@ -37,10 +37,6 @@ torch.set_num_threads(1)
 
 _TOLERANCE = 1e-4
 _AT_ONCE = 100  # answers between two writes of the file
-_USUAL = re.compile(
-    r"For(CausalLM|ConditionalGeneration|MaskedLM|SequenceClassification|ImageClassification|CTC"
-    r"|ObjectDetection)$|Model$|LMHeadModel$|WithProjection$"
-)
 
 
 def inputs_for(model: Any) -> Config:
@@ -122,8 +118,7 @@ def read(folder: Path, file: str = "") -> Config:
     source = folder
     try:
         config = transformers.AutoConfig.from_pretrained(source)
-        name = config.architectures[0]
-        cls = getattr(transformers, name)
+        cls = getattr(transformers, folder.parent.name if folder.name == "fused" else folder.name)
     except Exception as error:
         return {"error": f"config: {error_text(error)}"}
     keywords: Config = {"output_loading_info": True}
@@ -173,7 +168,7 @@ def read_all(tops: list[Path], target: Path, results: Config) -> None:
     """Read the saves that were not read yet, usual classes first; keep the answers as they come."""
     folders = sorted(
         (one for top in tops for one in top.iterdir()),
-        key=lambda folder: (_USUAL.search(folder.name) is None, folder.name, folder.parent.name),
+        key=lambda folder: (USUAL.search(folder.name) is None, folder.name, folder.parent.name),
     )
     for folder in folders:
         key = f"{folder.parent.name}/{folder.name}"

@@ -21,6 +21,10 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 Config = dict[str, Any]
+USUAL = re.compile(
+    r"For(CausalLM|ConditionalGeneration|MaskedLM|SequenceClassification|ImageClassification|CTC"
+    r"|ObjectDetection)$|Model$|LMHeadModel$|WithProjection$"
+)
 Seen = tuple[Any, ...]
 BASE, OTHER, PARTIAL = 512345.0, 7777.0, 0.5
 MANY = 40_000_000  # parameters
@@ -437,7 +441,7 @@ def fill(table: Config) -> None:
     for type_, cls in config_types():
         if "defaults" not in types.get(type_, {}) or "rope_error" in types[type_]:
             types[type_] = type_entry(type_, cls)
-    for class_name in auto_classes():
+    for class_name in sorted(auto_classes(), key=lambda name: USUAL.search(name) is None):
         if "memory" in classes.get(class_name, {}):
             continue
         try:
