@@ -40,6 +40,7 @@ _PARTIAL_KEYS = ("partial_rotary_factor", "rotary_pct", "rope_pct", "rope_percen
 _KINDS = ("full_attention", "sliding_attention")
 # T5's code scales the decoder's outputs if the head is tied.
 _SCALED_IF_TIED = re.compile(r"if self\.config\.tie_word_embeddings:\n(\s*#.*\n)*\s*(\w+) = \2 \*")
+_NEEDS_SCALING = re.compile(r"rope_scaling\[\"mrope_section\"\]")
 # Keys without which a type's class is not built small here.
 _SETTINGS: Mapping[str, Config] = {
     one: {
@@ -347,6 +348,8 @@ def rope_entry(type_: str, cls: Any) -> Config | None:
         if sum(one.numel() for one in hollow.parameters()) > MANY:
             continue
         if found := RopeProbe(cls, model_class, small).result():
+            if _NEEDS_SCALING.search(source_of(cls)):  # its forward pass, which is not tried here
+                found["needs"] = ["rope_scaling"]
             return found
     return None
 
