@@ -1,8 +1,9 @@
-"""Write auditor/data/companion_pairs.json: the key of a config that a feature extractor's must fit.
+"""Write auditor/data/companion_pairs.json: the key of a config that a companion's must fit.
 
-`{model type: [key of the extractor, key of the config, factor]}`. The extractor's key is one that
-changes the bins of its features. The config's key is one without which a small model of the type,
-or of the nested config that has the key, works only with features of its own number of bins.
+`bins` is {model type: [key of the extractor, key of the config, factor]}. The extractor's key is
+one that changes the bins of its features. The config's key is one without which a small model of
+the type, or of the nested config that has the key, works only with features of its own number of
+bins. `sides` is {model type: key of the config}, as `image_sides` finds it.
 """
 
 import json
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from image_sides import sides
 from small_models import built, config_class, first_success, number_in, small_values, text_of
 
 DATA = Path(__file__).resolve().parents[1] / "auditor" / "data"
@@ -129,9 +131,19 @@ def main() -> None:
     for model_type, pair in pairs(sys.argv[1:]):
         found.setdefault(model_type, pair)
         print(model_type, pair, flush=True)
-    lines = (f" {json.dumps(key)}: {json.dumps(pair)}" for key, pair in found.items())
+    fixed = dict(sides(sys.argv[1:]))
+    tables = {"bins": found, "sides": fixed}
     if len(sys.argv) == 1:
-        (DATA / "companion_pairs.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        (DATA / "companion_pairs.json").write_text(as_text(tables))
+
+
+def as_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return JSON with a line for each model type."""
+    parts = []
+    for name, table in tables.items():
+        lines = (f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in table.items())
+        parts.append(f' "{name}": {{\n' + ",\n".join(lines) + "\n }")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ from auditor.analytic.expectation import ExpectedTensor, Role
 
 _DEEPEST = 128  # the most parts of a name that is followed; names in trees have at most ten
 _DIGITS = len(str(MAX_TENSORS))
-_ABOVE = 3  # parts of a name below the list of modules that has the tensor
 
 
 class ModuleList(NamedTuple):
@@ -66,8 +65,13 @@ class NamePath(NamedTuple):
 
 def follow(tree: Block, name: str) -> NamePath:
     """Follow a name into the tree; return the final block and the lists on the way."""
-    block, lists, at, submodel, is_extra = tree, list[ModuleList](), "", "", False
-    parts = name.split(".", _DEEPEST)
+    return _followed(NamePath(tree, ()), "", name.split(".", _DEEPEST))
+
+
+def _followed(start: NamePath, at: str, parts: list[str]) -> NamePath:
+    """Follow the parts of a name from the block called `at`, to which `start` is the path."""
+    block, passed, submodel, is_extra = start
+    lists = list(passed)
     while True:
         while isinstance(block, Experts | Extra | Submodel):
             is_extra |= isinstance(block, Extra)
@@ -103,8 +107,12 @@ def _child(children: tuple[tuple[str, Block], ...], parts: list[str]) -> tuple[i
             single_part = child
         elif "." in key and key.split(".") == parts[: (step := key.count(".") + 1)]:
             return step, child
-    if single_part is None and any(key.startswith(f"{parts[0]}.") for key, _ in children):
-        return 1, Module(())  # the first part of `layers.61` alone is a module, too
+    if single_part is None:  # of `layers.61` alone, `layers` is a module, too
+        start = f"{parts[0]}."
+        inside = [
+            (key.removeprefix(start), child) for key, child in children if key.startswith(start)
+        ]
+        single_part = Module(tuple(inside)) if inside else None
     return 1, single_part
 
 
@@ -125,7 +133,9 @@ class NameLookup(Struct, frozen=True):
 
     def get(self, name: str) -> ExpectedTensor | None:
         """Return the tensor with the name, a tied one with its source's shape, or None."""
-        path = follow(self.tree, name)
+        return self._tensor(name, follow(self.tree, name))
+
+    def _tensor(self, name: str, path: NamePath) -> ExpectedTensor | None:
         match path.block:
             case Tied(to):
                 to = f"{path.submodel}{to}"
@@ -139,14 +149,32 @@ class NameLookup(Struct, frozen=True):
     def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
         """Return the tensors with these names; names that the tree lacks are left out.
 
-        Of 95,000 experts of another model only the list is looked up: it is not in the tree.
+        The path to each module is followed once. Of 95,000 experts of another model only the list
+        is looked up: it is not in the tree.
         """
-        has_module: dict[str, bool] = {}
         found: dict[str, ExpectedTensor] = {}
+        paths = _Paths(self.tree)
         for name in names:
-            module = name.rsplit(".", _ABOVE)[0]  # of `experts.0.w1.weight` the experts
-            if module not in has_module:
-                has_module[module] = follow(self.tree, module).block is not None
-            if has_module[module] and (tensor := self.get(name)):
+            module, *below = name.rsplit(".", 2)  # of `experts.0.w1.weight` the expert
+            if below and paths[module.rpartition(".")[0]].block is None:
+                continue
+            path = paths[module]
+            if isinstance(path.block, Repeat | Stack):
+                path = follow(self.tree, name)  # the tree may have `layers.61` beside `layers`
+            elif below:
+                path = _followed(path, module, below)
+            if tensor := self._tensor(name, path):
                 found[name] = tensor
         return found
+
+
+class _Paths(dict[str, NamePath]):
+    """The paths to the modules of a tree, each followed when it is first asked for."""
+
+    def __init__(self, tree: Module) -> None:
+        super().__init__({"": NamePath(tree, ())})
+        self._tree = tree
+
+    def __missing__(self, module: str) -> NamePath:
+        path = self[module] = follow(self._tree, module)
+        return path

@@ -34,6 +34,7 @@ from auditor.findings import EngineRefuses, QuantizationData, Severity, is_of_te
 from auditor.layouts.declared import declaration
 from auditor.layouts.packing import Declared
 from auditor.messages import listed, meant, quoted
+from auditor.reconciler.training_rules import has_parts
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 
@@ -117,6 +118,8 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
 
     Raise CheckpointError or SourceError for a config that cannot be read.
     """
+    if has_parts(snapshot):
+        return "the weights are in parts that a training left, which have to be joined first"
     if snapshot.config is None or snapshot.config.name == ADAPTER_CONFIG:
         return "only a model with config.json in its root folder is compared with engines"
     formats = {head.name.rpartition(".")[2].lower() for head in snapshot.headers}

@@ -25,6 +25,7 @@ from auditor.extras import LIBRARIES, install
 from auditor.findings import DisputedTensor, FormulaDisputed, OfDisputes
 from auditor.messages import meant, quoted
 from auditor.names.parts import modules_above
+from auditor.reconciler.matching import Places
 from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.tensors import natural_key
 
@@ -64,6 +65,7 @@ class Implied(NamedTuple):
     expectation: Expectation
     family: FamilyExpectations
     choice: TargetChoice | None = None  # None for modules and adapters
+    where: Places | None = None  # of the stored names, if some were looked up
 
 
 class NotImplied(NamedTuple):

@@ -50,6 +50,7 @@ from auditor.audit.outcome import (
 )
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot, TextFile
+from auditor.checkpoint.training_files import state_alone
 from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.findings import BadConfig, ConfigOverwritten, MetadataContradiction, OfFile
@@ -60,7 +61,7 @@ from auditor.layouts.packing import PLAIN, Declared, split_off_unread
 from auditor.messages import named, quoted
 from auditor.reconciler.contents import Contents, pipeline_file, unindexed_files
 from auditor.reconciler.loading.stored_form import expected_as_stored
-from auditor.reconciler.matching import shapes_of
+from auditor.reconciler.matching import places, shapes_of
 from auditor.reconciler.other_model import OTHER_NAMES, drafting_notes, listed_size_rule
 from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.reconciler.repository_rules import repository_findings
@@ -69,6 +70,7 @@ from auditor.reconciler.single_files import (
     single_file_notes,
     training_notes,
 )
+from auditor.reconciler.training_rules import has_parts, own_names
 from auditor.report import Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
 
@@ -178,7 +180,7 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
             case = case.with_contradictions(*_untyped(config, implied.choice))
         # Read in which form and dtype they are stored.
         quantization = declared.quantization or _quantization(config, case.snapshot)
-        dtype = config.dtype
+        dtype = None if has_parts(case.snapshot) else config.dtype  # joining may convert them
     except (CheckpointError, SourceError) as error:
         return _without_expected(case, declared, error)
     expectation = implied.expectation
@@ -363,6 +365,8 @@ def _compare(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
     # Stop if there are no weights, or if their layout is unknown.
     if case.contents.empty:
         detail = f"{case.snapshot.model} is a config alone: there are no weights to compare it with"
+        if alone := state_alone(file.name for file in case.snapshot.files):
+            detail = f"{case.snapshot.model} has no weights: {alone}"
         files = () if quantization else case.snapshot.files
         sizes = listed_size_rule(files, implied.expectation, expected.dtype)
         findings = (*expected.opinion.findings, *sizes)
@@ -371,6 +375,8 @@ def _compare(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
         return unaudited_outcome(case, Reason.UNKNOWN_LAYOUT, detail)
+    if has_parts(case.snapshot) and (detail := own_names(case.contents.tensors)):
+        return unaudited_outcome(case, Reason.UNKNOWN_ARCHITECTURE, detail)
     # Unpack the weights.
     try:
         packing = _unpack(case, implied.expectation, quantization)
@@ -423,9 +429,10 @@ def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Im
     if not implied.expectation.loading.converters:
         return implied
     names = {tensor.name for tensor in _all_tensors(case.contents)} - packing.holders
-    expectation, family = expected_as_stored(implied.expectation, names, case.depth), implied.family
+    where, family = places(implied.expectation, names), implied.family
+    expectation = expected_as_stored(implied.expectation, names, case.depth, where)
     if expectation is implied.expectation:
-        return implied
+        return implied._replace(where=where)
     is_target = family.declared is implied.expectation
     declared = expectation if is_target else expected_as_stored(family.declared, names, case.depth)
     return Implied(expectation, replace(family, declared=declared))

@@ -186,7 +186,7 @@ def compared_outcome(
     weights, snapshot, expectation = case.contents, case.snapshot, implied.expectation
     shapes, unpacked = not weights.names_only, packing.tensors.read
     # Give each tensor its fate.
-    reconciled = reconcile(weights, expectation, implied.family, packing.tensors)
+    reconciled = reconcile(weights, expectation, implied.family, packing.tensors, implied.where)
     # Sum up the stored tensors; if many are unexpected, list their modules only to some depth.
     foreign = (Fate.UNEXPECTED | Fate.BUFFER).value
     names = (one.tensor.name for one in reconciled.unexpected if one.fate & foreign)

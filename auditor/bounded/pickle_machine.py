@@ -9,7 +9,7 @@ arguments do not change after the call.
 import pickletools
 from collections.abc import Callable
 from io import BytesIO
-from typing import Any
+from typing import Any, Protocol
 
 from auditor.bounded.pickle_names import (
     WEIGHTS_ONLY,
@@ -52,9 +52,11 @@ class _ImpossibleError(Exception):
     """The error for an opcode at which every unpickler fails; its message begins with a verb."""
 
 
-def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
+def follow_pickle(
+    data: bytes, start: int = 0, shortcut: "Shortcut | None" = None
+) -> FollowedPickle:
     """Follow the pickle at byte `start`; a fault is returned as a part of the result."""
-    machine = _Machine()
+    machine = Machine(shortcut)
     stream = BytesIO(data)
     stream.seek(start)
     value, fault = None, None
@@ -82,10 +84,24 @@ def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
     )
 
 
-class _Machine:
+class Shortcut(Protocol):
+    """A function that follows many opcodes at once, which begin with one of `starts`.
+
+    It pushes what they push, adds the memo's places that it leaves empty to `skipped`, and returns
+    the offset after them; None if the opcodes have to be followed one by one.
+    """
+
+    starts: frozenset[bytes]
+
+    def __call__(self, machine: "Machine", at: int) -> int | None: ...
+
+
+class Machine:
     """An unpickler's stack and memo, with records in place of objects."""
 
-    def __init__(self) -> None:
+    def __init__(self, shortcut: Shortcut | None = None) -> None:
+        self.shortcut = shortcut
+        self.skipped = 0  # places of the memo that a shortcut left empty
         self.at = 0  # offset of the opcode
         self.frame = 0  # offset after the frame; 0 outside of frames
         self.steps = MAX_STEPS
@@ -107,6 +123,11 @@ class _Machine:
             if not code:
                 raise EOFError
             self.check_frame(self.at)
+            if self.shortcut and code in self.shortcut.starts:
+                self.spend()
+                if stop := self.shortcut(self, self.at):
+                    stream.seek(stop)
+                    continue
             if code == b".":
                 self.check_frame(self.at + 1)
                 if self.frame > self.at + 1:
@@ -120,10 +141,13 @@ class _Machine:
                 raise self.not_followed(name, stream)
             if protocol >= _REFUSED_PROTOCOL or name in _REFUSED_OPCODES:
                 self.refused[f"opcodes of pickle protocol {protocol}"] = None
-            self.steps -= 1
-            if self.steps < 0:
-                raise _NotFollowedError(f"takes more than {MAX_STEPS:,} steps")
+            self.spend()
             step(self, read(stream) if read else None)
+
+    def spend(self) -> None:
+        self.steps -= 1
+        if self.steps < 0:
+            raise _NotFollowedError(f"takes more than {MAX_STEPS:,} steps")
 
     def not_followed(self, name: str, stream: BytesIO) -> Exception:
         """Return the error for an opcode that is not followed or that every unpickler refuses."""
@@ -169,7 +193,11 @@ class _Machine:
     def put(self, index: int) -> None:
         if index > MAX_STEPS:
             raise _NotFollowedError(f"fills place {index:,} of its memo")
+        self.shortcut = None  # a place may be filled again, which a shortcut does not expect
         self.memo[index] = self.stack[-1]
+
+    def memoize(self) -> None:
+        self.memo[len(self.memo) + self.skipped] = self.stack[-1]
 
     def get(self, index: int) -> None:
         value = self.memo[index]
@@ -395,26 +423,26 @@ _TAKING = frozenset(one.name for one in pickletools.opcodes if one.stack_before)
 _TO_MARK = frozenset({"OBJ", "LIST", "DICT", "POP_MARK"})
 _ASCII = frozenset({"INT", "LONG", "FLOAT", "PERSID", "GET", "PUT"})
 
-_Step = Callable[[_Machine, Any], None]
-_push: _Step = _Machine.push
-_make: _Step = _Machine.make
+_Step = Callable[[Machine, Any], None]
+_push: _Step = Machine.push
+_make: _Step = Machine.make
 _STEPS: dict[str, _Step] = {
-    "PROTO": _Machine.protocol,
-    "FRAME": _Machine.open_frame,
+    "PROTO": Machine.protocol,
+    "FRAME": Machine.open_frame,
     # values
     **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"), _push),
     **dict.fromkeys(("BINUNICODE", "SHORT_BINUNICODE"), _make),
     **dict.fromkeys(("BINBYTES", "SHORT_BINBYTES"), _make),
-    **dict.fromkeys(("BINSTRING", "SHORT_BINSTRING"), _Machine.python2),
+    **dict.fromkeys(("BINSTRING", "SHORT_BINSTRING"), Machine.python2),
     "BYTEARRAY8": lambda m, content: m.make(bytes(content)),
     "NONE": lambda m, _: m.push(None),
     "NEWTRUE": lambda m, _: m.push(True),  # noqa: FBT003 - takes no keyword
     "NEWFALSE": lambda m, _: m.push(False),  # noqa: FBT003 - as above
     # stack and memo
     "MARK": lambda m, _: m.mark(),
-    **dict.fromkeys(("BINPUT", "LONG_BINPUT"), _Machine.put),
-    "MEMOIZE": lambda m, _: m.put(len(m.memo)),
-    **dict.fromkeys(("BINGET", "LONG_BINGET"), _Machine.get),
+    **dict.fromkeys(("BINPUT", "LONG_BINPUT"), Machine.put),
+    "MEMOIZE": lambda m, _: m.memoize(),
+    **dict.fromkeys(("BINGET", "LONG_BINGET"), Machine.get),
     # containers
     "EMPTY_TUPLE": lambda m, _: m.push(()),
     "TUPLE1": lambda m, _: m.tuple_of(1),
@@ -431,7 +459,7 @@ _STEPS: dict[str, _Step] = {
     "ADDITEMS": lambda m, _: m.add(m.to_mark()),
     "FROZENSET": lambda m, _: m.frozen_set(),
     # what would be imported and called
-    "GLOBAL": _Machine.import_lines,
+    "GLOBAL": Machine.import_lines,
     "STACK_GLOBAL": lambda m, _: m.import_from_stack(),
     "REDUCE": lambda m, _: m.call(result_of),
     "NEWOBJ": lambda m, _: m.call(new_object),

@@ -83,6 +83,13 @@ _KINDS: dict[type, str] = {
 
 
 _DCP = "torch.distributed.checkpoint"
+_SHARDED = "torch.distributed._shard.sharded_tensor.metadata"  # before torch 2.3
+_PROPERTIES = (f"{_DCP}.metadata.TensorProperties", f"{_SHARDED}.TensorProperties")
+_PATHS = tuple(
+    f"{module}.{name}"
+    for module in ("pathlib", "pathlib._local")  # the second is Python 3.13's
+    for name in ("PosixPath", "WindowsPath")
+)
 
 
 def kind(value: object) -> str:
@@ -105,12 +112,36 @@ _DATA = Path(__file__).parents[1] / "data" / "pickle_names.json"
 _LISTS: Mapping[str, list[str]] = json.decode(_DATA.read_bytes(), type=dict[str, list[str]])
 
 WEIGHTS_ONLY = frozenset(_LISTS["weights_only"])
-_ENUMS = frozenset(_LISTS["enums"]) | {"torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING"}
+_ENUMS = frozenset(_LISTS["enums"]) | {
+    *(f"{_DCP}.metadata._MEM_FORMAT_ENCODING", f"{_DCP}.planner.WriteItemType"),
+    f"{_SHARDED}.MEM_FORMAT_ENCODING",
+    "megatron.core.enums.ModelType",
+    "deepspeed.runtime.zero.config.ZeroStageEnum",
+    "deepspeed.runtime.zero.offload_config.OffloadDeviceEnum",
+}
+# The parts of a DTensor; each module had another name before torch 2.5.
+_TENSOR = ("torch.distributed.tensor", "torch.distributed._tensor")
+_PLACEMENTS = ("Shard", "Replicate", "Partial", "_Partial", "_StridedShard", "DTensorSpec")
+_SPECS = ("torch.distributed.tensor._dtensor_spec", "torch.distributed._tensor.placement_types")
+_NAMED_TUPLES = frozenset(
+    f"{module}.{name}" for module in _SPECS for name in ("TensorMeta", "ShardOrderEntry")
+)
+_DTENSORS = frozenset(
+    f"{module}{api}.DTensor" for module in _TENSOR for api in ("", ".api", "._api")
+)
 # The dataclasses of a distributed checkpoint's .metadata, and argparse's plain object.
 _PLAIN_OBJECTS = frozenset(_LISTS["plain_objects"]) | {
     *("argparse.Namespace", f"{_DCP}.filesystem._StorageInfo", f"{_DCP}.metadata.Metadata"),
     *(f"{_DCP}.metadata.{kind}StorageMetadata" for kind in ("Tensor", "Chunk", "Bytes")),
     *(f"{_DCP}.metadata.{name}" for name in ("MetadataIndex", "StorageMeta", "TensorProperties")),
+    *(f"{_DCP}.planner.{name}" for name in ("SavePlan", "WriteItem", "TensorWriteData")),
+    f"{_SHARDED}.TensorProperties",
+    *(f"deepspeed.runtime.fp16.loss_scaler.{kind}LossScaler" for kind in ("", "Dynamic")),
+    "deepspeed.utils.tensor_fragment.fragment_address",
+    *(f"{module}.placement_types.{name}" for module in _TENSOR for name in _PLACEMENTS),
+    *(f"{module}.DTensorSpec" for module in _SPECS),
+    *("torch.distributed.device_mesh.DeviceMesh", "torch.distributed._mesh_layout._MeshLayout"),
+    "torch.distributed._mesh_layout._FlatLayout",
 }
 _FACTORIES = frozenset(
     f"builtins.{name}" for name in ("dict", "float", "int", "list", "set", "str")
@@ -118,7 +149,7 @@ _FACTORIES = frozenset(
 _PLAIN_VALUES = frozenset(
     {
         *("builtins.bytes", "builtins.frozenset", "builtins.range", "builtins.slice"),
-        *("collections.defaultdict", "pathlib.PosixPath", "pathlib.WindowsPath"),
+        *("collections.defaultdict", *_PATHS),
         *("numpy.dtype", "numpy.ndarray"),
         *("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar"),
         *("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct"),
@@ -126,6 +157,7 @@ _PLAIN_VALUES = frozenset(
     }
 )
 _KNOWN = WEIGHTS_ONLY | _ENUMS | _PLAIN_OBJECTS | _FACTORIES | _PLAIN_VALUES
+_KNOWN |= _NAMED_TUPLES | _DTENSORS
 
 # Names of Python 2 -> names of Python 3.
 _RENAMED = {("__builtin__", "xrange"): Global("builtins", "range")}
@@ -134,6 +166,7 @@ _RENAMED_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _REBUILD = "torch._utils._rebuild_"
 _MOST_DIMENSIONS = 64
 _METHODS = frozenset(dir(OrderedDict))
+_PLANNED = (f"{_DCP}.planner.SavePlan", "items")  # an attribute of a plain object
 # numpy's codes of types: numbers with their bytes, strings with their length, objects.
 _DTYPE = re.compile(r"[biufc](1|2|4|8|16)|[SU][0-9]{1,6}|O[48]")
 _OBJECT_FLAGS = 63  # of a dtype of objects, which has references
@@ -177,6 +210,8 @@ def _octets(args: list[object]) -> bytes:
 
 def new_object(name: Global, args: tuple[object, ...]) -> Call | None:
     """Return the record of `name.__new__(*args)`; None if the class is not a known plain class."""
+    if name.path in _NAMED_TUPLES:
+        return Call(name, args)
     return Call(name, args) if name.path in _PLAIN_OBJECTS and not args else None
 
 
@@ -186,10 +221,11 @@ def may_have_state(call: Call, state: object) -> bool:
     is_plain = path in _PLAIN_OBJECTS and not isinstance(state, tuple)
     if path == "collections.OrderedDict" or is_plain:
         return isinstance(state, PickledDict) and all(
-            isinstance(key, str) and key not in _METHODS for key, _ in state.pairs
+            isinstance(key, str) and (key not in _METHODS or (path, key) == _PLANNED)
+            for key, _ in state.pairs
         )
     match (path, state):
-        case ("torch.distributed.checkpoint.metadata.TensorProperties", tuple(values)):
+        case (_, tuple(values)) if path in _PROPERTIES:
             return all(isinstance(value, bool | Global | Call) for value in values)
         case ("numpy.dtype", (3, "<" | ">" | "|" | "=", None, None, None, *sizes)):
             return sizes == _sizes_of_dtype(call)
@@ -228,7 +264,7 @@ def _is_written(path: str, args: tuple[object, ...]) -> bool:  # noqa: C901, PLR
             return all(map(_is_pair, items))
         case ("collections.defaultdict", Global() as factory):
             return factory.path in _FACTORIES
-        case ("pathlib.PosixPath" | "pathlib.WindowsPath", *parts):
+        case (_, *parts) if path in _PATHS:
             return all(isinstance(part, str) for part in parts)
         case ("torch.Size", tuple(shape)):
             return _is_shape(shape)

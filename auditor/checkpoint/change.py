@@ -155,8 +155,10 @@ def _with_tensors(snapshot: Snapshot, change: Change) -> Snapshot:
     def tensors_for(tensor: StoredTensor) -> Iterator[StoredTensor]:
         if tensor.name in change.tensors:
             yield from (one._replace(file=tensor.file) for one in change.tensors[tensor.name])
+        elif tensor.name in change.renames:
+            yield renamed(tensor, change.renames[tensor.name])
         else:
-            yield renamed(tensor, change.renames.get(tensor.name, tensor.name))
+            yield tensor
 
     def header_with(head: WeightHeader) -> WeightHeader:
         table = head.parsed

@@ -29,6 +29,7 @@ from auditor.checkpoint.shard_names import (
     tagged_gguf_set,
 )
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.training_files import state_alone, training_selection, training_texts
 from auditor.companions.companion_files import (
     GENERATION,
     TOKENIZER_CONFIG,
@@ -38,6 +39,7 @@ from auditor.companions.companion_files import (
 )
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
 from auditor.containers.weight_formats import MODULES as FORMATS
+from auditor.containers.weight_formats import Table
 from auditor.errors import Reason, SourceError
 from auditor.layouts import declared
 from auditor.messages import listed, quoted
@@ -67,8 +69,7 @@ PIECES = (
 
 # What to do with weights in a format that is not read, by the ending of their names.
 _CONVERSIONS = {
-    ".distcp": "ask whoever saved them for safetensors: joining them unpickles .metadata and parts "
-    "of them, which may run code",
+    ".distcp": "name the folder that holds them and .metadata",
     ".h5": "load them with from_tf=True in transformers 4, and save the model again",
     ".msgpack": "load them with from_flax=True in transformers 4, and save the model again",
 }
@@ -174,6 +175,8 @@ def _select_rare(names: Collection[str], where: str, config: str | None) -> File
     Torch shards without an index are selected too: their numbers show whether some are absent. A
     single weight file without a config was written for ComfyUI, kohya or Mistral.
     """
+    if training := training_selection(names, where):
+        return training
     root_names = {name for name in names if "/" not in name}
     indexes = [name for name in root_names if name.endswith(_INDEXES)]
     if len(indexes) == 1:
@@ -183,8 +186,11 @@ def _select_rare(names: Collection[str], where: str, config: str | None) -> File
     if shards and config:
         return FileSelection(config=config, shards=shards)
     readable = [name for name in names if is_readable(name)]
-    if len(readable) == 1 and not config and _may_be_lone(file_name(readable[0])):
-        return FileSelection(config=None, weights=readable[0])
+    if len(readable) == 1 and (
+        readable[0].lower().endswith(".ckpt")  # Lightning's
+        or (not config and _may_be_lone(file_name(readable[0])))
+    ):
+        return FileSelection(config=config, weights=readable[0])
     raise _no_weights_error(names, where)
 
 
@@ -268,9 +274,10 @@ def with_companions(names: Collection[str], where: str, choose: Chooser = select
     selection = choose(names, where)
     if PIPELINE in names:
         return replace(selection, companions=tokenizers_of(names) or None)
+    of_training = training_texts(names, selection.weights)
     if selection.config != CONFIG and MODULES not in names:
-        return selection
-    return replace(selection, companions=companions_of(names))
+        return replace(selection, companions=of_training) if of_training else selection
+    return replace(selection, companions=(*companions_of(names), *of_training))
 
 
 def select_config(names: Collection[str], where: str) -> FileSelection:
@@ -324,6 +331,8 @@ def other_weight_files(snapshot: Snapshot) -> tuple[str, ...]:
         return ()  # only a config was read: there is no audited set
     audited = {head.name for head in snapshot.headers} | set(snapshot.unopened)
     audited |= {head.name for head in snapshot.torch_copies}  # torch copies are compared
+    tables = (head.parsed for head in snapshot.headers)
+    audited |= {one.path for table in tables if isinstance(table, Table) for one in table.needs}
     if snapshot.index is not None:
         audited.add(snapshot.index.name)
     names = (file.name for file in snapshot.files)
@@ -347,6 +356,8 @@ def _no_weights_error(names: Iterable[str], where: str) -> SourceError:
     weights = [name for name in files if is_weights(name)]
     if not weights:
         detail = f"{where} holds no weights (it holds {listed(files)})"
+        if alone := state_alone(files):
+            detail += f"; {alone}"
         return SourceError(Reason.NO_WEIGHTS, detail)
     usual_names = f"{WEIGHTS}, {TORCH_WEIGHTS} or index of them"
     detail = f"{where} has no {usual_names}; its weights are {listed(weights)}"
@@ -394,6 +405,8 @@ def _select_folder(names: Collection[str], where: str, folder: str) -> FileSelec
         raise SourceError(Reason.NOT_FOUND, f"{where} has no file or folder {quoted(folder)}")
     parts = [part for part in components(inside, PIPELINE, None) if part.folder == folder]
     if not parts or not folder_weights({file_name(name) for name in inside}, None):
+        if training := training_selection(inside, f"{quoted(folder)} of {where}"):
+            return training
         raise SourceError(Reason.NO_WEIGHTS, f"{quoted(folder)} of {where} holds no weights")
     return parts[0].selection
 

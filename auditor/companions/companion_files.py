@@ -23,6 +23,8 @@ _MORE_TEMPLATES = re.compile(r"additional_chat_templates/([^/]+)\.jinja")
 ADDED = "added_tokens.json"
 SPECIAL = "special_tokens_map.json"
 TEKKEN = "tekken.json"
+TRAINER_STATE = "trainer_state.json"  # of transformers' Trainer
+LATEST = "latest"  # names DeepSpeed's folder of the last step
 PROCESSOR = "processor_config.json"
 # The settings of a processor of images or audio: one of these files is enough.
 PROCESSORS = ("preprocessor_config.json", PROCESSOR, "video_preprocessor_config.json")
@@ -60,7 +62,7 @@ _MOST_VOCABULARIES = 2
 _MAX_MODULE = 64 * 1024
 # Bytes that are read at the start and at the end of a longer vocabulary.
 START, END = 192 * 1024, 4 * 1024
-# Bytes at the start of a tekken.json, which contain the settings.
+# Bytes at the start of a tekken.json or trainer_state.json, which contain the settings.
 _SETTINGS = 16 * 1024
 
 
@@ -166,7 +168,7 @@ def planned(
 
 
 def _plan_for(name: str, size: int | None, most: int) -> PlannedRead:
-    if file_name(name) == TEKKEN:
+    if file_name(name) in {TEKKEN, TRAINER_STATE}:  # the step is before the history of losses
         return PlannedRead(name, (Span(0, min(_SETTINGS, size or _SETTINGS)),))
     if not size:
         unread = "its size is not known" if size is None else "it is empty"

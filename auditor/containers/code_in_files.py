@@ -8,9 +8,10 @@ import re
 import zlib
 
 from auditor.bounded.pickle_machine import MAX_PICKLE, follow_pickle
-from auditor.containers import torch_file
+from auditor.containers import dcp, torch_file
 from auditor.containers.weight_formats import (
     END,
+    METADATA,
     PICKLED,
     START,
     PartialFile,
@@ -39,6 +40,8 @@ def parse(file: str, sparse: PartialFile) -> Table:
     if predicate := _unfollowed(file, sparse):
         raise UnfollowedError(f"{named(file)} {predicate}")
     start = sparse.read(Span(0, min(sparse.size, START)))
+    if file_name(file) == METADATA and start.startswith(b"\x80"):
+        return dcp.parse(file, sparse)
     if start.startswith(_NUMPY):
         _follow_objects(file, sparse, start)
     may_be_pickle = file.lower().endswith(PICKLED) or start.startswith(_ZIP) or _may_import(sparse)

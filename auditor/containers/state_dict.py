@@ -1,6 +1,6 @@
 """The state dict in a pickled value: which part of the value it is, and its tensors by name."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
 from msgspec import Struct
@@ -21,7 +21,7 @@ WRAPPERS = (
     "params",
     "weights",
 )
-_LIGHTNING = "pytorch-lightning_version"
+LIGHTNING = "pytorch-lightning_version"
 _DICTS = frozenset(f"collections.{name}" for name in ("OrderedDict", "defaultdict", "Counter"))
 
 # The most values: a pickle's memo lets few bytes stand for any number of them. The largest state
@@ -39,6 +39,7 @@ class StateDict(Struct, frozen=True, kw_only=True):
     tensors: Mapping[str, TensorView]
     unreadable: Mapping[str, str]  # name -> the reason, which begins with a verb
     note: str | None = None  # a sentence about its place in the value, if it is only a part
+    is_of_lightning: bool = False  # whether Lightning saved it
     fault: str | None = None  # why the walk ended early; begins with a verb
 
 
@@ -52,6 +53,7 @@ def state_dict(value: object, *, opened: bool = True) -> StateDict:
     tensors: dict[str, TensorView] = {}
     unreadable: dict[str, str] = {}
     note, fault = None, None
+    siblings: Mapping[str, object] = {}
     try:
         value, path, siblings = _unwrap(walk, value)
         notes = [_note(path, siblings, opened=opened)] if path else []
@@ -66,7 +68,24 @@ def state_dict(value: object, *, opened: bool = True) -> StateDict:
                 unreadable[name] = view.reason
     except _SpentError as error:
         fault = str(error)
-    return StateDict(tensors=tensors, unreadable=unreadable, note=note, fault=fault)
+    is_of_lightning = LIGHTNING in siblings
+    if is_of_lightning and not unreadable and (attribute := attribute_of(tensors)):
+        tensors = {name.removeprefix(attribute): view for name, view in tensors.items()}
+        note = f"{note}; each name begins with {quoted(attribute)}, which is left out"
+    return StateDict(
+        tensors=tensors,
+        unreadable=unreadable,
+        note=note,
+        is_of_lightning=is_of_lightning,
+        fault=fault,
+    )
+
+
+def attribute_of(names: Collection[str]) -> str:
+    """Return the attribute of a LightningModule that has the model, such as "model."; else ""."""
+    starts = {name.partition(".")[0] for name in names if "." in name}
+    is_one = len(starts) == 1 and all("." in name for name in names)
+    return f"{starts.pop()}." if is_one else ""
 
 
 def is_dict(value: object) -> bool:
@@ -109,7 +128,7 @@ def _note(path: list[str], siblings: Mapping[str, object], *, opened: bool) -> s
     """Return a clause that names the keys above the state dict, and the items next to it."""
     suffix = f"; next to it are {_listed(siblings)}" if siblings else ""
     place = quoted(".".join(path))
-    if _LIGHTNING in siblings:
+    if LIGHTNING in siblings:
         suffix += "; it is a checkpoint of Lightning"
     if opened:
         return f"the state dict under {place} is read{suffix}"

@@ -71,6 +71,12 @@ _PROTO = 0x80  # the opcode at the start of a pickle of protocol 2 and later
 _TAR = 512  # bytes of the first block of a tar archive
 
 
+_TO_EXPORT = (
+    "load_from_checkpoint of its LightningModule reads it, and save_pretrained of the model inside "
+    "writes files for from_pretrained"
+)
+
+
 class LegacyFile(NamedTuple):
     """The pickles of a legacy file, up to the first with a fault, and its storages' positions."""
 
@@ -83,11 +89,25 @@ class LegacyFile(NamedTuple):
         return self.pickles[_VALUE]
 
 
+class FollowedFile(NamedTuple):
+    """The pickle of a torch.save file's value, and the positions of its storages."""
+
+    pickle: FollowedPickle
+    places: StoragePlaces
+    is_legacy: bool
+
+
 def parse(file: str, sparse: PartialFile) -> Table:
     """Return the tensors of a torch.save file; raise CheckpointError for any other file.
 
     The error is UnsafeFileError if loading the file may run code and its tensors are not known.
     """
+    pickle, places, is_legacy = followed(file, sparse)
+    return _table(file, pickle, places, legacy=is_legacy)
+
+
+def followed(file: str, sparse: PartialFile) -> FollowedFile:
+    """Follow the pickle of a torch.save file; raise the errors of `parse`."""
     if sparse.size == 0:
         raise CheckpointError(f"{named(file)} is empty: 0 bytes")
     if sparse.read(Span(0, min(sparse.size, 32))).startswith(b"PK\x03\x04"):
@@ -95,11 +115,11 @@ def parse(file: str, sparse: PartialFile) -> Table:
         pickle = follow_pickle(archive.pickle(sparse))
         if fault := pickle.fault:
             raise _unusable_error(file, pickle, f"has a pickle that {fault.reason}")
-        return _table(file, pickle, archive.places(storages(pickle)), legacy=False)
+        return FollowedFile(pickle, archive.places(storages(pickle)), is_legacy=False)
     legacy = read_legacy(file, sparse)
     if legacy.fault:
         raise _legacy_error(file, legacy, sparse)
-    return _table(file, _join(legacy), legacy.places, legacy=True)
+    return FollowedFile(_join(legacy), legacy.places, is_legacy=True)
 
 
 def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> CheckpointError:
@@ -197,6 +217,7 @@ def _table(file: str, pickle: FollowedPickle, places: StoragePlaces, *, legacy: 
         tensors=tuple(tensors),
         size_faults=places.size_faults,
         notes=(f"{named(file)}: {state.note}",) if state.note else (),
+        to_do=_TO_EXPORT if state.is_of_lightning else "",
         shared=_shared(state.tensors),
         imports=pickle.outside,
         faults=_limit(file, faults),

@@ -291,10 +291,10 @@ _META = Unreadable("was saved from the meta device: it has a shape and no number
 def _view(
     source: Storage, dtype: str, offset: int, size: object, stride: object
 ) -> TensorView | Unreadable:
-    shape, steps = _dimensions(size), _dimensions(stride)
+    shape, steps = dimensions(size), dimensions(stride)
     if dtype not in DTYPES:
         return Unreadable(f"has the unknown dtype {quoted(dtype)}")
-    start = _dimensions((offset,))
+    start = dimensions((offset,))
     if shape is None or steps is None or len(shape) != len(steps) or start is None:
         return Unreadable("has an impossible shape, stride or offset")
     name, width = DTYPES[dtype]
@@ -308,7 +308,7 @@ def _view(
     return TensorView(source, name, shape, offset * width, count * width, stop)
 
 
-def _dimensions(value: object) -> tuple[int, ...] | None:
+def dimensions(value: object) -> tuple[int, ...] | None:
     """Return the integers of a tuple or a torch.Size; None for anything else."""
     if isinstance(value, Call) and value.callee == Global("torch", "Size"):
         value = value.args[0]

@@ -94,11 +94,18 @@ def merged_parts(parts: Iterable[FilePart]) -> tuple[FilePart, ...]:
     return tuple(merged)
 
 
+# The file of a distributed checkpoint of torch that describes its tensors, and the files beside it.
+METADATA, PART = ".metadata", ".distcp"
+
 # Endings of weight files, in lower case -> the module of this package whose `parse(file, sparse)`
 # reads such a file. A module is imported for the first such file.
 MODULES: Mapping[str, str] = MappingProxyType(
     {".bin": "torch_file", ".pt": "torch_file", ".pth": "torch_file", ".ckpt": "torch_file"}
-    | {".gguf": "gguf"}
+    | {".gguf": "gguf", METADATA: "dcp", PART: "dcp"}
+)
+# Files that each rank of a training writes: DeepSpeed, verl.
+_RANK_FILE = re.compile(
+    r"(^|[/_])mp_rank_\d\d_(model|optim)_states\.pt$|(^|/)model_world_size_\d{1,5}_rank_\d{1,5}\.pt$"
 )
 # Endings of other pickles, which do not contain weights that an audit counts.
 PICKLES = (".pkl", ".pickle", ".joblib")
@@ -142,6 +149,14 @@ class TensorFault(NamedTuple):
     reason: str  # a sentence that begins with the file
 
 
+class NeededFile(NamedTuple):
+    """A file that another file declares and that loading needs."""
+
+    path: str  # inside the repo; a folder ends with "/"
+    least: int = 0  # the bytes that it has at least
+    instead: str = ""  # a file that may be there in its place
+
+
 class Table(Struct, frozen=True, kw_only=True):
     """The tensors that one weight file declares; a format may add fields in its own class."""
 
@@ -153,6 +168,8 @@ class Table(Struct, frozen=True, kw_only=True):
     # A tensor -> the first tensor, in natural order, that is stored as the same bytes.
     shared: Mapping[str, str] = MappingProxyType({})
     imports: tuple[str, ...] = ()  # a line for each imported name that is in no list of known names
+    needs: tuple[NeededFile, ...] = ()  # files beside it, of a recognised format
+    to_do: str = ""  # what joins it with them; it unpickles them
 
 
 # The function `parse` of each module of MODULES: takes the path of a file and the bytes at hand.
@@ -165,8 +182,12 @@ def parser(file: str) -> Parse | None:
     A parser reads from a PartialFile, raises NeedsBytes if bytes are missing, and CheckpointError
     for a file of another format.
     """
-    ending = PurePosixPath(file).suffix.lower()
-    module = "torch_file" if ending in PICKLES else MODULES.get(ending)
+    path = PurePosixPath(file)
+    module = MODULES.get(path.name) or MODULES.get(path.suffix.lower())
+    if path.suffix.lower() in PICKLES:
+        module = "torch_file"
+    elif _RANK_FILE.search(file):
+        module = "rank_files"
     if module is None:
         return None
     return _parse_of(module)

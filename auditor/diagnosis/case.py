@@ -137,9 +137,10 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         found = tuple(self._of(UnexpectedFinding))
         names = frozenset(name for one in found for name in one.names)
         is_read = names <= self.shapes.keys()  # else the index lists names of absent files
+        stored = self.stored  # a function that held this case would keep it in memory for good
         return TensorGroup(
             (tensor for one in found for tensor in one.tensors),
-            kinds=(lambda _: chosen_of(self.stored.kinds, names)) if is_read else kinds_of,
+            kinds=(lambda _: chosen_of(stored.kinds, names)) if is_read else kinds_of,
         )
 
     @cached_property

@@ -40,7 +40,7 @@ from auditor.companions.companion_files import (
     CompanionFile,
 )
 from auditor.containers.manifest import MANIFESTS
-from auditor.containers.weight_formats import parser
+from auditor.containers.weight_formats import METADATA, PART, parser
 from auditor.downloader.assemble import assemble, examine_files
 from auditor.downloader.folder_listing import (
     FolderListing,
@@ -160,7 +160,7 @@ def _file(path: Path) -> Snapshot:
     if not is_utf8(path.name):
         raise unreadable_file(path, "has a name that is not UTF-8; rename it")
     name = path.name.lower()
-    if path.name in MANIFESTS:
+    if path.name in {*MANIFESTS, METADATA} or name.endswith(PART):
         return _folder(path.parent, select)
     if name.endswith(".safetensors") or parser(name) is not None:
         return _weight_file(path)

@@ -20,6 +20,12 @@ from auditor.findings import BadHeader, BadIndex, BadSize, Finding, OfFile, OfIm
 from auditor.layouts.packing import Declared
 from auditor.messages import listed, named, quoted
 from auditor.names.parts import folder_of
+from auditor.reconciler.training_rules import (
+    joining_notes,
+    lost_files,
+    lost_reason,
+    training_findings,
+)
 from auditor.tensors import StoredTensor, natural_key
 
 # Layouts whose loaders need no index of the files.
@@ -87,16 +93,18 @@ def contents(snapshot: Snapshot) -> Contents:
     broken = [(file, why) for file, why in parsed if isinstance(why, str)]
     absent, elsewhere = _not_opened(snapshot, index) if index else ((), frozenset())
     placed = names_by_shard(index) if index and (broken or absent) else {}
+    unread += _lost_states(snapshot, tables)
     unread += [_broken(file, why, placed.get(file.name) if index else None) for file, why in broken]
     unnamed = _unnamed(snapshot, index) if index and absent else ()
     fault = index.hub_fault if index else None
     if index and absent:
         unread.append(_absent(index, absent, placed, unnamed))
+    tensors = (
+        *chain.from_iterable(header.tensors for header in headers),
+        *(_names(index, elsewhere) if index and elsewhere else ()),
+    )
     return Contents(
-        tensors=(
-            *chain.from_iterable(header.tensors for header in headers),
-            *(_names(index, elsewhere) if index and elsewhere else ()),
-        ),
+        tensors=tensors,
         index=index,
         opened=frozenset(header.file for header in headers),
         unread=tuple(unread),
@@ -104,6 +112,7 @@ def contents(snapshot: Snapshot) -> Contents:
         findings=(
             *_sizes(parsed),
             *chain.from_iterable(map(table_findings, tables)),
+            *training_findings(snapshot, tables, tensors),
             *(_lone_index(snapshot, index) if index else ()),
             *(_foreign_shards(index, elsewhere) if index else ()),
             *((BadIndex(file=chosen, reason=fault),) if fault and not snapshot.partial else ()),
@@ -116,6 +125,7 @@ def contents(snapshot: Snapshot) -> Contents:
             *((fault,) if fault and snapshot.partial else ()),
             *name_notes(snapshot),
             *chain.from_iterable(table.notes for table in tables),
+            *joining_notes(snapshot, tables),
         ),
         shared=MappingProxyType(
             dict(chain.from_iterable(table.shared.items() for table in tables))
@@ -136,6 +146,14 @@ def table_findings(table: Table) -> Iterator[Finding]:
         yield BadHeader(file=table.file, reason=reason, tensors=names)
     if table.imports:
         yield Unsafe(file=table.file, reason=_unsafe(table), imports=table.imports)
+
+
+def _lost_states(snapshot: Snapshot, tables: Iterable[Table]) -> Iterator[Unread]:
+    """Yield the missing files that have the names of the model."""
+    for table in tables:
+        lost = lost_files(snapshot, table) if table.to_do and not table.tensors else []
+        if lost:
+            yield Unread(BadIndex, lost[0], lost_reason(table, lost), None)
 
 
 def unsafe_finding(file: WeightHeader) -> OfImports | None:

@@ -7,7 +7,7 @@ from itertools import chain, compress
 from operator import eq, itemgetter, not_
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.expectation import Listed, Names
@@ -101,6 +101,7 @@ class Places(Struct, frozen=True):
     names: Names  # names after the class's own renames
     prefix: str
     loading: Loading
+    _known: dict[str, Place] = field(default_factory=dict)  # the places that were asked for
 
     def of(self, stored: Collection[str]) -> list[Place]:
         """Return each name's place: the name is renamed, then the prefix is added or removed.
@@ -108,10 +109,15 @@ class Places(Struct, frozen=True):
         If the class has no tensor under the new name, but has one under the stored name, the stored
         name is used.
         """
+        if new := [name for name in stored if name not in self._known]:
+            self._known.update(zip(new, self._of(new), strict=True))
+        return [self._known[name] for name in stored]
+
+    def _of(self, stored: Collection[str]) -> list[Place]:
         own = self.loading.renamed(stored)
         older = self.loading.renamed_by_legacy(own)
         names = [older[name].name if name in older else name for name in own]
-        forms = forms_with_prefix(chain(stored, names), self.prefix)
+        forms = forms_with_prefix(dict.fromkeys(chain(stored, names)), self.prefix)
         tensors = self._tensors_under(forms)
         lookups = [_look_up(name, forms[name], tensors) for name in names]
         unconverted = self._unconverted(names, lookups)
@@ -203,10 +209,12 @@ def match(
     *,
     indexed: Mapping[str, str],
     pieces: Collection[LogicalTensor] = (),
+    where: Places | None = None,
 ) -> Matching:
     """Pair stored tensors with expected ones; `indexed` is the index's map from name to shard.
 
-    `pieces` are tensors unpacked from packed ones; the latter are not among `tensors`.
+    `pieces` are tensors unpacked from packed ones; the latter are not among `tensors`. `where` are
+    the places of the same names, if some were looked up before.
     """
     listed = expectation.listed
     plain, others = _plain(tensors, listed)
@@ -220,7 +228,8 @@ def match(
             candidates.append(Candidate(tensor, name))
     matches, copies, unmatched = _Matches({}, (), ())
     if candidates:
-        where = places(expectation, chain(plain, (candidate.name for candidate in candidates)))
+        names = chain(plain, (candidate.name for candidate in candidates))
+        where = where or places(expectation, names)
         matches, copies, unmatched = _matches(candidates, plain, where, indexed)
     return Matching(
         plain=plain,

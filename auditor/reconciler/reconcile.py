@@ -41,7 +41,16 @@ from auditor.layouts.packing import (
 from auditor.messages import shape_text
 from auditor.names.parts import parent
 from auditor.reconciler.contents import Contents, Unread
-from auditor.reconciler.matching import Candidate, Fate, Match, Matching, Step, match, places
+from auditor.reconciler.matching import (
+    Candidate,
+    Fate,
+    Match,
+    Matching,
+    Places,
+    Step,
+    match,
+    places,
+)
 from auditor.reconciler.unexpected import (
     BUFFERS,
     UnexpectedTensor,
@@ -108,14 +117,18 @@ def reconcile(
     expectation: Expectation,
     family: FamilyExpectations,
     packing: ReadAndHidden = _NOT_PACKED,
+    where: Places | None = None,
 ) -> Reconciled:
-    """Match stored with expected tensors, and report every difference."""
+    """Match stored with expected tensors, and report every difference.
+
+    `where` are the places of the stored names, if some were looked up before.
+    """
     loading = expectation.loading
     # Separate the tensors of the model from packed tensors and their quantization data.
     stored = _separated(contents.tensors, packing.read)
     # Match stored names with expected ones, by the rules by which loading renames.
     indexed = contents.index.weight_map if contents.index else {}
-    matching = match(stored.single, expectation, indexed=indexed, pieces=stored.pieces)
+    matching = match(stored.single, expectation, indexed=indexed, pieces=stored.pieces, where=where)
     # Make a stored tied tensor a copy of its source, or use it in place of its source.
     settled = _settle_ties(matching)
     # Give each stored tensor its fate.
@@ -293,8 +306,15 @@ def _copies(settled: _Settled, shared: Mapping[str, str]) -> Iterator[_Copy]:
         source = (hit.expected.tied_to or "") if tied else hit.expected.name
         original = settled.plain.get(source) or others[source]
         first, second = (shared.get(name, name) for name in (hit.stored.name, original.name))
-        is_same_bytes = tied and first == second and hit.stored.file == original.file
-        yield _Copy(hit, original, (Fate.TIED if is_same_bytes else Fate.DUPLICATE).value)
+        is_same_bytes = first == second and hit.stored.file == original.file
+        is_tied = tied and (is_same_bytes or _is_of_training(hit.stored, original))
+        yield _Copy(hit, original, (Fate.TIED if is_tied else Fate.DUPLICATE).value)
+
+
+def _is_of_training(first: StoredTensor, second: StoredTensor) -> bool:
+    """Return whether a training saved both names of one tensor, in parts outside of the file."""
+    has_parts = first.span is None and first.elements is not None
+    return has_parts and first.shape == second.shape
 
 
 def _duplicates(copies: Iterable[_Copy]) -> Iterator[Finding]:
@@ -314,6 +334,8 @@ def _duplicates(copies: Iterable[_Copy]) -> Iterator[Finding]:
 
 
 def _reason_of_copy(copy: _Copy) -> str:
+    if copy.fate == Fate.TIED and _is_of_training(copy.hit.stored, copy.original):
+        return "the config ties it to another tensor, and a training saves both names"
     if copy.fate == Fate.TIED:
         return "stored as the very same bytes as the tensor that the config ties it to"
     if copy.hit.expected.role is Role.TIED:

@@ -79,7 +79,7 @@ def identify(
             identified = _buffer(tensor, Role.LEGACY, None)
         else:
             identified = _used(tensor, by_name.get(name, ()))
-        yield identified._replace(silent=unknown.silent)
+        yield identified._replace(silent=True) if unknown.silent else identified
 
 
 def _used(tensor: StoredTensor, by_class: Iterable[tuple[str, ExpectedTensor]]) -> UnexpectedTensor:

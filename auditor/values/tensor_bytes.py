@@ -62,6 +62,9 @@ def place_tensors(snapshot: Snapshot) -> tuple[tuple[Placed, ...], tuple[str, ..
             for tensor in (() if isinstance(head.parsed, CheckpointError) else head.parsed.tensors)
             if tensor.span is not None
         ]
+        if isinstance(head.parsed, Table) and len(head.parsed.tensors) > len(tensors):
+            left = len(head.parsed.tensors) - len(tensors)
+            left_out.append(f"values of {left:,} tensors: they are in parts, in other files")
         inside = [one for one in tensors if head.size is None or one.span.stop <= head.size]
         if beyond := len(tensors) - len(inside):
             left_out.append(f"values of {beyond:,} tensors: {named(head.name)} ends before them")

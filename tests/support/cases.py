@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from support.case_tags import Loader, put
+from support.distributed import WRITERS
 from support.sharding import INDEX, alarms, bytes_of, kinds, on_disk, pointer, shard_names, write
 from support.torch_files import torch_bytes
 
@@ -171,7 +172,10 @@ def build(case: Case, top: Path) -> Path:
 def _write_weights(case: Case, folder: Path) -> None:
     """Write the weight files of a case, and their index."""
     weights = case.keys.get("weights", WEIGHTS)
-    if weights is not None:
+    if isinstance(weights, Mapping) and next(iter(weights)) in WRITERS:
+        form = next(iter(weights))
+        WRITERS[form](folder / weights.get("folder", ""), tensors_of(case), **weights[form])
+    elif weights is not None:
         table = tensors_of(case)
         shards = {weights: table} if isinstance(weights, str) else _sharded(case, table, folder)
         for name, part in shards.items():

@@ -119,9 +119,8 @@ _SIZES = {
     "num_layers": st.integers(0, 4),
     "num_attention_heads": st.integers(1, 3),
     "attention_head_dim": st.sampled_from([4, 8]),
-    "joint_attention_dim": st.integers(1, 12),
-    "pooled_projection_dim": st.integers(1, 12),
 }
+_OF_TEXT = dict.fromkeys(("joint_attention_dim", "pooled_projection_dim"), st.integers(1, 12))
 _FLUX = {"num_single_layers": st.integers(0, 3), "guidance_embeds": st.booleans()}
 _SD3 = {
     "caption_projection_dim": st.integers(1, 12),
@@ -207,8 +206,8 @@ NEEDED = {
 }
 _STRATEGIES = {
     "AutoencoderKL": _autoencoder(),
-    "FluxTransformer2DModel": st.fixed_dictionaries(_SIZES | _FLUX),
-    "SD3Transformer2DModel": st.fixed_dictionaries(_SIZES | _SD3),
+    "FluxTransformer2DModel": st.fixed_dictionaries(_SIZES | _OF_TEXT | _FLUX),
+    "SD3Transformer2DModel": st.fixed_dictionaries(_SIZES | _OF_TEXT | _SD3),
     "HiDreamImageTransformer2DModel": st.fixed_dictionaries(
         _SIZES
         | {

@@ -27,8 +27,8 @@ CLIP = {
     "projection_dim": 8,
     "torch_dtype": "float32",
 }
-UNET = {"_class_name": "UNet3DConditionModel", "_diffusers_version": "0.36.0"}
-VAE = {"_class_name": "VQModel", "_diffusers_version": "0.36.0"}
+UNET = {"_class_name": "Kandinsky3UNet", "_diffusers_version": "0.36.0"}
+VAE = {"_class_name": "NextAutoencoder", "_diffusers_version": "0.36.0"}
 DENSE = {"in_features": 4, "out_features": 3, "bias": True, "activation_function": "x.Tanh"}
 
 UNET_TENSORS = {"conv_in.weight": ("F32", (3, 4, 3, 3)), "conv_in.bias": ("F32", (3,))}
@@ -44,8 +44,8 @@ INDEX = {
     "scheduler": ["diffusers", "PNDMScheduler"],
     "text_encoder": ["transformers", "CLIPTextModel"],
     "tokenizer": ["transformers", "CLIPTokenizer"],
-    "unet": ["diffusers", "UNet3DConditionModel"],
-    "vae": ["diffusers", "VQModel"],
+    "unet": ["diffusers", "Kandinsky3UNet"],
+    "vae": ["diffusers", "NextAutoencoder"],
 }
 TRANSFORMER = {
     "idx": 0,

@@ -8,6 +8,9 @@ from catalogue.fitting import Observation, fit_value
 from catalogue.learner import Learner, UnfitError
 from catalogue.probe import Probe, Sample, keys_read
 
+from auditor.analytic.generated.tree import form_tree, memory_tree
+from auditor.analytic.listing import inventory
+
 LOADING = '{"renames": [], "legacy": [], "not_renamed": []}'
 DEFAULTS = {
     "hidden_size": 48,
@@ -55,6 +58,10 @@ def tensors(values):
     return found
 
 
+def by_name(form, config):
+    return {one.name: one for one in inventory(form_tree(form, config), {}).tensors}
+
+
 class Toy:
     """The part of `Probe` that the learner uses."""
 
@@ -62,7 +69,7 @@ class Toy:
         self.function = function
         self.target, self.model_type, self.config_class = "ToyModel", "toy", None
         self.parts, self.known, self.builds, self.error = {}, {}, 0, ""
-        self.needed, self.nullable = {}, set()
+        self.needed, self.nullable, self.menu, self.joint, self.hints = {}, set(), {}, [], []
         self.built = SimpleNamespace(prefix="model")
 
     def default(self):
@@ -103,7 +110,7 @@ def test_a_learned_form_equals_the_class_on_configs_that_learning_did_not_draw()
             "tie_word_embeddings": rng.choice((True, False)),
             "kind": rng.choice(("plain", "gated")),
         }
-        made = form.by_name({"model_type": "toy", **written})
+        made = by_name(form, {"model_type": "toy", **written})
         observed = {name: (one.shape, (one.role.value, one.tied_to)) for name, one in made.items()}
         assert observed == tensors(resolved(written))
 
@@ -114,7 +121,7 @@ def test_a_class_that_follows_no_rule_is_learned_for_its_default_alone():
         return {f"blocks.{n}.weight": ((width + n * n * n,), ("parameter", None)) for n in range(3)}
 
     form = Learner(Toy(hashed), 60).learn()
-    made = form.by_name({"model_type": "toy", "dropout": 0.3})
+    made = by_name(form, {"model_type": "toy", "dropout": 0.3})
     assert {name: one.shape for name, one in made.items()} == {
         name: shape for name, (shape, _) in hashed(resolved({})).items()
     }
@@ -129,7 +136,7 @@ def test_a_network_without_a_rule_is_a_table_by_place_where_its_keys_are_guarded
         return made | {"head.weight": ((D, widths[-1]), plain)}
 
     form = Learner(Toy(stages), 60).learn()
-    made = form.by_name({"model_type": "toy", "hidden_size": 640})
+    made = by_name(form, {"model_type": "toy", "hidden_size": 640})
     assert {name: one.shape for name, one in made.items()} == {
         name: shape for name, (shape, _) in stages(resolved({"hidden_size": 640})).items()
     }
@@ -149,7 +156,7 @@ def test_each_item_of_a_list_is_moved_before_a_form_of_a_second_class_is_held():
     known.learn()
     form = Learner(Toy(second), 60, known).learn()
     for lists in ({"groups": [8, 8, 8]}, {"widths": [8, 40, 24], "groups": [2, 4, 2]}):
-        made = form.by_name({"model_type": "toy", **lists})
+        made = by_name(form, {"model_type": "toy", **lists})
         assert {name: one.shape for name, one in made.items()} == {
             name: shape for name, (shape, _) in second(resolved(lists)).items()
         }
@@ -201,7 +208,7 @@ def test_a_list_that_does_not_act_may_have_all_items_of_the_default(monkeypatch)
     for form in (known.learn(), Learner(Toy(tensors), 60, known).learn()):
         depth = {"num_hidden_layers": 2, "attention": ["full", "near"]}
         assert (
-            form.by_name({"model_type": "toy", **depth}).keys() == tensors(resolved(depth)).keys()
+            by_name(form, {"model_type": "toy", **depth}).keys() == tensors(resolved(depth)).keys()
         )
 
 
@@ -214,8 +221,9 @@ def test_tensors_in_memory_are_learned_where_the_loading_rules_do_not_give_them(
         return tensors(values) | memory
 
     config = {"model_type": "toy", "num_hidden_layers": 2, "hidden_size": 80}
-    memory = Learner(Toy(fused), 60).learn().memory(config)
-    assert memory.shapes == {f"layers.{n}.qkv.weight": (240,) for n in range(2)}
+    tree = memory_tree(Learner(Toy(fused), 60).learn(), config)
+    shapes = {one.name: one.shape for one in inventory(tree, {}).tensors}
+    assert shapes == {f"layers.{n}.qkv.weight": (240,) for n in range(2)}
 
 
 def test_a_class_whose_default_cannot_be_built_is_not_learned():

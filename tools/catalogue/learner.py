@@ -19,7 +19,7 @@ from auditor.analytic.generated.form import IGNORED, Form, Row, kind_of
 from auditor.analytic.generated.tree import form_tree, memory_tree
 from auditor.analytic.listing import inventory
 from auditor.errors import CheckpointError
-from catalogue.fitting import TEXTS, Observation, columns, fit_any, fit_test, fit_value
+from catalogue.fitting import HINTS, TEXTS, Observation, columns, fit_any, fit_test, fit_value
 from catalogue.probe import MEMORY, Probe, Sample
 from catalogue.rows import of_row
 
@@ -70,6 +70,7 @@ class Learner:
         self.start = time.process_time()
         self.rows: dict[str, Any] = {}  # template -> the row that was fitted
         TEXTS.clear()
+        HINTS[:] = probe.hints
         self.why, self.held, self.promoted = "", 0, []
         self.joint: list[dict[str, Any]] = []  # keys that move together only
         self.base: dict[str, Any] = {}
@@ -439,6 +440,8 @@ class Learner:
     def _move_joint(self) -> None:
         """Move numbers that cannot move alone with others, and the lengths of lists together."""
         leaves = self.origin.leaves
+        for moved in self.probe.joint:
+            self._joined(moved)
         numbers = {
             k: v for k, v in leaves.items() if type(v) is int and v > 1 and k not in self.free
         }
@@ -494,6 +497,8 @@ class Learner:
         return [value * 0] * bool(is_small) + [None] * (key in self.probe.nullable)
 
     def _candidates(self, key: str, value: Any) -> list[Any]:
+        if key in self.probe.menu:
+            return self.probe.menu[key]
         last = key.rpartition(".")[2]
         match value:
             case bool():

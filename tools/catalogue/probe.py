@@ -21,6 +21,7 @@ from auditor.analytic.expectation import Expectation
 from auditor.analytic.generated.form import IGNORED
 from auditor.oracle.build import checked_config, own_config
 from auditor.oracle.inventory import inventory
+from catalogue.components import JOINT, MENU, STARTS, expressions
 
 # Reads of a key that may be absent: a plain `config.key` raises if its class has no such key.
 _READ = re.compile(r'(?:attr\([\w.]+, |kwargs\.(?:pop|get)\(\s*|kwargs\[)"(\w+)"')
@@ -72,11 +73,17 @@ class Probe:
         self.nullable: set[str] = set()  # keys that may be null
         self.known: dict[str, Sample | None] = {}
         self.needed: dict[str, Any] = {}  # keys without which the class cannot be built
+        self.menu: dict[str, list[Any]] = {}  # values to try of keys
+        self.joint: list[dict[str, Any]] = []  # keys that act only together
+        self.hints: list[Any] = []  # expressions to try
         if library == "diffusers":
             import diffusers  # noqa: PLC0415 - seconds
 
             self.model_class: Any = getattr(diffusers, target)
             self.config_class: Any = None
+            self.needed = dict(STARTS.get(target, {}))
+            self.menu, self.joint = MENU.get(target, {}), JOINT.get(target, [])
+            self.hints = expressions(target)
         else:
             import transformers  # noqa: PLC0415 - likewise
 
@@ -92,8 +99,8 @@ class Probe:
         if self.config_class is None:
             signature = inspect.signature(self.model_class.__init__).parameters
             empty = inspect.Parameter.empty
-            found = {k: v.default for k, v in signature.items() if v.default is not empty}
-            found |= {k: v for k, v in config.items() if k in found}
+            given = {k: v for k, v in config.items() if k in signature}
+            found = {k: v.default for k, v in signature.items() if v.default is not empty} | given
             return json.loads(json.dumps(found, default=str))
         own = own_config(self.config_class, checked_config(config))
         return dict(self._flat(self.config_class.from_dict(own), "", config))

@@ -15,6 +15,7 @@ from fuzz.target import Target, case_of
 TARGETS = {
     "torch-pickles": "torch_law",
     "torch-files": "torch_law",
+    "dcp": "dcp_law",
     "safetensors": "safetensors_law",
     "gguf": "gguf_law",
     "indexes": "json_laws",

@@ -16,16 +16,20 @@ from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, W
 from auditor.analytic.conversions import ConvertedGroup, converted_groups, tensors_before_conversion
 from auditor.analytic.loading import forms_with_prefix
 from auditor.names.parts import modules_above
-from auditor.reconciler.matching import places
+from auditor.reconciler.matching import Places, places
 from auditor.tensors import Depth
 
 
 def expected_as_stored(
-    expectation: Expectation, stored: Iterable[str], depth: Depth | None = None
+    expectation: Expectation,
+    stored: Iterable[str],
+    depth: Depth | None = None,
+    where: Places | None = None,
 ) -> Expectation:
     """Return the expectation with in-memory tensors for the groups that are stored in that form.
 
-    Return `expectation` itself if there is no such group. The result has the modules that `depth`
+    Return `expectation` itself if there is no such group. `where` are the expectation's places, if
+    they are looked up again later. The result has the modules that `depth`
     lists, and those one level deeper; all modules if `depth` is None.
     """
     loading = expectation.loading
@@ -36,10 +40,10 @@ def expected_as_stored(
     others = names - expected_names
     if not others:
         return expectation
-    where = places(expectation, names)
+    where = where or places(expectation, names)
     found = where.of(others)
     unmatched = [place.name for place in found if place.expected is None]
-    converted = chain.from_iterable(where.loading.converted(unmatched))
+    converted = frozenset(chain.from_iterable(where.loading.converted(unmatched)))
     forms = forms_with_prefix(converted, expectation.prefix).values()
     in_memory = frozenset(chain.from_iterable(forms))
     if not in_memory:

@@ -195,6 +195,7 @@ _RULES: tuple[Callable[[RepositoryCase], Iterator[Finding]], ...] = (
     processors.processor_findings,
     processors.class_findings,
     two_readings.bins_findings,
+    two_readings.side_findings,
 )
 
 

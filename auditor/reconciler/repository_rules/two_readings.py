@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import Struct
 from msgspec.json import decode
 
 from auditor.companions.companion_files import PROCESSORS
@@ -58,17 +59,12 @@ def disagreement(
 
 def bins_findings(case: RepositoryCase) -> Iterator[Finding]:
     """Report an extractor whose features have another number of bins than the model reads."""
-    pair = _pairs().get(str(case.config.get("model_type")))
+    pair = _pairs().bins.get(str(case.config.get("model_type")))
     if pair is None or case.is_custom:
         return
     key, path, factor = pair
-    value: Any = case.config
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    for file in PROCESSORS:
-        whole = case.companions.object(file) or {}
-        inner = whole.get("feature_extractor")
-        values = inner if isinstance(inner, Mapping) else whole
+    value = _at(case.config, path)
+    for file, values in _processors(case, "feature_extractor"):
         bins = values.get(key)
         if type(value) is int and type(bins) is int:
             yield from disagreement(
@@ -80,10 +76,72 @@ def bins_findings(case: RepositoryCase) -> Iterator[Finding]:
             )
 
 
+class _Pairs(Struct, frozen=True):
+    """The keys of a companion and of the config that must fit, by model type."""
+
+    bins: Mapping[str, tuple[str, str, int]]  # key of the extractor, key of the config, factor
+    sides: Mapping[str, str]  # key of the config: the height and width of all images
+
+
 @cache
-def _pairs() -> Mapping[str, tuple[str, str, int]]:
-    """Return {model type: (key of the extractor, key of the config, factor)}."""
-    return decode(_DATA.read_bytes(), type=dict[str, tuple[str, str, int]])
+def _pairs() -> _Pairs:
+    return decode(_DATA.read_bytes(), type=_Pairs)
+
+
+def _at(config: Mapping[str, Any], path: str) -> object:
+    """Return the value at a dotted path, None if it is absent."""
+    value: Any = config
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _processors(case: RepositoryCase, part: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield (file, values of the part or of the file itself) of each settings file."""
+    for file in PROCESSORS:
+        whole = case.companions.object(file) or {}
+        inner = whole.get(part)
+        yield file, inner if isinstance(inner, Mapping) else whole
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+
+def side_findings(case: RepositoryCase) -> Iterator[Finding]:
+    """Report an image processor whose images have another size than the model's positions."""
+    path = _pairs().sides.get(str(case.config.get("model_type")))
+    if path is None or case.is_custom:
+        return
+    needed = _sides(_at(case.config, path))
+    for file, values in _processors(case, "image_processor"):
+        key = "crop_size" if values.get("do_center_crop") else "size"
+        if key == "size" and (values.get("do_resize") is False or "crop_size" in values):
+            continue  # the class's default decides whether the images are cropped
+        made = _sides(values.get(key), is_square=key == "crop_size")
+        for axis, own, given in zip(_AXES, needed, made, strict=False):
+            if own != given:
+                yield from disagreement(
+                    Reading(file, f"{key}.{axis}", given),
+                    (Reading(case.config_file, path, own),),
+                    "the model has no positions for other images",
+                    f"upload the {file} that the model was trained with, or set its {key} to "
+                    f"{' x '.join(map(str, needed))}",
+                )
+                break
+
+
+_AXES = ("height", "width")
+
+
+def _sides(value: object, *, is_square: bool = True) -> tuple[int, ...]:
+    """Return height and width; () if the value does not state both."""
+    if isinstance(value, Mapping):
+        value = [value.get(axis) for axis in _AXES] if value.keys() == {*_AXES} else ()
+    elif type(value) is int and is_square:
+        value = (value, value)
+    numbers = value if isinstance(value, list | tuple) else ()
+    is_complete = len(numbers) == len(_AXES) and all(type(one) is int for one in numbers)
+    return tuple(numbers) if is_complete else ()
 
 
 # --- modules of sentence-transformers -------------------------------------------------------------

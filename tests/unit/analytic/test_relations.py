@@ -58,7 +58,19 @@ def test_the_sentence_says_what_would_fit():
 def test_the_bins_of_an_extractor_are_those_without_which_its_model_raises(subtests):
     from rebuild_companion_pairs import DATA, pairs  # noqa: PLC0415 - seconds
 
-    known = json.loads((DATA / "companion_pairs.json").read_text())
+    known = json.loads((DATA / "companion_pairs.json").read_text())["bins"]
     for model_type in one_in(4, sorted(known)):
         with subtests.test(model_type=model_type):
             assert known[model_type] in [pair for _, pair in pairs([model_type])]
+
+
+@pytest.mark.oracle
+def test_a_model_raises_for_images_of_another_size(subtests):
+    from image_sides import is_fixed  # noqa: PLC0415 - seconds
+    from rebuild_companion_pairs import DATA  # noqa: PLC0415 - seconds
+
+    known = json.loads((DATA / "companion_pairs.json").read_text())["sides"]
+    for model_type in one_in(6, sorted(known)):
+        with subtests.test(model_type=model_type):
+            assert is_fixed(model_type, known[model_type])
+    assert not is_fixed("dinov2", "image_size")  # it interpolates its positions

@@ -21,7 +21,7 @@ STATES = {
     "a layout that nobody knows": config_bytes(
         architectures=["BertModel"], quantization_config={"quant_method": "zipnn"}
     ),
-    "a class of diffusers": b'{"_class_name": "UNet3DConditionModel"}',
+    "a class of diffusers": b'{"_class_name": "Kandinsky3UNet"}',
     "no config": None,
     "a broken config": b"{",
     "a known class": config_bytes(architectures=["BertModel"]),

@@ -75,7 +75,7 @@ def test_classes_of_diffusers_are_tallied_and_reported_as_unreconciled(tmp_path:
     )
     assert verdicts(outcome) == {"text_encoder": "clean", "unet": "unaudited", "vae": "unaudited"}
     unet = parts(outcome)["unet"]
-    assert (unet.target, unet.observed.parameters) == ("UNet3DConditionModel", 3 * 4 * 9 + 3)
+    assert (unet.target, unet.observed.parameters) == ("Kandinsky3UNet", 3 * 4 * 9 + 3)
     assert (outcome.expected, outcome.findings) == (None, ())
     assert any("unet" in line and "not reconciled" in line for line in outcome.unchecked)
     assert [exit_code(outcome, fail_on) for fail_on in FailOn] == [3, 3, 3]
@@ -106,7 +106,7 @@ def test_a_missing_declared_component_is_a_finding_of_the_repository(tmp_path: P
     assert isinstance(report, Report)
     assert kinds(report) == [MissingComponent]
     assert report.findings[0].names == ("vae",)
-    assert "declares VQModel of diffusers in vae" in report.findings[0].reason
+    assert "declares NextAutoencoder of diffusers in vae" in report.findings[0].reason
 
 
 def test_a_component_that_lost_its_weights_is_one_too(tmp_path: Path) -> None:
@@ -194,7 +194,10 @@ def test_a_model_of_its_own_is_no_pipeline_whatever_folders_there_are(tmp_path: 
 def test_one_component_of_diffusers_at_the_top_is_tallied_under_its_class(tmp_path: Path) -> None:
     outcome = auditor.audit(written(tmp_path, model(VAE, VAE_TENSORS, name=DIFFUSION)))
     assert isinstance(outcome, Unaudited)
-    assert (outcome.reason, outcome.target) == (Reason.UNKNOWN_ARCHITECTURE, "VQModel")
+    assert (outcome.reason, outcome.target) == (
+        Reason.UNKNOWN_ARCHITECTURE,
+        "NextAutoencoder",
+    )
     assert (outcome.observed.parameters, outcome.parts) == (54, ())
 
 

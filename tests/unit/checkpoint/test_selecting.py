@@ -84,9 +84,13 @@ def test_a_listing_without_weights_is_reported_with_what_to_do(subtests):
         ([CONFIG, "training_args.bin"], Reason.NO_WEIGHTS, "training_args.bin"),
         ([CONFIG, "flax_model.msgpack"], Reason.NO_SAFETENSORS, "from_flax=True"),
         ([CONFIG, "tf_model.h5"], Reason.NO_SAFETENSORS, "from_tf=True in transformers 4"),
-        ([CONFIG, "fsdp_0/__0_0.distcp"], Reason.NO_SAFETENSORS, "unpickles .metadata"),
+        (
+            ["a/.metadata", "a/_.distcp", "b/_.distcp"],
+            Reason.NO_SAFETENSORS,
+            "several checkpoints of a training",
+        ),
         ([CONFIG, "model.onnx"], Reason.NO_SAFETENSORS, "safetensors, torch's and GGUF"),
-        ([CONFIG, "step10/mp_rank_00_model_states.pt"], Reason.NO_SAFETENSORS, "name one of them"),
+        ([CONFIG, "step10/mp_rank_01_model_states.pt"], Reason.NO_SAFETENSORS, "name one of them"),
         (["m-Q4_0.gguf", "m-Q8_0.gguf"], Reason.NO_SAFETENSORS, "holds 2 GGUF models, 'm-Q4_0"),
         (["adapter_model.safetensors"], Reason.NO_SAFETENSORS, "adapter_model.safetensors"),
         (["ggml-model.bin"], Reason.NO_SAFETENSORS, "ggml-model.bin"),
@@ -252,3 +256,22 @@ def test_a_place_is_the_file_or_the_model_that_it_is_of():
     missing = fault(select_place, REPOSITORY, "o/n", "nowhere.safetensors")[1]
     assert missing == "o/n has no file or folder 'nowhere.safetensors'"
     assert fault(select_place, REPOSITORY, "o/n", "vae")[1] == "'vae' of o/n holds no weights"
+
+
+def test_the_file_that_describes_a_distributed_training_is_selected(subtests):
+    for names, config, weights in [
+        ([".metadata", "__0_0.distcp", "optimizer_0/.metadata"], None, ".metadata"),
+        ([CONFIG, "fsdp_0/__0_0.distcp"], CONFIG, "fsdp_0/__0_0.distcp"),
+        (
+            ["a/huggingface/config.json", "a/model_world_size_2_rank_1.pt", "a/optim.pt"],
+            "a/huggingface/config.json",
+            "a/model_world_size_2_rank_1.pt",
+        ),
+        (
+            [CONFIG, *(f"global_step{n}/mp_rank_00_model_states.pt" for n in (9, 10))],
+            CONFIG,
+            "global_step10/mp_rank_00_model_states.pt",
+        ),
+    ]:
+        with subtests.test(names=names):
+            assert select(names, "org/name") == FileSelection(config=config, weights=weights)

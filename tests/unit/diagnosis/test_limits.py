@@ -1,10 +1,13 @@
 """Bounds of the search for causes, and weights that no cause explains."""
 
+import gc
+
 from support.checkpoints import TINY, expect, stored, stored_by
 from support.small_snapshots import snapshot_of
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
+from auditor.diagnosis.case import Case
 from auditor.diagnosis.causes import config_field, other_architecture
 
 
@@ -57,3 +60,16 @@ def test_keys_that_explain_fewer_names_than_they_are_explain_nothing():
         tensors.append(stored(f"{module}.bias", (rows,)))
     report = examine(snapshot_of(tensors, **config), Options(requested="packed"))
     assert (report.verdict, report.diagnosis) == ("findings", ())
+
+
+def test_the_evidence_of_a_diagnosis_is_freed_with_it():
+    """A reference from the evidence to itself would keep each model of a sweep in memory."""
+    tensors = [stored("cls.other.weight", (4,)), *stored_by(expect("BertForMaskedLM"))[1:]]
+    snapshot = snapshot_of(tensors, **TINY, architectures=["BertForMaskedLM"])
+    gc.collect()
+    gc.disable()
+    try:
+        assert examine(snapshot, Options(requested="freed")).verdict == "findings"
+        assert not [one for one in gc.get_objects() if isinstance(one, Case)]
+    finally:
+        gc.enable()
