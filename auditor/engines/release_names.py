@@ -160,8 +160,8 @@ def ties_read(
             if is_old:
                 yield Reading("wrong-silently", f"it ties {shown}, which are stored as two")
             elif group - kinds:
-                lost = min(group - kinds)
-                yield Reading("unknown", f"whether it ties {lost} to {shown} was not tried")
+                third = min(group - kinds)
+                yield Reading("unknown", f"whether it ties {third} to {shown} was not tried")
         elif is_old or _reads_flag(records, release, subject):
             ends = {one.rpartition(".")[0].rpartition(".")[2] for one in both}
             is_apart = subject.is_saved and len(ends) > 1  # else copies of one embedding
@@ -171,7 +171,7 @@ def ties_read(
         here = sorted(group & kinds)
         lost = [one for one in group - kinds if not any(one in g and g & kinds for g in read)]
         if here and lost and not any(group <= one for one in read):
-            yield Reading("warns", f"{lost[0]}: not stored, and it is not tied to {here[0]}")
+            yield Reading("warns", f"{min(lost)}: not stored, and it is not tied to {here[0]}")
 
 
 def _reads_flag(records: Releases, release: str, subject: ReadCheckpoint) -> bool:
