@@ -305,7 +305,7 @@ ClaimedSize = InfoKind(
 EngineRefuses = ErrorKind(
     "engine-refuses",
     OfEngine,
-    "An engine or a release that was asked for with `--for` does not load the checkpoint.",
+    "An engine that was asked for with `--for` does not load the checkpoint.",
     "Change what the reason names: `audit fix --for ENGINE` lists config keys that would help, and "
     "packed weights can be unpacked. Otherwise serve the checkpoint with another engine.",
 )
