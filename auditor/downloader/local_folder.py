@@ -34,7 +34,13 @@ from auditor.checkpoint.shard_names import GGUF_ENDING, split_of
 from auditor.checkpoint.skipped import SkipReason, skipped_lines
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.checkpoint.snapshot_reader import MAX_SNAPSHOT, is_snapshot, load
-from auditor.companions.companion_files import CompanionBounds
+from auditor.companions.companion_files import (
+    MAX_TEXT,
+    PROCESSORS,
+    TOKENIZER_CONFIG,
+    CompanionBounds,
+    CompanionFile,
+)
 from auditor.containers.manifest import MANIFESTS
 from auditor.containers.weight_formats import METADATA, PART, parser
 from auditor.downloader.assemble import assemble, examine_files
@@ -104,10 +110,19 @@ def _folder(folder: Path, choose: Chooser, *required: str) -> Snapshot:
         lines = "; ".join(skipped_lines(listing.skipped))
         is_incomplete = error.reason in _INCOMPLETE and lines
         fault = f"{error}; not looked at: {lines}" if is_incomplete else str(error)
-        raise SourceError(
-            error.reason, fault, snapshot=examine_files(files, _Files(folder))
-        ) from None
+        examined = replace(examine_files(files, _Files(folder)), companions=_settings(files))
+        raise SourceError(error.reason, fault, snapshot=examined) from None
     return snapshot
+
+
+def _settings(files: Snapshot) -> tuple[CompanionFile, ...]:
+    """Return the settings of the tokenizer and the processor of a folder without weights."""
+    folder = files.folder or Path()
+    return tuple(
+        CompanionFile(file.name, read_all(folder / file.name, MAX_TEXT, file.state))
+        for file in files.files
+        if file.name in {TOKENIZER_CONFIG, *PROCESSORS} and (file.size or 0) <= MAX_TEXT
+    )
 
 
 def _needed_links(folder: Path, listing: FolderListing, choose: Chooser) -> Iterator[str]:

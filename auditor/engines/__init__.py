@@ -9,6 +9,7 @@ from auditor.engines.knowledge import RUNTIME as RUNTIME
 from auditor.engines.knowledge import knowledge_of as knowledge_of
 from auditor.engines.results import EngineVerdict as EngineVerdict
 from auditor.engines.runtime import GgufFile as GgufFile
+from auditor.engines.runtime import record_of as record_of
 from auditor.engines.runtime import runtime as runtime
 from auditor.engines.verdict import ExpectedShapes as ExpectedShapes
 from auditor.engines.verdict import ServedModel as ServedModel

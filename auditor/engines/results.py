@@ -1,7 +1,7 @@
 """The verdict of one engine, as a report has it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -15,6 +15,8 @@ class EngineVerdict(Struct, frozen=True, kw_only=True):
     version: str
     date: str  # of the recording
     loads: bool | None  # None: unknown
+    # Of a release of transformers: whether it computes what the checkpoint's writer did.
+    verdict: Literal["right", "wrong-silently", "warns", "refuses", "unknown"] | None = None
     reasons: tuple[str, ...] = ()  # why not, or what it reads otherwise
     additions: Mapping[str, Any] = {}  # config keys that would help the engine, with their values
     scheme: str | None = None  # of quantized weights; None without quantization
@@ -22,6 +24,13 @@ class EngineVerdict(Struct, frozen=True, kw_only=True):
     of: int | None = None  # modules with tensors in the adapter's file
 
     @property
+    def name(self) -> str:
+        """The engine or the library, without its version."""
+        return self.engine.removesuffix(f" {self.version}")
+
+    @property
     def title(self) -> str:
-        """The engine's name as its makers write it, with its version."""
-        return f"{TITLES[self.engine]} ({self.version})"
+        """The name as its makers write it, with the version."""
+        if self.name in TITLES:
+            return f"{TITLES[self.name]} ({self.version})"
+        return f"{self.name} {self.version}"

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 from msgspec.json import decode
 
 from auditor.engines.config_keys import Judgement
-from auditor.engines.knowledge import RUNTIME
+from auditor.engines.knowledge import RUNTIME, Knowledge, knowledge_of
 from auditor.messages import listed, quoted
 from auditor.names.folding import fold
 
@@ -416,3 +416,8 @@ def _named(names: list[str]) -> str:
     patterns = fold(tuple(names))
     more = len(patterns) - _SHOWN
     return ", ".join(patterns[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def record_of(engine: str) -> Knowledge | Runtime:
+    """Return what was recorded of an engine."""
+    return runtime() if engine == RUNTIME else knowledge_of(engine)

@@ -35,7 +35,8 @@ def with_engine_keys(
     config = plan.planned.config
     if config is None or not needed:
         return replace(plan, left=(*plan.left, *_refusals(verdicts)))
-    change = Change(edits=tuple(Edit((key,), ABSENT, value) for key, value in needed.items()))
+    edits = (Edit(tuple(key.split(".")), ABSENT, value) for key, value in needed.items())
+    change = Change(edits=tuple(edits))
     planned = change.with_texts(plan.planned)
     after = examine_undiagnosed(planned, options, entry)
     if not _reads_the_same(plan.after, after):
@@ -51,7 +52,7 @@ def with_engine_keys(
         summary="; ".join(
             f"{one.title} reads {', '.join(one.additions)} in config.json" for one in readers
         ),
-        fix="add the keys, which transformers does not read there",
+        fix="add the keys, which leave what transformers reads as it is",
         change=change,
     )
     others = (one for one in plan.changes if one.file != config.name)

@@ -149,9 +149,11 @@ class ClaimObject(Struct, frozen=True, kw_only=True):
 
 
 class EngineObject(Struct, frozen=True, kw_only=True):
-    """Whether a serving engine loads the checkpoint."""
+    """Whether a serving engine or a release of transformers loads the checkpoint."""
 
     loads: bool | Literal["unknown"]
+    # Of a release of transformers, whether it computes what the writer did; null for engines.
+    verdict: Literal["right", "wrong-silently", "warns", "refuses", "unknown"] | None = None
     reasons: Texts  # why it does not load, or what it ignores or reads otherwise
     additions: dict[str, Any]  # config keys that would help the engine, with values
     scheme: str | None = None  # for quantized layers, by its own code; "unknown": not recorded

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from os.path import commonprefix
 from urllib.parse import quote
 
@@ -296,12 +297,28 @@ def _term(kind: str, explains: int) -> str:
 
 
 _LOADS = {True: "loads", False: "does not load", None: "unknown"}
+_READS = {
+    "right": "loads",
+    "wrong-silently": "reads otherwise",
+    "warns": "loads with a warning",
+    "refuses": "refuses",
+    "unknown": "unknown",
+}
 
 
 def engine_rows(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
-    """Yield an engine with its version, and what it makes of the checkpoint."""
-    for verdict in outcome.engines:
-        yield verdict.title, engine_sentence(verdict)
+    """Yield an engine with its version, and what it makes of the checkpoint.
+
+    Neighbouring releases of one library with the same verdict share a row.
+    """
+    for (_, sentence), group in groupby(outcome.engines, key=_row_key):
+        same = list(group)
+        last = f" to {same[-1].version}" if len(same) > 1 else ""
+        yield f"{same[0].title}{last}", sentence
+
+
+def _row_key(verdict: EngineVerdict) -> tuple[str, str]:
+    return verdict.name, engine_sentence(verdict)
 
 
 def engine_remedies(outcome: Report | Unaudited) -> Iterator[str]:
@@ -311,8 +328,8 @@ def engine_remedies(outcome: Report | Unaudited) -> Iterator[str]:
         if verdict.loads is not False:
             continue
         if verdict.additions:
-            keys = ", ".join(verdict.additions)
-            yield f"{verdict.title}: `audit fix --for {verdict.engine}` adds {keys} to config.json"
+            keys, asked = ", ".join(verdict.additions), verdict.engine.replace(" ", "==")
+            yield f"{verdict.title}: `audit fix --for {asked}` adds {keys} to config.json"
         else:
             instead = f"; serve it with {' or '.join(loading)}" if loading else ""
             yield f"{verdict.title}: no fix is known that keeps the model as it is{instead}"
@@ -323,7 +340,8 @@ def engine_sentence(verdict: EngineVerdict) -> str:
     is_known = verdict.scheme not in {None, UNKNOWN}
     scheme = (f"quantized layers by {verdict.scheme}",) if is_known else ()
     reasons = "; ".join((*verdict.reasons, *scheme))
-    return f"{_LOADS[verdict.loads]}{': ' if reasons else ''}{reasons}"
+    word = _LOADS[verdict.loads] if verdict.verdict is None else _READS[verdict.verdict]
+    return f"{word}{': ' if reasons else ''}{reasons}"
 
 
 def engines_heading(outcome: Report | Unaudited) -> str:

