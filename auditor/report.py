@@ -58,6 +58,7 @@ class Expected(Struct, frozen=True, kw_only=True):
     formula: str
     legend: tuple[Symbol, ...] = ()
     active: ModuleFormula | None = None  # parameters that process one token in a mixture of experts
+    base: int | None = None  # parameters of an adapter's base
     library: str | None = None  # of an oracle or a generated form: "transformers 5.23.0"
 
 

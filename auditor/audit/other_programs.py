@@ -27,6 +27,13 @@ Shapes = Mapping[str, tuple[int, ...] | None]
 STATIC = "StaticEmbedding"  # the module of sentence-transformers, which needs no config
 _DRAFTS = ("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM")
 _CHECKER = "StableDiffusionSafetyChecker"
+# Class -> a note that names the program which reads its weights.
+PROGRAMS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys((STATIC, "StaticModel"), "a static embedding, as model2vec writes it"),
+        **dict.fromkeys(_DRAFTS, "a draft of EAGLE-3, for speculative decoding of a larger model"),
+    }
+)
 _CONCEPTS, _SPECIAL = 17, 3  # of the safety checker
 
 

@@ -12,7 +12,8 @@ from xml.etree.ElementTree import Element
 
 from auditor.findings import Finding, Severity, kind_of
 from auditor.formats import View, verdict
-from auditor.formats.as_svg import Cell, cells_of_outcome, icicle, legend_of, swatch
+from auditor.formats.block_diagram import diagram
+from auditor.formats.icicle import Cell, cells_of_outcome, icicle, legend_of, swatch
 from auditor.formats.markup import (
     Child,
     code,
@@ -175,6 +176,9 @@ def _modules(outcome: Report | Unaudited) -> Iterator[Element]:
     yield element("h2", {}, "Where the parameters are")
     yield icicle(placed, "Modules, as wide as their parameters; the table below shows the same")
     yield _legend(placed)
+    blocks = diagram(placed[0], outcome)
+    if blocks is not None:
+        yield blocks
     columns = ("module", "modules", "stored", "expected", "share", "status", "formula")
     table = module_table(placed, *columns)
     table = table._replace(columns=(*columns[:-1], "formula of one"))

@@ -155,6 +155,8 @@ class EngineObject(Struct, frozen=True, kw_only=True):
     reasons: Texts  # why it does not load, or what it ignores or reads otherwise
     additions: dict[str, Any]  # config keys that would help the engine, with values
     scheme: str | None = None  # for quantized layers, by its own code; "unknown": not recorded
+    applied: int | None = None  # modules of an adapter that it applies; null for a model
+    of: int | None = None  # modules with tensors in the adapter's file
     version: str  # of the engine whose loader was recorded
     date: str  # of the recording
 
