@@ -122,8 +122,10 @@ def test_an_accepted_finding_does_not_end_a_report_with_1(tmp_path):
     code, said = accepting(tmp_path)
     assert (code, said) == (
         0,
-        "audit: accepts o/a: error missing: a.weight\n"
-        "audit: wrote 'baseline.toml': 1 finding accepted until 2999-12-31\n",
+        (
+            "audit: accepts o/a: error missing: a.weight\n"
+            "audit: wrote 'baseline.toml': 1 finding accepted until 2999-12-31\n"
+        ),
     )
     assert command(tmp_path)[0] == 1
     assert command(tmp_path, "--baseline", "baseline.toml")[0] == 0
