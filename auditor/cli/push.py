@@ -77,7 +77,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
     print_outcome(outcome, TERMINAL, shown)
     if code != CLEAN:
         fail(code, "nothing was sent")
-    _warn(outcome)
+    _warn(outcome, tell)
     require_unchanged(folder, files, outcome.files)
     for line in files.left_out:
         tell(f"not sent: {line}")
@@ -104,10 +104,10 @@ def push(  # noqa: PLR0913 - one parameter for each option
     return FINDINGS if lost else code
 
 
-def _warn(outcome: Report | Unaudited) -> None:
+def _warn(outcome: Report | Unaudited, tell: Callable[[str], None]) -> None:
     """Print that a tokenizer is absent, which is no finding."""
     for absent in filter(None, (part.checked.get("tokenizer") for part in outcome.every)):
-        say(f"warning: {absent.text}")
+        tell(f"warning: {absent.text}")
 
 
 def _sent(folder: Path, files: FolderFiles, to: PushTarget, tell: Callable[[str], None]) -> Pushed:

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Source
 from auditor.cli.console import keep_quiet
-from auditor.diagnosis.permissions import Need
 from auditor.errors import FixError, SourceError, UsageError
 from auditor.findings import BadDigest, CopyDiffers, EngineRefuses, Finding, OfValues, WrongTotal
 from auditor.report import Allowed, FixCommand, Report, Unaudited
 
 if TYPE_CHECKING:
+    from auditor.diagnosis.permissions import Need
     from auditor.fixing.plan import Plan
 
 # Limits for planning, which audits the folder several times. At the limits it takes a second.
@@ -73,7 +73,7 @@ def fix_command(
     return None
 
 
-def needs_of(plan: "Plan") -> list[Need]:
+def needs_of(plan: "Plan") -> "list[Need]":
     """Return the changes that need permission, one of each option."""
     return [*{need.allow: need for left in plan.left for need in left.needs}.values()]
 
@@ -85,7 +85,7 @@ def plan_command(plan: "Plan", folder: str, target: str | None, engines: str | N
 
 
 def command_line(
-    folder: str, target: str | None, needs: Iterable[Need], engines: str | None = None
+    folder: str, target: str | None, needs: "Iterable[Need]", engines: str | None = None
 ) -> str:
     """Return the command that writes a plan: `audit fix FOLDER --allow labels --apply`."""
     options = f" --as {shlex.quote(target)}" if target else ""
