@@ -12,6 +12,7 @@ WORKERS := -n 3 --dist worksteal
 PACKERS := $(VENV)/packers
 PEERS   := $(VENV)/peers
 LIBRARIES := $(VENV)/libraries
+STORES  := $(VENV)/stores
 ENGINES := $(VENV)/engines
 PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 
@@ -20,6 +21,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 export AUDITOR_LIBRARIES = $(CURDIR)/$(LIBRARIES)
+export AUDITOR_STORES = $(CURDIR)/$(STORES)
 
 .DEFAULT_GOAL := help
 .PHONY: help engines audit test quick test-tools bounds oracle parity catalogue lint format rewrite fuzz scanners hostile bench pictures diagnose corpus claims first-hour dist peers clean browser
@@ -29,7 +31,8 @@ help: ## print the targets
 	@echo "  MODEL=... audits another one; ARGS=... adds options, for instance ARGS='--as BertModel'"
 
 audit: $(VENV)/.run ## audit MODEL (bert-base-chinese): the table here, reports/latest/*.csv there
-	@$(BIN)/audit $(MODEL) --source auto --format csv -o reports/latest $(ARGS)
+	@$(BIN)/audit $(MODEL) --source auto --format csv -o reports/latest $(ARGS); code=$$?; \
+	  echo "tables: reports/latest/*.csv (exit code $$code)"; exit $$code
 
 test: $(VENV)/.test ## install what the tests need and run tests/unit, tests/cases, tests/laws and tests/end_to_end
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
@@ -67,6 +70,7 @@ catalogue: $(VENV)/.test ## learn generated forms of classes without a closed fo
 
 engines: $(VENV)/.test $(ENGINES)/mlx/.ready $(ENGINES)/llama.cpp/.ready $(ENGINES)/vllm/.ready ## record what engines' own loaders take, then hold our answers against them; ARGS=mlx: one
 	@$(PROGRAM) -m engines --environments $(ENGINES) $(ARGS)
+	@$(PROGRAM) -m engines.lora --python $(ENGINES)/vllm/bin/python
 	@$(PROGRAM) -m engines.hold --environments $(ENGINES)
 
 releases: $(VENV)/.test ## record what releases of transformers make of checkpoints; ARGS=5.24.0: one
@@ -88,7 +92,7 @@ format: $(VENV)/.test ## let ruff format and mend what it can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
-fuzz: $(VENV)/.test ## hostile bytes against other readers: six laws, a minute each; ARGS=stops: interruptions
+fuzz: $(VENV)/.test ## hostile bytes against other readers: eight laws, a minute each; ARGS=stops: interruptions
 	@$(PROGRAM) -m fuzz $(ARGS)
 
 hostile: $(VENV)/.test ## audit 240 hostile inputs, each alone: time, memory, exit code
@@ -122,6 +126,7 @@ dist: $(VENV)/.test ## build wheel and sdist, check both, and audit a model with
 	@rm -rf dist $(VENV)/.dist
 	@$(BIN)/python -m build --outdir dist .
 	@$(BIN)/python -m twine check --strict dist/*
+	@$(BIN)/check-wheel-contents dist/*.whl
 	@$(PYTHON) -m venv $(VENV)/.dist
 	@$(VENV)/.dist/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
 	@cd dist && $(abspath $(VENV))/.dist/bin/audit bert-base-chinese --source bundled --quiet
@@ -159,6 +164,8 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	  auto-round==0.16.1 py-cpuinfo==9.0.0 datasets==5.2.0 dill==0.4.1 multiprocess==0.70.19 xxhash==4.1.0 \
 	  sentencepiece==0.2.3 tiktoken==0.14.0 mistral-common==1.13.1 pydantic-extra-types==2.11.1 \
 	  pycountry==26.2.16 pillow==13.0.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(STORES) \
+	  s3fs==2026.9.0 'moto[s3,server]==5.2.5'
 	-@npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4.14.1
 	@touch $@ $(VENV)/.run
 

@@ -16,7 +16,8 @@ from auditor.downloader.fetching import fetch
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.fixing.of_folder import fix_folder, plan_for_folder
 from auditor.fixing.plan import Plan
-from auditor.formats.memory import COMMON_DTYPES, TO_LAYERS, Use, as_object, checked_dtype
+from auditor.formats.memory import as_object
+from auditor.formats.memory_needs import COMMON_DTYPES, TO_LAYERS, Use, checked_dtype
 from auditor.messages import log_line
 from auditor.writing import output_file
 
@@ -27,6 +28,8 @@ def memory(  # noqa: PLR0913 - one keyword for each choice a caller has
     dtypes: Sequence[str] = COMMON_DTYPES,
     context: int | None = None,
     batch: int = 1,
+    concurrency: int | None = None,
+    gpu: str | None = None,
     cache_dtype: str | None = None,
     target: str | None = None,
     source: str = "hub",
@@ -36,13 +39,17 @@ def memory(  # noqa: PLR0913 - one keyword for each choice a caller has
     """Return the bytes that a model takes: stored, loaded, with a KV cache, in training.
 
     `dtypes` are the dtypes of loaded weights ("bf16", "int8", "4bit"), `context` the tokens in the
-    cache of each of `batch` sequences; the other arguments are those of `audit`. The result is the
-    object that `audit memory --format json` prints. Raise UsageError for an unknown dtype.
+    cache of each of `batch` sequences, or of `concurrency` sequences in vLLM's paged cache, and
+    `gpu` a card or its memory ("RTX 4090", "24GB"; None: each card of a table). The other arguments
+    are those of `audit`. The result is the object that `audit memory --format json` prints. Raise
+    UsageError for an unknown dtype or card.
     """
     use = Use(
         dtypes=tuple(dict.fromkeys(checked_dtype("dtypes", name) for name in dtypes)),
         context=context,
         batch=batch,
+        concurrency=concurrency,
+        gpu=gpu,
         cache_dtype=None if cache_dtype is None else checked_dtype("cache_dtype", cache_dtype),
     )
     outcome = audit(

@@ -107,7 +107,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         ),
         "ignore": Option("Leave findings of this kind out of the verdict.", "KIND[:GLOB]"),
         "check engines": Option(
-            "Say whether vllm, mlx, llama.cpp, all or transformers==VERSION load it.",
+            "Say whether vllm, mlx, llama.cpp, peft, all or transformers==VERSION load it.",
             "ENGINES",
             "--for",
             group=_CHECKS,
@@ -165,6 +165,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             flag="--format",
             default="terminal",
         ),
+        "text": Option("What the loader printed; - for standard input.", "TEXT"),
         "names": Option(
             "As reports name them: missing, wrapper-prefix. Without one: all, a line each.",
             "[KIND|CAUSE]...",
@@ -187,6 +188,8 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         ),
         "context": Option("Tokens that the cache holds.", least=1),
         "batch": Option("Sequences at a time.", default="1", least=1),
+        "concurrency": Option("Sequences at a time in vLLM's paged cache; not --batch.", least=1),
+        "gpu": Option("Does it fit? A card, such as 'RTX 4090', or its memory: 24GB.", "CARD"),
         "cache_dtype": Option("The cache in this dtype, not in that of the weights.", "DTYPE"),
         "memory form": Option("Text, or a JSON object.", flag="--format"),
         # claim

@@ -20,7 +20,7 @@ from auditor.engines.releases import (
     unknown_release,
     writer_notes,
 )
-from auditor.engines.verdict import EngineVerdict
+from auditor.engines.results import EngineVerdict
 from auditor.errors import CheckpointError
 from auditor.findings import Missing, StoredBuffer
 from auditor.report import Report, Unaudited

@@ -16,6 +16,8 @@ from auditor.cli.console import (
 from auditor.errors import Reason
 from auditor.findings import BadConfig
 from auditor.formats import memory as shown
+from auditor.formats.fits import card_of
+from auditor.formats.memory_needs import COMMON_DTYPES, TO_LAYERS, Use, checked_dtype
 from auditor.options import FailOn, Source, TextFormat
 from auditor.report import Unaudited
 
@@ -26,6 +28,8 @@ def memory(  # noqa: PLR0913 - one parameter for each option
     dtypes: list[str] | None = None,
     context: int | None = None,
     batch: int = 1,
+    concurrency: int | None = None,
+    gpu: str | None = None,
     cache_dtype: str | None = None,
     target: str | None = None,
     form: TextFormat = "terminal",
@@ -33,24 +37,28 @@ def memory(  # noqa: PLR0913 - one parameter for each option
     token: str | None = None,
     quiet: bool = False,
 ) -> int:
-    """Print what MODEL takes in memory, loaded and in training.
+    """Print what MODEL takes in memory, which cards hold it, and what training takes.
 
     Activations, workspaces and the program itself are not included. A config without weights is
     enough. Exit codes are those of audit without findings.
     """
-    chosen = tuple(shown.checked_dtype("--dtype", name) for name in dtypes or ())
-    use = shown.Use(
-        dtypes=tuple(dict.fromkeys(chosen)) or shown.COMMON_DTYPES,
+    if gpu is not None:
+        card_of(gpu)  # an unknown card is refused before anything is read
+    chosen = tuple(checked_dtype("--dtype", name) for name in dtypes or ())
+    use = Use(
+        dtypes=tuple(dict.fromkeys(chosen)) or COMMON_DTYPES,
         context=context,
         batch=batch,
-        cache_dtype=cache_dtype and shown.checked_dtype("--cache-dtype", cache_dtype),
+        concurrency=concurrency,
+        gpu=gpu,
+        cache_dtype=cache_dtype and checked_dtype("--cache-dtype", cache_dtype),
     )
     audited = partial(
         audit,
         target=target,
         source=source,
         token=token,
-        depth=shown.TO_LAYERS,
+        depth=TO_LAYERS,
         kv_cache=True,
         say=talk(quiet=quiet),
     )

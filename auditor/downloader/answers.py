@@ -17,6 +17,7 @@ from auditor.checkpoint.snapshot import RepoFile
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
 from auditor.downloader.client import Reply, whole_number
 from auditor.downloader.headers import Received
+from auditor.downloader.hub_settings import is_mirror
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.retry import WINDOW, PassingError, requested_wait
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -75,14 +76,19 @@ class Answer:
         """The commit of the file; None if the Hub's answers name no commit or several commits."""
         return next(iter(self.commits)) if len(self.commits) == 1 else None
 
-    def require_commit(self, expected: str) -> None:
-        """Raise SourceError if an answer names another commit, or if no answer names a commit."""
+    def require_commit(self, expected: str) -> bool:
+        """Raise SourceError if an answer names another commit, or if the Hub itself names none.
+
+        Return whether a mirror names none: the file's address has the commit, too.
+        """
         if other_commits := sorted(self.commits - {expected}):
             detail = f"the Hub answered with commit {quoted(other_commits[0])}, expected {expected}"
             raise SourceError(Reason.COMMIT_MOVED, detail)
-        if not self.commits and not self.redirects:
+        is_unnamed = not self.commits and not self.redirects
+        if is_unnamed and not is_mirror():
             detail = "the answer names no commit (X-Repo-Commit): is a proxy in the way?"
             raise SourceError(Reason.BAD_RESPONSE, detail)
+        return is_unnamed
 
     def upto(self, stop: int) -> bytes:
         """Return the first `stop` bytes of the body; fewer if it is shorter."""

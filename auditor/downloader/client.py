@@ -1,7 +1,8 @@
 """The HTTP client of all audits: it wraps reqwest, a library in Rust.
 
 reqwest reuses connections, speaks HTTP/2 if the server does, and takes proxies and certificates
-from the environment (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE and similar variables).
+from the environment (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE and similar variables). The client also
+trusts the authorities of REQUESTS_CA_BUNDLE, which companies set for other Python programs.
 """
 
 import os
@@ -37,7 +38,10 @@ _STREAM, _CONNECTION = 1024 * 1024, 8 * 1024 * 1024
 _SWITCHING, _HTTP_1 = 101, "HTTP/1.1"
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
-_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_BUNDLE = "REQUESTS_CA_BUNDLE"
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", _BUNDLE)
+_MOST_OF_A_BUNDLE = 16 * 1024 * 1024  # bytes; a system's have 0.3 MB
+_PEM_END = b"-----END CERTIFICATE-----"
 
 _DIGITS = 19  # the most digits of a number in a header; no file size has more
 
@@ -174,7 +178,21 @@ def new_client(seconds: float, *, in_threads: bool = False) -> Client:
     builder.http2_initial_stream_window_size(_STREAM)
     builder.http2_initial_connection_window_size(_CONNECTION)
     builder.http1_lower_case_headers().connect_timeout(limit).read_timeout(limit)
+    for certificate in _bundled_certificates():
+        builder = builder.add_root_certificate_pem(certificate)
     return Client(builder.build(), seconds)
+
+
+def _bundled_certificates() -> Iterator[bytes]:
+    """Yield the certificates of REQUESTS_CA_BUNDLE; raise UsageError if it cannot be read."""
+    if name := os.environ.get(_BUNDLE):
+        try:
+            with Path(name).open("rb") as file:
+                pieces = file.read(_MOST_OF_A_BUNDLE).split(_PEM_END)
+        except OSError as error:
+            detail = f"{_BUNDLE} cannot be read: {error.strerror or error}"
+            raise UsageError(f"no connection can be prepared: {detail}") from None
+        yield from (piece + _PEM_END for piece in pieces[:-1])
 
 
 def _headers(headers: Any) -> Mapping[str, str]:

@@ -118,6 +118,7 @@ class Session:
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
         self._retries = RetryPolicy(ProgressLines.of(say), budget.held, silence=silence, over=over)
         self._lock = threading.Lock()
+        self.names_no_commit = False  # whether a mirror left out the commit of a file
         self._requests = 0
         self._redirects = 0
         self._bytes = 0
@@ -182,8 +183,8 @@ class Session:
                 if not (answer.status in {_OK, _PARTIAL} or answer.redirects):
                     text = answer.upto(_MOST_OF_AN_ERROR)
                     raise refusal_error(self._model, answer, text, by_hub=by_hub)
-                if commit is not None:
-                    answer.require_commit(commit)
+                if commit is not None and answer.require_commit(commit):
+                    self.names_no_commit = True
                 if not answer.redirects:
                     _require_plain(answer)
                     return take(answer)

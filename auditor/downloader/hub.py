@@ -135,7 +135,8 @@ def _read_files(  # noqa: PLR0913 - likewise, and the early reads
     except SourceError as error:
         error.snapshot = snapshot
         raise
-    return replace(snapshot, fetched=session.fetched)
+    unnamed = "; its files name no commit, the listing's is given" * session.names_no_commit
+    return replace(snapshot, fetched=session.fetched, origin=snapshot.origin + unnamed)
 
 
 def parse_listing(content: bytes, model_id: str) -> Listing:

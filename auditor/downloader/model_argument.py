@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.checkpoint.hub_listing import id_fault
+from auditor.checkpoint.selecting import is_weights
 from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.redaction import hide_user
@@ -81,6 +82,12 @@ class StoreAddress(Struct, frozen=True):
         return self.url.rpartition("/")[2]
 
     @property
+    def may_be_file(self) -> bool:
+        """Whether the last part names a file of weights or JSON, below a bucket or a host."""
+        has_parent = "/" in self.url.partition("://")[2]
+        return has_parent and (is_weights(self.name) or self.name.endswith(_FILE_ENDINGS))
+
+    @property
     def parent(self) -> "StoreAddress":
         return StoreAddress(self.url.rpartition("/")[0])
 
@@ -90,8 +97,9 @@ def parse_model(requested: str) -> Path | HubModel | StoreAddress:
 
     Raise UsageError, which names the fault, if the argument cannot be parsed.
     """
-    if _exists_here(os.path.expanduser(requested)):  # noqa: PTH111 - Path.expanduser raises
-        return Path(requested).expanduser()
+    for name in (requested, requested := _trimmed(requested)):
+        if _exists_here(os.path.expanduser(name)):  # noqa: PTH111 - Path.expanduser raises
+            return Path(name).expanduser()
     if store := store_address(requested):
         return store
     if is_address(requested):
@@ -105,6 +113,17 @@ def parse_model(requested: str) -> Path | HubModel | StoreAddress:
             f"no such file or folder here: {quoted(requested)} does not exist, or may not be read"
         )
     return parse_id(requested, "neither a path that exists nor a Hub id")
+
+
+_QUOTES = " \t'\"`\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
+_QUOTES += "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
+_ID_WITH_SLASH = re.compile(r"\w[\w.-]*/\w[\w.-]*/", re.ASCII)
+
+
+def _trimmed(requested: str) -> str:
+    """Return the argument without pasted quotes, and a Hub id without a slash at its end."""
+    text = requested.strip(_QUOTES)
+    return text[:-1] if _ID_WITH_SLASH.fullmatch(text) else text or requested
 
 
 def _exists_here(path: str) -> bool:
@@ -153,7 +172,7 @@ def _revision_fault(revision: str | None) -> str | None:
 
 _ADDRESS = re.compile(r"https?://|(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
 _HF = "hf://"
-_HOSTS = frozenset(("huggingface.co", "www.huggingface.co", "hf.co", "www.hf.co"))
+HUB_HOSTS = frozenset(("huggingface.co", "www.huggingface.co", "hf.co", "www.hf.co"))
 _OTHER_KINDS = {
     "datasets": "a dataset",
     "spaces": "a space",
@@ -192,7 +211,7 @@ def store_address(requested: str) -> StoreAddress | None:
         except ValueError:
             return None
         is_folder = requested.endswith(("/", *_FILE_ENDINGS)) and not split.query
-        if not is_folder or split.netloc.lower() in _HOSTS or split.netloc == _endpoint_host():
+        if not is_folder or split.netloc.lower() in HUB_HOSTS or split.netloc == _endpoint()[0]:
             return None
     if "::" in requested or not requested.isprintable():
         raise UsageError(f"{quoted(requested)} is not an address of one store")
@@ -227,12 +246,14 @@ def _hf(requested: str) -> HubModel:
 def _web(requested: str) -> HubModel:
     # A query or a fragment does not identify the model.
     split = urlsplit(requested if "://" in requested else f"https://{requested}")
-    if split.netloc.lower() not in _HOSTS and split.netloc != _endpoint_host():
+    host, prefix = _endpoint()
+    if split.netloc.lower() not in HUB_HOSTS and split.netloc != host:
         if split.netloc.lower().endswith("modelscope.cn"):
             raise ValueError("ModelScope is not read: download the model, and audit its folder")
         detail = f"{quoted(split.netloc)} is another site"
         raise ValueError(f"{detail}; the address of a web server's folder ends in a slash")
-    path = "/".join(part for part in split.path.split("/") if part)
+    below = split.path.removeprefix(prefix) if split.netloc == host else split.path
+    path = "/".join(part for part in below.split("/") if part)
     match = _match(_WEB_PATH, path.removeprefix("api/models/"))
     return HubModel(**{key: text and unquote(text) for key, text in match.groupdict().items()})
 
@@ -250,7 +271,9 @@ def _match(pattern: str, path: str) -> re.Match[str]:
     return match
 
 
-def _endpoint_host() -> str:
+def _endpoint() -> tuple[str, str]:
+    """Return the host of HF_ENDPOINT, and its path, which some mirrors have."""
     from auditor.downloader.hub_settings import endpoint_url  # noqa: PLC0415 - 0.1 s
 
-    return endpoint_url().authority
+    url = endpoint_url()
+    return url.authority, url.path

@@ -64,7 +64,7 @@ class StoreFolder(Protocol):
     host: str  # for messages
 
     def listing(self) -> Iterator[StoreFile]:
-        """Yield the files below the folder; a file itself has the name ""."""
+        """Yield the files below the folder."""
         ...
 
     def read(self, name: str, span: Span) -> Received:
@@ -129,13 +129,14 @@ def read(
 def _listed(
     address: StoreAddress, token: str | None, say: Callable[[str], None]
 ) -> tuple[StoreFolder, StoreListing, bool]:
-    """Return a folder with its files; of a file, the folder that has it, and true."""
+    """Return a folder with its files; for a file, the folder that has it, and true."""
+    if address.may_be_file:
+        place = opened(address.parent, token, say)
+        listing = list_files(place)
+        if address.name in listing.files:
+            return place, listing, True
     place = opened(address, token, say)
-    listing = list_files(place)
-    if "" not in listing.files:
-        return place, listing, False
-    place = opened(address.parent, token, say)
-    return place, list_files(place), True
+    return place, list_files(place), False
 
 
 def _require_unchanged(before: StoreListing, after: StoreListing, names: frozenset[str]) -> None:
@@ -149,7 +150,10 @@ def list_files(place: StoreFolder) -> StoreListing:
     """List the files below a folder; raise SourceError if it has none or too many."""
     files: dict[str, StoreFile] = {}
     for one in islice(place.listing(), MAX_ENTRIES + 1):
-        if one.file.name and (fault := name_fault(one.file.name)):
+        if not one.file.name:
+            detail = f"{place.host} is a file, expected a folder, or a file of weights"
+            raise SourceError(Reason.NOT_FOUND, detail)
+        if fault := name_fault(one.file.name):
             raise SourceError(Reason.BAD_RESPONSE, f"the listing of {place.host}: {fault}")
         files[one.file.name] = one
     if len(files) > MAX_ENTRIES:
@@ -302,6 +306,8 @@ class _FsspecFolder:
     def __init__(self, address: StoreAddress, system: Any, path: str) -> None:
         self.host = address.url
         self._address, self._system, self._path = address, system, path.rstrip("/")
+        # HfFileSystem reads 5 MiB ahead otherwise; packages of other stores read what is asked for.
+        self._options = {"cache_type": "none"} if address.scheme == "hf" else {}
 
     def listing(self) -> Iterator[StoreFile]:
         with _readable(self._address):
@@ -317,8 +323,9 @@ class _FsspecFolder:
             yield StoreFile(RepoFile(name=name, size=size if is_size else None), version)
 
     def read(self, name: str, span: Span) -> Received:
+        path, bounds = f"{self._path}/{name}", {"start": span.start, "end": span.stop}
         with _readable(self._address, name):
-            data = self._system.cat_file(f"{self._path}/{name}", start=span.start, end=span.stop)
+            data = self._system.cat_file(path, **bounds, **self._options)
         return Received(bytes(data), None)
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
-from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import RepoFile
 from auditor.downloader.answers import part_of_file, whole_body
 from auditor.downloader.headers import Received
@@ -22,14 +21,10 @@ class WebFolder:
 
     def __init__(self, address: StoreAddress, say: Callable[[str], None]) -> None:
         self.host = address.url
-        self._name = address.name
         self._session = Session(None, None, say, budget=RequestBudget(math.inf))
 
     def names(self) -> Iterator[str]:
         """Yield the files that the index pages link to below the folder."""
-        if is_weights(self._name) or self._name.endswith(".json"):
-            yield ""
-            return
         root = f"{self.host}/"
         folders = [root]
         for folder in folders:  # which grows

@@ -12,7 +12,7 @@ from auditor.engines.release_data import Releases, numbers_of, release_name
 from auditor.engines.release_names import names_read, tied_groups, ties_read
 from auditor.engines.release_settings import companions_read, config_read, forward_changes
 from auditor.engines.release_subject import FIRST_FIVE, ReadCheckpoint, Reading, Word
-from auditor.engines.verdict import EngineVerdict
+from auditor.engines.results import EngineVerdict
 from auditor.messages import quoted
 
 _LOADS: Mapping[str, bool | None] = {

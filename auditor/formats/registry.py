@@ -39,6 +39,9 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "json": Format(
             "as_json", (".json", ".jsonl"), "one object a model, each on a line; also called jsonl"
         ),
+        "agent": Format(
+            "as_agent", (".agent",), "verdict, cause and fix command, a line of JSON a model"
+        ),
         "markdown": Format("as_markdown", (".md",), "a comment for a pull request"),
         "html": Format("as_html", (".html",), "a page that needs no network"),
         "svg": Format("as_svg", (".svg",), "a drawing of where the parameters are"),

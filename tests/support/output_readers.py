@@ -152,6 +152,7 @@ def read_workflow_commands(text: str) -> None:
 READERS: Mapping[str, Callable[[str], object]] = {
     "terminal": assert_harmless_text,
     "json": read_json,
+    "agent": read_json,
     "sarif": read_json,
     "cyclonedx": read_json,
     "github": read_workflow_commands,

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Self
 
 from .blobs import read
@@ -31,8 +32,10 @@ class Hub:
         port: int = 0,
         quota: Quota | None = None,
         resolve_cache: bool = False,
+        prefix: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._prefix = prefix  # of every path, as mirrors have it that share a host
         self._journal = Log()
         self._shelf = Shelf()
         self._meter = Meter(quota or Quota(), clock)
@@ -184,6 +187,8 @@ class Hub:
         self._journal.reset()
 
     def _answer(self, request: Request) -> tuple[Answer, Fault | None]:
+        if self._prefix and request.origin is Origin.HUB:
+            request = replace(request, target=request.target.removeprefix(self._prefix))
         answer = self._desk.answer(request)
         fault = self._script.choose(request, answer)
         return (fault.spoil(request, answer) if fault else answer), fault

@@ -1,5 +1,7 @@
 """A machine that knows one Hub, has an empty cache and no token, and does not wait for long."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -31,3 +33,37 @@ def at_hub(hub: Hub, machine: pytest.MonkeyPatch):
     machine.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
     yield hub
     close_session()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """One for 127.0.0.1, its key, and the certificate of the authority that signed it."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("no openssl here to make a certificate")
+    folder = tmp_path_factory.mktemp("tls")
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    for command in (
+        ("req", "-x509", *key, "-days", "2", "-subj", "/CN=us", "-keyout", "ca.key", "-out", "ca"),
+        ("req", *key, "-subj", "/CN=tests", "-keyout", "key", "-out", "asked"),
+        (
+            "x509",
+            "-req",
+            "-in",
+            "asked",
+            "-CA",
+            "ca",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-extfile",
+            "names",
+            "-out",
+            "cert",
+        ),
+    ):
+        subprocess.run([openssl, *command], check=True, capture_output=True, cwd=folder)  # noqa: S603 - ours
+    return folder / "cert", folder / "key", folder / "ca"

@@ -1,9 +1,7 @@
 """What is asked for over TLS: certificates are judged, and nobody is led back to plain HTTP."""
 
-import shutil
 import socketserver
 import ssl
-import subprocess
 import threading
 from contextlib import contextmanager
 
@@ -16,42 +14,8 @@ from auditor.downloader.http import Session
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason, SourceError
 
-OPENSSL = shutil.which("openssl")
 COMMIT = "a" * 40
 MODEL = HubModel(id="o/n", revision=COMMIT)
-
-pytestmark = pytest.mark.skipif(OPENSSL is None, reason="no openssl here to make a certificate")
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """One for 127.0.0.1, its key, and the certificate of the authority that signed it."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
-    for command in (
-        ("req", "-x509", *key, "-days", "2", "-subj", "/CN=us", "-keyout", "ca.key", "-out", "ca"),
-        ("req", *key, "-subj", "/CN=tests", "-keyout", "key", "-out", "asked"),
-        (
-            "x509",
-            "-req",
-            "-in",
-            "asked",
-            "-CA",
-            "ca",
-            "-CAkey",
-            "ca.key",
-            "-CAcreateserial",
-            "-days",
-            "2",
-            "-extfile",
-            "names",
-            "-out",
-            "cert",
-        ),
-    ):
-        subprocess.run([OPENSSL, *command], check=True, capture_output=True, cwd=folder)  # noqa: S603 - ours
-    return folder / "cert", folder / "key", folder / "ca"
 
 
 class _Handler(socketserver.StreamRequestHandler):

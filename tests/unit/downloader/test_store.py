@@ -11,12 +11,12 @@ import fsspec
 import pytest
 from support.builders import safetensors_bytes
 from support.checkpoints import config_bytes, expect, stored_by
+from support.store_reports import of_any_source
 
 from auditor import AuditRequest, audit, snapshot
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader import store
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.formats.as_json import as_object
 from auditor.sweep import runner
 from auditor.sweep.settings import ModelSelection, Output, Policy, SweepSettings
 from auditor.sweep.store.reading import Store
@@ -28,7 +28,6 @@ FILES = {
     "model.safetensors": WEIGHTS,
     "README.md": b"# a model",
 }
-OF_A_SOURCE = ("requested", "model", "source", "origin", "version", "fetched")
 
 
 @pytest.fixture
@@ -63,13 +62,6 @@ def web(folder: Path) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
-
-
-def of_any_source(address: str, **options) -> str:
-    document = as_object(audit(AuditRequest(model=address, **options)))
-    for key in OF_A_SOURCE:
-        del document[key]
-    return json.dumps(document)
 
 
 @pytest.mark.usefixtures("memory")

@@ -13,7 +13,8 @@ from auditor import explain
 from auditor.findings import Missing
 from auditor.formats import View
 from auditor.formats.as_badge import text_of
-from auditor.formats.as_svg import cells, cells_of_outcome, explained, icicle
+from auditor.formats.as_svg import explained
+from auditor.formats.icicle import cells, cells_of_outcome, icicle
 from auditor.formats.module_tree import DEEPEST, MOST_NODES, Node, kinds_of, module_tree, modules_of
 from auditor.formats.registry import FORMATS
 from auditor.names.folding import expand
@@ -219,3 +220,10 @@ def _luminance(colour):
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("form", ["svg", "badge"])
+def test_a_drawing_has_its_colours_without_variables(form):
+    [text] = FORMATS[form]([EXAMPLES["every-kind"]()], View()).values()
+    assert "var(" not in text
+    assert "prefers-color-scheme: dark" in text or form == "badge"
