@@ -12,8 +12,8 @@ from xml.etree.ElementTree import Element
 
 from auditor.findings import Finding, Severity, kind_of
 from auditor.formats import View, verdict
-from auditor.formats.as_svg import Cell, cells_of_outcome, icicle, legend_of, swatch
 from auditor.formats.block_diagram import diagram
+from auditor.formats.icicle import Cell, cells_of_outcome, icicle, legend_of, swatch
 from auditor.formats.markup import (
     Child,
     code,

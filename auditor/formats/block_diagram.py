@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from auditor.formats.as_svg import Cell, sentence_of, swatch
+from auditor.formats.icicle import Cell, sentence_of, swatch
 from auditor.formats.markup import element
 from auditor.formats.module_tree import EXPERTS
 from auditor.messages import printable

@@ -7,6 +7,7 @@ from auditor import AuditRequest, audit
 from auditor.formats.as_json import as_object
 
 OF_A_SOURCE = {"requested", "model", "source", "origin", "version", "commit", "fetched"}
+OF_A_SOURCE |= {"claims"}  # the Hub's listing publishes counts
 
 
 def of_any_source(address: str, **options) -> str:

@@ -16,8 +16,9 @@ from typing import IO, Any
 from msgspec import to_builtins
 
 from auditor.formats.as_html import content_policy
-from auditor.formats.as_svg import palette, patterns
+from auditor.formats.as_svg import palette
 from auditor.formats.document import Document, ExpectedObject, ListedFinding, ObservedObject
+from auditor.formats.icicle import patterns
 from auditor.formats.markup import element, html_fragment
 from auditor.formats.module_tree import (
     KINDS,

@@ -7,8 +7,8 @@ from support.outcomes.examples import EXAMPLES
 
 from auditor import explain
 from auditor.formats import View
-from auditor.formats.as_svg import cells_of_outcome
 from auditor.formats.block_diagram import diagram, groups
+from auditor.formats.icicle import cells_of_outcome
 from auditor.formats.registry import FORMATS
 
 MIXTRAL = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "vocab_size": 99}

@@ -13,7 +13,8 @@ from auditor import explain
 from auditor.findings import Missing
 from auditor.formats import View
 from auditor.formats.as_badge import text_of
-from auditor.formats.as_svg import cells, cells_of_outcome, explained, icicle
+from auditor.formats.as_svg import explained
+from auditor.formats.icicle import cells, cells_of_outcome, icicle
 from auditor.formats.module_tree import DEEPEST, MOST_NODES, Node, kinds_of, module_tree, modules_of
 from auditor.formats.registry import FORMATS
 from auditor.names.folding import expand
