@@ -17,8 +17,7 @@ from auditor.checkpoint.snapshot import RepoFile
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
 from auditor.downloader.client import Reply, whole_number
 from auditor.downloader.headers import Received
-from auditor.downloader.hub_settings import is_mirror
-from auditor.downloader.model_argument import HubModel
+from auditor.downloader.model_argument import HubModel, is_mirror
 from auditor.downloader.retry import WINDOW, PassingError, requested_wait
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted

@@ -8,7 +8,6 @@ from pathlib import Path
 from huggingface_hub import constants
 from pyreqwest.http import Url
 
-from auditor.downloader.model_argument import HUB_HOSTS
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import described, quoted
 from auditor.redaction import hide, hide_user
@@ -49,11 +48,6 @@ def endpoint() -> str:
     """Return HF_ENDPOINT; raise UsageError if it is not an http address."""
     endpoint_url()
     return constants.ENDPOINT
-
-
-def is_mirror() -> bool:
-    """Return whether HF_ENDPOINT is another server than the Hub."""
-    return endpoint_url().authority not in HUB_HOSTS
 
 
 def endpoint_url() -> Url:

@@ -172,7 +172,7 @@ def _revision_fault(revision: str | None) -> str | None:
 
 _ADDRESS = re.compile(r"https?://|(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
 _HF = "hf://"
-HUB_HOSTS = frozenset(("huggingface.co", "www.huggingface.co", "hf.co", "www.hf.co"))
+_HOSTS = frozenset(("huggingface.co", "www.huggingface.co", "hf.co", "www.hf.co"))
 _OTHER_KINDS = {
     "datasets": "a dataset",
     "spaces": "a space",
@@ -211,7 +211,7 @@ def store_address(requested: str) -> StoreAddress | None:
         except ValueError:
             return None
         is_folder = requested.endswith(("/", *_FILE_ENDINGS)) and not split.query
-        if not is_folder or split.netloc.lower() in HUB_HOSTS or split.netloc == _endpoint()[0]:
+        if not is_folder or split.netloc.lower() in _HOSTS or split.netloc == _endpoint()[0]:
             return None
     if "::" in requested or not requested.isprintable():
         raise UsageError(f"{quoted(requested)} is not an address of one store")
@@ -247,7 +247,7 @@ def _web(requested: str) -> HubModel:
     # A query or a fragment does not identify the model.
     split = urlsplit(requested if "://" in requested else f"https://{requested}")
     host, prefix = _endpoint()
-    if split.netloc.lower() not in HUB_HOSTS and split.netloc != host:
+    if split.netloc.lower() not in _HOSTS and split.netloc != host:
         if split.netloc.lower().endswith("modelscope.cn"):
             raise ValueError("ModelScope is not read: download the model, and audit its folder")
         detail = f"{quoted(split.netloc)} is another site"
@@ -269,6 +269,11 @@ def _match(pattern: str, path: str) -> re.Match[str]:
     if match is None:
         raise ValueError(f"{quoted(path)} is not a page of a model")
     return match
+
+
+def is_mirror() -> bool:
+    """Return whether HF_ENDPOINT is another server than the Hub."""
+    return _endpoint()[0] not in _HOSTS
 
 
 def _endpoint() -> tuple[str, str]:

@@ -38,7 +38,14 @@ CREDENTIALS = base64.b64encode(f"user:{PASSWORD}".encode()).decode()
 
 @pytest.fixture
 def folder(tmp_path: Path, machine) -> str:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "SSL_CERT_FILE"):
+    for name in (
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+        "SSL_CERT_FILE",
+        "requests_ca_bundle",
+    ):
         machine.delenv(name, raising=False)
         machine.delenv(name.upper(), raising=False)
     (tmp_path / "model").mkdir()
