@@ -210,7 +210,7 @@ def _on_each(fit: Fit, table: Sequence[Card]) -> Iterator[str]:
     if fitting := answers[True]:
         yield f"fits: {fitting[0]}{' and more' if len(fitting) > 1 else ''}"
     else:
-        yield f"fits: none of these cards, of which the largest has {by_size[-1][0]:g} GB"
+        yield f"fits: none; the largest card of the table has {by_size[-1][0]:g} GB"
     if tight := answers[None]:
         yield f"tight: {', '.join(tight)}; less than a tenth would stay free"
     if failing := answers[False]:
