@@ -31,7 +31,8 @@ help: ## print the targets
 	@echo "  MODEL=... audits another one; ARGS=... adds options, for instance ARGS='--as BertModel'"
 
 audit: $(VENV)/.run ## audit MODEL (bert-base-chinese): the table here, reports/latest/*.csv there
-	@$(BIN)/audit $(MODEL) --source auto --format csv -o reports/latest $(ARGS)
+	@$(BIN)/audit $(MODEL) --source auto --format csv -o reports/latest $(ARGS); code=$$?; \
+	  echo "tables: reports/latest/*.csv (exit code $$code)"; exit $$code
 
 test: $(VENV)/.test ## install what the tests need and run tests/unit, tests/cases, tests/laws and tests/end_to_end
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
@@ -69,6 +70,7 @@ catalogue: $(VENV)/.test ## learn generated forms of classes without a closed fo
 
 engines: $(VENV)/.test $(ENGINES)/mlx/.ready $(ENGINES)/llama.cpp/.ready $(ENGINES)/vllm/.ready ## record what engines' own loaders take, then hold our answers against them; ARGS=mlx: one
 	@$(PROGRAM) -m engines --environments $(ENGINES) $(ARGS)
+	@$(PROGRAM) -m engines.lora --python $(ENGINES)/vllm/bin/python
 	@$(PROGRAM) -m engines.hold --environments $(ENGINES)
 
 lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
@@ -87,7 +89,7 @@ format: $(VENV)/.test ## let ruff format and mend what it can
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
-fuzz: $(VENV)/.test ## hostile bytes against other readers: six laws, a minute each; ARGS=stops: interruptions
+fuzz: $(VENV)/.test ## hostile bytes against other readers: eight laws, a minute each; ARGS=stops: interruptions
 	@$(PROGRAM) -m fuzz $(ARGS)
 
 hostile: $(VENV)/.test ## audit 240 hostile inputs, each alone: time, memory, exit code

@@ -107,7 +107,10 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         ),
         "ignore": Option("Leave findings of this kind out of the verdict.", "KIND[:GLOB]"),
         "check engines": Option(
-            "Say whether vllm, mlx, llama.cpp or all load it.", "ENGINES", "--for", group=_CHECKS
+            "Say whether vllm, mlx, llama.cpp, peft, all load it.",
+            "ENGINES",
+            "--for",
+            group=_CHECKS,
         ),
         "oracle": Option(
             "Also compare the closed form with transformers; needs torch, transformers.", group=RARE
@@ -162,6 +165,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             flag="--format",
             default="terminal",
         ),
+        "text": Option("What the loader printed; - for standard input.", "TEXT"),
         "names": Option(
             "As reports name them: missing, wrapper-prefix. Without one: all, a line each.",
             "[KIND|CAUSE]...",

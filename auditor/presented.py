@@ -37,7 +37,7 @@ class PresentedOutcome(Presented):
     __slots__ = ()
 
     def to_json(self) -> str:
-        """Return the line that `audit --format json` prints."""
+        """Return the line that `audit --format json` prints, without its version, date and fix."""
         return str(function_of("to_json")(self))
 
     def _repr_html_(self) -> str:

@@ -105,6 +105,22 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     remaining: int | None = None
     change: Change | None = None  # with which the audit was repeated; None: nothing to change
     unwritten: str = ""  # why `audit fix` does not write the change; "" if it may
+    is_reading: bool = False  # other names are read as the class's: `audit fix` needs permission
+
+
+class Allowed(Struct, frozen=True):
+    """A change that `audit fix` makes only with an option."""
+
+    allow: str  # the value of the option
+    consequence: str
+
+
+class FixCommand(Struct, frozen=True, kw_only=True):
+    """The `audit fix` command that mends a folder."""
+
+    command: str
+    effect: str  # in a few words: `renames 113 tensors; then it audits clean`
+    allows: tuple[Allowed, ...] = ()
 
 
 class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
@@ -127,6 +143,7 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
     modules: Sequence[ModuleRow] = ()  # in natural order of prefixes, the root first
     findings: tuple[Finding, ...] = ()
     diagnosis: tuple[Diagnosis, ...] = ()  # causes of findings
+    fix_command: FixCommand | None = None  # None: no command mends it, or it was not planned
     ignored: tuple[Finding, ...] = ()  # findings that --ignore leaves out of the verdict
     companions: tuple[str, ...] | None = None  # companion files that were read; None: not asked for
     unchecked: tuple[str, ...] = ()  # properties that were not compared, a sentence each

@@ -1,7 +1,8 @@
 """Write auditor/data/processors.json: the processor classes of the installed transformers.
 
 `classes` are all names that AutoImageProcessor, AutoVideoProcessor, AutoFeatureExtractor and
-AutoProcessor find; `by_type` has, by model type, the classes that prepare its inputs.
+AutoProcessor find; `by_type` has, by model type, the classes that prepare its inputs; `tokenizers`
+are the model types for which AutoTokenizer knows a class.
 """
 
 import ast
@@ -43,6 +44,9 @@ def mappings() -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 def processors() -> dict[str, object]:
     import transformers  # noqa: PLC0415 - a second
+    from transformers.models.auto.tokenization_auto import (  # noqa: PLC0415 - a second
+        TOKENIZER_MAPPING_NAMES,
+    )
 
     names = set(filter(NAME.fullmatch, dir(transformers)))
     by_type: dict[str, dict[str, str]] = {}
@@ -54,6 +58,7 @@ def processors() -> dict[str, object]:
         "transformers": transformers.__version__,
         "classes": sorted(names),
         "by_type": dict(sorted(by_type.items())),
+        "tokenizers": sorted(TOKENIZER_MAPPING_NAMES),
     }
 
 
@@ -67,6 +72,7 @@ def main() -> None:
             f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in known["by_type"].items()
         )
         + "\n }",
+        f' "tokenizers": {json.dumps(known["tokenizers"])}',
     ]
     PLACE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from api_reference import api_reference
 from report_schema import schema_text
 
+from auditor.containers.other_formats import OTHER_FORMATS
 from auditor.findings import Severity
 from auditor.formats import meanings
 from auditor.formats.registry import FORMATS
@@ -82,10 +83,25 @@ def table_of_formats() -> str:
     return "\n".join(("", "| `--format` | what it is | `-o` |", "|---|---|---|", *rows, ""))
 
 
+def table_of_other_formats() -> str:
+    """Each format that is recognised: by what, what is read, and what a user can do."""
+    rows = [f"| {one.name} | {one.known_by} | {one.read} | {one.to_do} |" for one in OTHER_FORMATS]
+    return "\n".join(
+        (
+            "",
+            "| format | recognised by | what is read | what to do |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        )
+    )
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "kinds": table_of_kinds,
     "causes": table_of_causes,
     "formats": table_of_formats,
+    "other-formats": table_of_other_formats,
     "api": api_reference,
 }
 

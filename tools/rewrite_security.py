@@ -8,7 +8,7 @@ from auditor.analytic import blocks
 from auditor.audit import outcome
 from auditor.bounded import json_text, pickle_machine
 from auditor.checkpoint import snapshot_reader
-from auditor.containers import index, manifest, torch_archive
+from auditor.containers import dcp, index, manifest, torch_archive
 from auditor.downloader import (
     assemble,
     folder_listing,
@@ -54,6 +54,7 @@ BOUNDS = (
         "its opcodes, of which one that makes a container counts as five",
         f"{pickle_machine.MAX_STEPS:,}",
     ),
+    ("the .metadata of a distributed checkpoint", mib(dcp.MAX_METADATA)),
     ("the directory of a zip archive", mib(torch_archive.MAX_DIRECTORY)),
     ("imports that a finding lists", f"{pickle_machine.MAX_LINES:,}"),
     ("pickles beside the weights of a folder", f"{assemble._MOST_PICKLES:,}"),

@@ -43,7 +43,7 @@ Read = Callable[[str], Any]
 def kv_cache(expectation: Expectation, config: Config) -> KVCache | None:
     """Return the cache of a class; None if it has no cache, or the cache is not known."""
     model_type = expectation.model_type
-    if expectation.by == "generated":
+    if expectation.by == "generated" and not catalogue.siblings(model_type):
         is_held = expectation.target in generated.index().caches
         return computed_cache(expectation) if is_held and not _may_slide(config.values) else None
     if expectation.by == "oracle" or model_type in _OTHERS.split() or not _decodes(model_type):

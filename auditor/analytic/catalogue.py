@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial, wraps
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
@@ -31,8 +30,9 @@ from auditor.analytic.config_classes import (
 from auditor.analytic.config_classes.completion import PER_LAYER
 from auditor.analytic.config_classes.rules import faults_by_rules
 from auditor.analytic.expectation import Expectation
-from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
+from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES, load
 from auditor.analytic.family import Family, Inside, loading_facts, loading_of_class
+from auditor.analytic.generated import loading_of_form, own_values
 from auditor.analytic.loading import Loading
 from auditor.analytic.tree_expectation import Sibling, tree_expectation, tree_sibling
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -189,10 +189,10 @@ def inside(model_type: str) -> Mapping[str, str]:
 
 
 def _loaded(model_type: str) -> str:
-    """Import the model type's family file, if there is one; return its current name."""
+    """Register the model type's classes, if they are known; return its current name."""
     model_type = current_type(model_type)
     if model_type in FILES:
-        import_module(f"auditor.analytic.families.{FILES[model_type]}")
+        load(model_type)
     return model_type
 
 
@@ -220,12 +220,15 @@ def expect(config: Config, target: str) -> Expectation:
     """
     target = current(target)
     family, completed, tree, faults = _built(config, target)
+    form = family.forms.get(target)
     with _with_faults(faults, target):
         return tree_expectation(
             tree,
             target,
             model_type=family.model_type,
             prefix=family.prefix,
+            by="generated" if form else "closed-form",
+            library=form.source if form else None,
             loading=_loading(family, completed, target),
             defaults=completed.defaulted,
             faults=faults,
@@ -244,6 +247,8 @@ def block_tree(config: Config, target: str) -> Module:
 
 
 def _loading(family: Family, completed: Config, target: str) -> Loading:
+    if form := family.forms.get(target):
+        return loading_of_form(form, own_values(form, completed))
     inside = (
         _inside(path, completed.nested(key), otherwise)
         for path, key, otherwise in loading_facts(family.model_type).inside

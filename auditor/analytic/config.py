@@ -1,7 +1,7 @@
 """The Config class: typed access to a config.json, as strict as transformers."""
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import isfinite
@@ -356,6 +356,10 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if not isinstance(value, str) or value.removeprefix("torch.") not in DTYPES:
             raise _unexpected(self.path + key, value, "a dtype of torch")
         return DTYPES[value.removeprefix("torch.")]
+
+    def assume(self, keys: Iterable[str]) -> None:
+        """Record keys that were read and that the config leaves out."""
+        self._defaulted.update(f"{self.path}{key}" for key in keys)
 
     def _parts(self) -> Iterator[Self]:
         """Yield the configs nested in this config, of known and unknown model types."""

@@ -39,6 +39,8 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     # Patterns of names that loading skips without a report, as a function of the config; names
     # that all models of the type skip are declared by `loads(...)` in the family file.
     unread: Callable[[Any], tuple[str, ...]] = lambda _config: ()
+    # The generated forms of its classes; empty if they are built by hand.
+    forms: Mapping[str, Any] = MappingProxyType({})
 
     @cached_property
     def defaults(self) -> Mapping[str, Default]:

@@ -30,6 +30,7 @@ from auditor.analytic.adapters.settings import (
     OTHER_THAN_TEXT,
     unchecked_adapter,
 )
+from auditor.analytic.adapters.targets import Targets
 from auditor.analytic.auto_classes import AUTO_MODEL
 from auditor.analytic.target import Refusal
 from auditor.audit.expected import Implied, NotImplied, classes_of_type, expectation_of
@@ -97,6 +98,18 @@ def adapted(
         tuple(_unchecked(answer, settings)),
         answer.base.expectation.parameters,
     )
+
+
+def chosen_modules(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the paths of the base that target_modules chooses; () if the base is unknown."""
+    if snapshot.config is None:
+        return ()
+    try:
+        settings = read_settings(snapshot.config)
+        base, *_ = _forms(_base_config(settings, snapshot.base), None)
+        return Targets(settings, base).chosen
+    except (CheckpointError, SourceError):
+        return ()
 
 
 def scale_findings(file: str, values: Mapping[str, object]) -> Iterator[OfKeys]:
@@ -197,7 +210,7 @@ def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
         case NotImplied(error):
             raise SourceError(Reason.UNREADABLE, f"no base can be built: {error}")
     expectation, choice = implied.expectation, implied.choice
-    if expectation.by != "closed-form" or choice is None:
+    if choice is None or not catalogue.siblings(expectation.model_type):
         return base_model_forms(expectation, None)
     return base_model_forms(
         expectation, catalogue.block_tree(choice.kind.config, expectation.target)
@@ -283,7 +296,9 @@ def _require_fit(
     answer: _Answer, settings: AdapterSettings, base: BaseModel | None, stored: _Shapes
 ) -> None:
     """Raise SourceError if a config that stands in for the base fits less than half the tensors."""
-    if base is not None and base.detail and 2 * answer.off > len(stored):
+    expected = {tensor.name: tensor.shape for tensor in answer.expectation.tensors}
+    off = sum(expected.get(name) != shape for name, shape in stored.items())
+    if base is not None and base.detail and 2 * off > len(stored):
         raise SourceError(Reason.NO_CONFIG, _misfit(settings, base))
 
 

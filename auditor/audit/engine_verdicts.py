@@ -14,6 +14,7 @@ from auditor.containers.safetensors import Header
 from auditor.containers.weight_formats import Table
 from auditor.engines import (
     ENGINES,
+    OF_ADAPTERS,
     EngineVerdict,
     ExpectedShapes,
     ServedModel,
@@ -21,16 +22,40 @@ from auditor.engines import (
     knowledge_of,
     unknown_verdict,
 )
+from auditor.engines.packed import LACKING, OTHER, SURPLUS, UNDECLARED, UNLISTED
 from auditor.errors import CheckpointError, SourceError, UsageError
-from auditor.findings import EngineRefuses, QuantizationData, Severity, is_of_tensors
+from auditor.findings import (
+    EngineRefuses,
+    Missing,
+    QuantizationData,
+    Severity,
+    is_of_tensors,
+)
 from auditor.layouts.declared import declaration
-from auditor.layouts.packing import Declared
+from auditor.layouts.packing import (
+    ANOTHER_SCALE,
+    FLOATS,
+    LACKS,
+    NOT_LISTED,
+    NOT_PLAIN,
+    UNDECLARED_AS,
+    Declared,
+)
 from auditor.messages import listed, meant, quoted
 from auditor.reconciler.training_rules import has_parts
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 
 ALL = "all"
+_FLOATS = frozenset(FLOATS)
+# The start of the reason of a fault -> what it comes to for an engine.
+_FAULTS = {
+    LACKS: LACKING,
+    NOT_LISTED: UNLISTED,
+    NOT_PLAIN: SURPLUS,
+    ANOTHER_SCALE: SURPLUS,
+    UNDECLARED_AS: UNDECLARED,
+}
 
 
 def engines_named(text: str) -> tuple[str, ...]:
@@ -42,8 +67,8 @@ def engines_named(text: str) -> tuple[str, ...]:
     if names == (ALL,):
         return ENGINES
     for name in names:
-        if name not in ENGINES:
-            known = (*ENGINES, ALL)
+        if name not in {*ENGINES, *OF_ADAPTERS}:
+            known = (*dict.fromkeys((*ENGINES, *OF_ADAPTERS)), ALL)
             raise UsageError(
                 f"--for {quoted(name)}: an engine is needed, one of {', '.join(known)}"
                 f"{meant(name, known)}"
@@ -64,7 +89,7 @@ def with_engines(
     refusals = tuple(
         EngineRefuses(engine=one.engine, version=one.version, reason=_refusal(one))
         for one in verdicts
-        if one.loads is False
+        if one.loads is False or (one.of and not one.applied and one.loads)
     )
     outcome = replace(outcome, engines=verdicts)
     return with_more_findings(outcome, refusals, options.ignore) if refusals else outcome
@@ -72,12 +97,18 @@ def with_engines(
 
 def _refusal(verdict: EngineVerdict) -> str:
     why = "; ".join(verdict.reasons)
-    return f"{verdict.engine} {verdict.version} does not load it: {why}"
+    what = "loads it without effect" if verdict.loads else "does not load it"
+    return f"{verdict.engine} {verdict.version} {what}: {why}"
 
 
 def _verdicts(
     outcome: Report | Unaudited, snapshot: Snapshot, engines: Sequence[str]
 ) -> Iterator[EngineVerdict]:
+    if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
+        from auditor.audit.served_adapter import adapter_verdicts  # noqa: PLC0415 - few are adapters
+
+        yield from adapter_verdicts(outcome, snapshot, engines)
+        return
     try:
         subject: ServedModel | str = _subject(outcome, snapshot)
     except (CheckpointError, SourceError) as error:
@@ -85,7 +116,10 @@ def _verdicts(
     if isinstance(subject, str):
         yield from unknown_verdicts(engines, subject)
     else:
-        yield from (judge(knowledge_of(engine), subject) for engine in engines)
+        for engine in engines:
+            known = knowledge_of(engine)
+            is_asked = engine in ENGINES
+            yield judge(known, subject) if is_asked else unknown_verdict(known, "no adapter")
 
 
 def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | str:
@@ -95,7 +129,7 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
     """
     if has_parts(snapshot):
         return "the weights are in parts that a training left, which have to be joined first"
-    if snapshot.config is None or snapshot.config.name == ADAPTER_CONFIG:
+    if snapshot.config is None:
         return "only a model with config.json in its root folder is compared with engines"
     formats = {head.name.rpartition(".")[2].lower() for head in snapshot.headers}
     if "gguf" in formats:
@@ -136,6 +170,14 @@ def _subject(outcome: Report | Unaudited, snapshot: Snapshot) -> ServedModel | s
         packing_probe=packing,
         method=quantized.method if quantized else "",
         settings=quantized.settings if quantized else {},
+        floats=frozenset(
+            tensor.name
+            for head in snapshot.headers
+            if isinstance(head.parsed, Header | Table)
+            for tensor in head.parsed.tensors
+            if tensor.dtype in _FLOATS
+        ),
+        packing_faults=_packing_faults(outcome),
         fits=_fits(outcome),
         expect=expect,
     )
@@ -161,6 +203,19 @@ def _fits(outcome: Report | Unaudited) -> bool:
     return isinstance(outcome, Report) and not any(
         finding.severity is not Severity.INFO and is_of_tensors(finding)
         for finding in outcome.findings
+    )
+
+
+def _packing_faults(outcome: Report | Unaudited) -> frozenset[str]:
+    """Return in which ways packed tensors differ from the declared ones: words of `packed.py`."""
+    if not isinstance(outcome, Report):
+        return frozenset({OTHER})
+    return frozenset(
+        LACKING
+        if Missing.describes(one)
+        else next((word for start, word in _FAULTS.items() if one.reason.startswith(start)), OTHER)
+        for one in outcome.findings
+        if one.severity is not Severity.INFO and is_of_tensors(one)
     )
 
 

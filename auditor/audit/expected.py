@@ -218,13 +218,13 @@ def _expect_of_library(config: Config, of: LibraryClass) -> Expectation:
     except SourceError as error:
         reason = str(error)
     if of.library == "open_clip":  # it has no oracle
-        detail = f"{reason}: it is tallied, not reconciled"
+        detail = f"{reason}: its tensors are counted, not compared"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
     oracle = _oracle(of.library)
     if oracle is None:
         extras = ("oracle", "timm") if of.library == "transformers" else (of.library,)
         hint = f"{_needed(*extras)} {of.library} builds it if it has it"
-        detail = f"{reason}: it is tallied, not reconciled; {hint}"
+        detail = f"{reason}: its tensors are counted, not compared; {hint}"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
     return oracle.expect(config, of.name)
 

@@ -32,6 +32,7 @@ from auditor.audit.expected import (
 from auditor.audit.implied import class_tree, implied_shapes, name_forms
 from auditor.audit.options import Options, TrialOptions
 from auditor.audit.other_programs import (
+    PROGRAMS,
     STATIC,
     implied_by_other_program,
     is_of_mlx,
@@ -172,7 +173,9 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         case = case.with_choice(implied.choice)
         if isinstance(implied, NotImplied):
             return _without_expected(case, declared, implied.error)
-        case = case.with_outcome(target=implied.expectation.target)
+        target = implied.expectation.target
+        of_program = (PROGRAMS[target],) if target in PROGRAMS else ()
+        case = case.with_outcome(target=target, notes=(*case.outcome.notes, *of_program))
         is_checked = not (custom or is_gguf(case.snapshot))  # GGUF has rules of its own
         relations = broken_relations(config.values) if is_checked else ()
         case = case.with_contradictions(*config_faults(implied.expectation), *relations)
@@ -440,18 +443,26 @@ def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Im
 
 def _adapter(case: ModelAudit) -> Report | Unaudited:
     """Audit an adapter, whose config and base imply its tensors."""
-    from auditor.audit.adapter import adapted, scale_findings  # noqa: PLC0415 - most are whole models
+    # Most checkpoints are complete models.
+    from auditor.audit.adapter import adapted, chosen_modules, scale_findings  # noqa: PLC0415
+    from auditor.audit.adapter_layers import half_modules, method_findings  # noqa: PLC0415
 
     config = case.snapshot.config
     if config is not None and is_of_mlx(config.values):
         return _adapter_of_mlx(case, config)
     if config is not None:
-        case = case.with_findings(*scale_findings(config.name, config.values))
+        case = case.with_findings(
+            *scale_findings(config.name, config.values),
+            *method_findings(config.name, config.values.get("peft_type"), case.contents.tensors),
+        )
     try:
         answer = adapted(case.snapshot, case.contents.tensors, case.options.target)
     except CheckpointError as error:
         return without_expectation(case, BadConfig(file=where(case.snapshot), reason=str(error)))
     if isinstance(answer, Refusal):
+        values = config.values if config is not None else {}
+        halves = half_modules(case.contents.tensors, values, chosen_modules(case.snapshot))
+        case = case.with_findings(*halves)
         return unaudited_outcome(case, answer.reason, answer.detail)
     expectation = answer.implied.expectation
     case = case.with_outcome(
@@ -470,7 +481,13 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
 
 def _adapter_of_mlx(case: ModelAudit, config: TextFile) -> Report | Unaudited:
     """Compare an adapter of mlx_lm with its settings; its base is not read."""
-    faults = tuple(mlx_faults(config.name, config.values, case.contents.tensors))
+    from auditor.audit.adapter_layers import half_modules  # noqa: PLC0415 - as above
+
+    tensors = case.contents.tensors
+    faults = (
+        *mlx_faults(config.name, config.values, tensors),
+        *half_modules(tensors, config.values),
+    )
     if faults:
         return without_expectation(case.with_findings(*faults))
     detail = f"an adapter of mlx_lm: its names fit {config.name}, and its base is not read"
@@ -499,7 +516,7 @@ def _undeclared(case: ModelAudit) -> Report | Unaudited:
     if name := pipeline_file(case.snapshot):
         detail = f"{name} of {model} is for a pipeline of diffusers that nothing here names"
         return unaudited_outcome(
-            case, Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled"
+            case, Reason.UNKNOWN_ARCHITECTURE, f"{detail}: its tensors are counted, not compared"
         )
     detail = f"{model} has no config.json: nothing says what its tensors should be"
     return unaudited_outcome(case, Reason.NO_CONFIG, detail)

@@ -27,6 +27,13 @@ Shapes = Mapping[str, tuple[int, ...] | None]
 STATIC = "StaticEmbedding"  # the module of sentence-transformers, which needs no config
 _DRAFTS = ("LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM")
 _CHECKER = "StableDiffusionSafetyChecker"
+# Class -> a note that names the program which reads its weights.
+PROGRAMS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys((STATIC, "StaticModel"), "a static embedding, as model2vec writes it"),
+        **dict.fromkeys(_DRAFTS, "a draft of EAGLE-3, for speculative decoding of a larger model"),
+    }
+)
 _CONCEPTS, _SPECIAL = 17, 3  # of the safety checker
 
 
@@ -47,7 +54,7 @@ def implied_by_other_program(
     if target == _CHECKER:
         return _implied(target, _checker(config))
     if program := _program_of(config.values):
-        detail = f"{program}: its tensors are counted, not reconciled"
+        detail = f"{program}: its tensors are counted, not compared"
         return NotImplied(SourceError(Reason.UNKNOWN_ARCHITECTURE, detail))
     return None
 

@@ -52,6 +52,7 @@ from auditor.reconciler.other_model import (
 from auditor.reconciler.other_weights import (
     answer_notes,
     embedded_adapter,
+    format_findings,
     other_weights,
     torch_copy_findings,
     uncompared_torch_copies,
@@ -448,7 +449,8 @@ def with_code_in_files(outcome: SomeOutcome, snapshot: object, options: Options)
     """Add what is known of code in the files of a snapshot, if its weights were not audited."""
     if not isinstance(snapshot, Snapshot):
         return outcome
-    reported, ignored = split(tuple(unsafe_pickles(snapshot)), options.ignore)
+    found = (*unsafe_pickles(snapshot), *format_findings(snapshot))
+    reported, ignored = split(found, options.ignore)
     return replace(
         outcome,
         findings=in_order((*outcome.findings, *reported)),

@@ -22,6 +22,7 @@ from auditor.audit.model import examine_model
 from auditor.audit.options import LookAtValues, Options
 from auditor.audit.outcome import SomeOutcome, with_code_in_files
 from auditor.checkpoint.filenames import CONFIG, Chooser, checked_variant
+from auditor.checkpoint.other_formats import unaudited_detail
 from auditor.checkpoint.selecting import (
     select,
     select_compared,
@@ -34,12 +35,15 @@ from auditor.checkpoint.skipped import skipped_lines
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.findings.ignore import Ignore
-from auditor.messages import described, log_line, quoted
+from auditor.messages import described, log_line, named, quoted
 from auditor.options import AuditRequest
 from auditor.report import Outcome, Report, Unaudited
 
 if TYPE_CHECKING:
     from auditor.comparing import Comparison
+
+# The reasons for which the files of a repository may have another format.
+_WITHOUT_WEIGHTS = frozenset((Reason.NO_WEIGHTS, Reason.NO_SAFETENSORS))
 
 
 def audit(
@@ -159,9 +163,13 @@ def _outcome(
             snapshot = fetch_snapshot()
         except SourceError as error:
             outcome = with_code_in_files(nothing, error.snapshot, options)
+            detail = str(error)
             if isinstance(error.snapshot, Snapshot):
                 outcome = _with_skipped(outcome, error.snapshot)
-            return unread(outcome.as_unaudited(error.reason, str(error)), options.engines)
+                if error.reason in _WITHOUT_WEIGHTS:
+                    place = named(error.snapshot.model)
+                    detail = unaudited_detail(error.snapshot, place) or detail
+            return unread(outcome.as_unaudited(error.reason, detail), options.engines)
         return examine_snapshot(snapshot, options)
 
     def crashed(detail: str) -> Unaudited:

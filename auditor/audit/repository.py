@@ -182,7 +182,7 @@ def repository_outcome(
         return replace(report, diagnosis=tuple(lost_components(report.findings, parts)))
     reason, count = unaudited[0].reason, f"{len(unaudited)} of {len(parts)}"
     names = listed([part.component or ROOT for part in unaudited])
-    detail = f"{count} components of {snapshot.model} are not reconciled, {names}: "
+    detail = f"{count} components of {snapshot.model} are not audited, {names}: "
     return outcome.as_unaudited(reason, f"{detail}{unaudited[0].detail}")
 
 

@@ -38,6 +38,7 @@ from auditor.companions.companion_files import (
     tokenizers_of,
 )
 from auditor.containers.manifest import MODULES, PIPELINE, SETTINGS
+from auditor.containers.other_formats import formats_by_name, is_in_parts
 from auditor.containers.weight_formats import MODULES as FORMATS
 from auditor.containers.weight_formats import Table
 from auditor.errors import Reason, SourceError
@@ -49,6 +50,7 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 TORCH_WEIGHTS = "pytorch_model.bin"
 TORCH_INDEX = "pytorch_model.bin.index.json"
+FLAX = "flax_model.msgpack"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # the first existing file is loaded
 OPEN_CLIP = "open_clip_config.json"
@@ -67,12 +69,6 @@ PIECES = (
     "learned_embeds.bin",
 )
 
-# What to do with weights in a format that is not read, by the ending of their names.
-_CONVERSIONS = {
-    ".distcp": "name the folder that holds them and .metadata",
-    ".h5": "load them with from_tf=True in transformers 4, and save the model again",
-    ".msgpack": "load them with from_flax=True in transformers 4, and save the model again",
-}
 _WEIGHT_ENDINGS = (
     ".safetensors",
     ".safetensors.index.json",
@@ -175,6 +171,8 @@ def _select_rare(names: Collection[str], where: str, config: str | None) -> File
     Torch shards without an index are selected too: their numbers show whether some are absent. A
     single weight file without a config was written for ComfyUI, kohya or Mistral.
     """
+    if is_in_parts(names):
+        raise _no_weights_error(names, where)
     if training := training_selection(names, where):
         return training
     root_names = {name for name in names if "/" not in name}
@@ -262,6 +260,22 @@ def _with_torch_copies(selection: FileSelection, names: Collection[str]) -> File
     return with_part_torch_copies(selection, names)
 
 
+def with_flax(names: Collection[str], where: str, choose: Chooser) -> FileSelection:
+    """Select as `choose` does on this machine, or Flax's weights if there are no others.
+
+    They take a read for each tensor, so that they are read of a folder and not of the Hub.
+    """
+    try:
+        selection = choose(names, where)
+    except SourceError:
+        if not {FLAX, CONFIG} <= set(names):
+            raise
+        return FileSelection(config=CONFIG, weights=FLAX)
+    if isinstance(selection.otherwise, SourceError) and {FLAX, CONFIG} <= set(names):
+        return replace(selection, otherwise=FileSelection(config=CONFIG, weights=FLAX))
+    return selection
+
+
 def select_compared(names: Collection[str], where: str) -> FileSelection:
     """Select as `select` does, and the files of which a comparison shows the differences."""
     templates = (name for name in sorted(names) if template_name(name) is not None)
@@ -319,9 +333,8 @@ def what_to_do(names: Collection[str]) -> str:
         return "rename it to model.safetensors, or name it to audit it alone"
     if readable:
         return "name one of them to audit it alone"
-    for ending, advice in _CONVERSIONS.items():
-        if any(name.lower().endswith(ending) for name in names):
-            return advice
+    for row, _ in formats_by_name(names):
+        return row.to_do
     return "the formats that can be audited are safetensors, torch's and GGUF"
 
 

@@ -19,6 +19,7 @@ from auditor.names.parts import file_name, folder_of
 
 _STATE = re.compile(r"(.*/)?(optimizer\.(pt|bin)|(optim|optimizer)(_\d+)?/\.metadata)", re.DOTALL)
 _OPTIMIZER = re.compile(r"(.*/)?(optim|optimizer)(_\d+)?/", re.DOTALL)
+_OF_MEGATRON = ("common.pt", "metadata.json")  # beside the .metadata of torch_dist
 _OF_FSDP = re.compile(r"(^|/)pytorch_model_fsdp_\d+/")
 _STEP = re.compile(r"(.*/|)global_step(\d{1,12})/", re.DOTALL)
 _FULL = re.compile(r"pytorch_model_fsdp(_\d+)?\.bin")
@@ -79,7 +80,9 @@ def _distributed(names: Collection[str]) -> Iterator[str]:
     mains: dict[str, str] = {}
     for name in sorted(names):
         folder = folder_of(name)
-        if _OPTIMIZER.fullmatch(folder) or not (folder in folders or _OF_FSDP.search(folder)):
+        is_ours = folder in folders or _OF_FSDP.search(folder)
+        is_megatron = any(f"{folder}{one}" in names for one in _OF_MEGATRON)
+        if is_megatron or not is_ours or _OPTIMIZER.fullmatch(folder):
             continue
         if file_name(name) == METADATA or (name.endswith(PART) and folder not in mains):
             mains[folder] = name

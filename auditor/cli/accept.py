@@ -8,6 +8,8 @@ from auditor.errors import UsageError
 from auditor.formats.text import counted
 from auditor.messages import quoted
 
+_MOST = 12  # accepted findings that are listed
+
 
 def accept(  # noqa: PLR0913 - one parameter for each option
     store: Path,
@@ -22,7 +24,9 @@ def accept(  # noqa: PLR0913 - one parameter for each option
 ) -> int:
     """Accept findings of the latest night until a date.
 
-    `audit report --baseline` applies the decision.
+    KIND is a kind of finding, a cause, or a reason of unaudited models; a cause covers all findings
+    that it explains. `audit report --baseline` applies the decision.
+
     Exit codes: 0 written, 2 usage, or no such finding; 3 the file cannot be written.
     """
     from auditor.sweep.reporting.baseline import BaselineEntry  # noqa: PLC0415 - as above
@@ -35,8 +39,12 @@ def accept(  # noqa: PLR0913 - one parameter for each option
         kind=kind, model=model, name=name, reason=reason, by=by, expires=_date(until)
     )
     with refusing_writes(baseline or store, is_named=False):
-        path, count = append(store, entry, baseline=baseline)
-    say(f"wrote {quoted(str(path))}: {counted(count, 'finding')} accepted until {until}")
+        path, covered = append(store, entry, baseline=baseline)
+    for line in covered[:_MOST]:
+        say(f"accepts {line}")
+    if len(covered) > _MOST:
+        say(f"accepts {len(covered) - _MOST:,} more, which audit report --baseline lists")
+    say(f"wrote {quoted(str(path))}: {counted(len(covered), 'finding')} accepted until {until}")
     return CLEAN
 
 

@@ -54,6 +54,11 @@ COMMANDS = {
         "audit explain-finding missing wrapper-prefix",
         module="questions",
     ),
+    "symptoms": Command(
+        "Find what a loader's message means, and what to look at.",
+        'audit symptoms "Some weights were newly initialized"',
+        module="questions",
+    ),
     "fix": Command(
         "Repair names, config and index; no weight is changed.", "audit fix ./my-model --apply"
     ),
@@ -75,7 +80,9 @@ COMMANDS = {
         "audit snapshot org/model -o model.json.gz",
     ),
     "architectures": Command(
-        "List the model types with a closed form.", "audit architectures", module="questions"
+        "List the model types that an audit knows, and what answers for each.",
+        "audit architectures",
+        module="questions",
     ),
     "push": Command(
         "Audit a folder, and send it to the Hub if it has no errors.",
@@ -107,6 +114,25 @@ COMMANDS = {
     ),
 }
 _OF_ALL = {"-h", "--help", "--version"}
+_GROUPS = {
+    "Audit and understand": "check doctor symptoms explain-finding diff claim",
+    "Mend and publish": "fix push comment attest verify",
+    "Count and plan": "explain memory architectures",
+    "Many models": "sweep report accept snapshot",
+}
+_EXAMPLES = (
+    "audit bert-base-chinese",
+    "audit ./my-model -o report.html",
+    "audit org/model --as AutoModelForSequenceClassification",
+)
+# Words that people type for a command, which are never looked up as models.
+_OTHER_WORDS = {
+    "compare": "diff", "convert": "fix", "count": "explain", "info": "check", "inspect": "check",
+    "list": "architectures", "login": "", "ls": "architectures", "models": "architectures",
+    "params": "explain", "ram": "memory", "repair": "fix", "run": "check", "scan": "check",
+    "show": "check", "size": "memory", "test": "check", "upload": "push", "validate": "check",
+    "vram": "memory",
+}  # fmt: skip
 _COMPLETION = {"--install-completion", "--show-completion"}
 _IS_COMPLETING = "_AUDIT_COMPLETE"  # a variable that the shell sets to complete words
 
@@ -124,20 +150,29 @@ class _WithHelp(PlainValues, TyperGroup):
         paragraphs = (self.help or "").split("\n\n")
         texts = [wrap(" ".join(text.split()), columns()) for text in paragraphs]
         usage = f"Usage: {ctx.command_path} MODEL... | COMMAND [ARGS]..."
-        rows = [(name, command.help) for name, command in COMMANDS.items()]
-        commands = two_columns(rows, max(map(len, COMMANDS)))
-        lines = [usage, "", *chain(*texts), "", "Commands:", *commands]
-        formatter.write("\n".join(lines))
+        lines = [usage, "", *chain(*texts), "", "Examples:", *(f"  {one}" for one in _EXAMPLES)]
+        for group, names in _GROUPS.items():
+            rows = [(name, COMMANDS[name].help) for name in names.split()]
+            lines += ["", f"{group}:", *two_columns(rows, max(map(len, COMMANDS)))]
+        last = "audit help COMMAND lists its options; audit version prints the version."
+        formatter.write("\n".join([*lines, "", last]))
 
 
 def _complete(args: list[str]) -> list[str]:
     """Insert the default command if the arguments have no command: `MODEL` is `check MODEL`.
 
-    Raise UsageError if the first word is a misspelt command and not a path.
+    `help` and `version` are words for the options. Raise UsageError if the first word is a misspelt
+    command, or another word for one, and not a path.
     """
     if not args or args[0] in {*COMMANDS, *_OF_ALL, *_COMPLETION}:
         return args
     first = args[0]
+    if first in {"help", "version"} and not os.path.lexists(first):
+        return ["--version"] if first == "version" else [*args[1:2], "--help"]
+    if first in _OTHER_WORDS and not os.path.lexists(first):
+        other = _OTHER_WORDS[first]
+        hint = f"try audit {other}" if other else "log in with hf auth login"
+        raise UsageError(f"{quoted(first)} is not a command; {hint}, or audit help")
     nearly = "" if first[:1] in {"-", "."} or "/" in first else meant(first, COMMANDS)
     if nearly and not os.path.lexists(first):
         raise UsageError(
@@ -201,7 +236,7 @@ def _audit(
 
     `audit MODEL...` is short for `audit check MODEL...`.
 
-    Exit codes: 0 reconciled, 1 findings, 2 usage, 3 could not audit.
+    Exit codes: 0 clean, 1 findings, 2 usage, 3 not audited.
     """
 
 

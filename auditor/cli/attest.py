@@ -47,7 +47,7 @@ def attest(  # noqa: PLR0913 - one parameter for each option
 
     The statement follows in-toto (Statement v1), and lists what was read and the result.
     Local files are read completely for their sha256.
-    Exit codes are those of the audit, and a statement is written with each but 2: 0 reconciled, 1
+    Exit codes are those of the audit, and a statement is written with each but 2: 0 clean, 1
     findings, 3 not audited.
     """
     tell = talk(quiet=quiet)

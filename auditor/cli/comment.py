@@ -34,7 +34,7 @@ def comment(  # noqa: PLR0913 - one parameter for each option
     revision = revision_of(name, number, token, reads_only=dry_run)
     model = f"{name}@{revision}" if revision else name
     outcome = audit(AuditRequest(model=model, target=target, token=token), say=tell)
-    [report] = rendered([outcome], _FORMAT, Shown()).values()
+    [report] = rendered([outcome], _FORMAT, Shown(), date="").values()  # it may be posted again
     if dry_run:
         put(report)
     else:

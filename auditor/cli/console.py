@@ -2,10 +2,12 @@
 
 import atexit
 import os
+import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, TextIO
 
@@ -15,7 +17,7 @@ from auditor.audit.guard import TOO_LITTLE_MEMORY
 from auditor.cli.signals import Stopped
 from auditor.errors import FixError, PublishError, Reason, SourceError, StoreError, UsageError
 from auditor.findings import Severity
-from auditor.messages import printable, quoted
+from auditor.messages import meant, printable, quoted
 from auditor.options import FailOn
 from auditor.report import Report, Unaudited
 from auditor.streams import WRITE_FAULTS, discard, lines_of
@@ -147,6 +149,13 @@ def terminal() -> tuple[int, bool]:
     return width, is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
+def today() -> str:
+    """Return today's date in UTC, or that of SOURCE_DATE_EPOCH for reproducible reports."""
+    text = os.environ.get("SOURCE_DATE_EPOCH", "")
+    seconds = int(text) if re.fullmatch(r"[0-9]{1,11}", text) else None
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+
+
 def is_terminal(stream: TextIO) -> bool:
     """Whether a stream is a terminal that interprets escape codes."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
@@ -254,7 +263,19 @@ def fail(code: int, message: str) -> NoReturn:
 def say_reason(outcome: Report | Unaudited) -> None:
     """Print why a model was not audited."""
     if isinstance(outcome, Unaudited):
-        say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
+        near = _near_in_cache(outcome.requested) if outcome.reason is Reason.NOT_FOUND else ""
+        say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}{near}")
+
+
+def _near_in_cache(requested: str) -> str:
+    """Return ` (did you mean org/name?)` if a model of the local cache has a similar name."""
+    from huggingface_hub import constants  # noqa: PLC0415 - only after a slip
+
+    with suppress(OSError):
+        folders = (path.name for path in Path(constants.HF_HUB_CACHE).iterdir())
+        ids = (name.removeprefix("models--") for name in folders if name.startswith("models--"))
+        return meant(requested, (one.replace("--", "/", 1) for one in ids))
+    return ""
 
 
 def engines_asked(text: str | None) -> tuple[str, ...]:

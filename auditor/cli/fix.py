@@ -13,6 +13,7 @@ from auditor.cli.console import (
     say,
     talk,
 )
+from auditor.cli.remedy import plan_command
 from auditor.diagnosis.permissions import Allow
 from auditor.errors import SourceError, UsageError
 from auditor.fixing.of_folder import fix_folder, plan_for_folder
@@ -50,16 +51,19 @@ def fix(  # noqa: PLR0913 - one parameter for each option
     except OSError as error:
         fail(UNAUDITED, f"{quoted(folder)} cannot be read: {error.strerror or error}")
     plan = folder_plan.plan
+    command = plan_command(plan, folder, target, engines)
     if form == "terminal" and not quiet:
         put(fix_plan.render(plan))
     place = None
     if plan.changes and apply:
         place = fix_folder(folder_plan, to, link=link, say=tell)
-        say(f"wrote {quoted(str(place))}; {quoted(str(folder_plan.folder))} is as it was")
+        say(f"wrote {quoted(str(place))}; {quoted(str(folder_plan.folder))} is unchanged")
         for line in skipped_lines(folder_plan.skipped):
             tell(f"not copied: {line}")
     elif plan.changes:
-        say("dry run: nothing was written; --apply writes it")
+        say(f"dry run: nothing was written; to write it: {command}")
+    elif command:
+        say(f"nothing was written; to allow the changes: {command}")
     if form == "json" and not quiet:
-        put(json_text(fix_plan.plan_as_json(plan, place), indent=2) + "\n")
+        put(json_text(fix_plan.plan_as_json(plan, place, command), indent=2) + "\n")
     return FINDINGS if plan.changes and not apply else exit_code(plan.after)

@@ -10,14 +10,15 @@ import typer
 from msgspec import Struct
 
 from auditor.audit.guard import outcome_of
-from auditor.cli.console import only_ascii, put, say_reason, terminal, write, writing
-from auditor.cli.remedy import fix_command
+from auditor.cli.console import only_ascii, put, say_reason, terminal, today, write, writing
+from auditor.cli.remedy import with_fix_commands
 from auditor.errors import Reason, UsageError
 from auditor.formats import View
 from auditor.formats.registry import FORMATS, TERMINAL, by_ending
 from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 from auditor.tensors import Depth
+from auditor.version import VERSION
 
 if TYPE_CHECKING:
     from auditor.formats.terminal import ClosingRow
@@ -94,7 +95,7 @@ def print_outcomes(
             put("\n")
         printed = print_outcome(outcome, form, shown)
         if has_table:
-            rows.append(_closing_row(printed, shown.target))
+            rows.append(_closing_row(printed))
         yield printed
     if len(rows) > 1:
         _print_closing_table(rows, shown)
@@ -102,6 +103,8 @@ def print_outcomes(
 
 def print_outcome(outcome: Report | Unaudited, form: str, shown: Shown) -> Report | Unaudited:
     """Print an outcome, and on stderr why it is Unaudited; return the outcome that was printed."""
+    outcome, fixed = _rendered_or_crashed(outcome, partial(with_fix_commands, target=shown.target))
+    outcome = fixed or outcome
     known = (outcome.findings, outcome.unchecked, outcome.notes)
     parts = (outcome.observed, outcome.expected, *known)
     is_line, is_printed = shown.name_columns is not None, False
@@ -144,11 +147,10 @@ def _rendered_or_crashed(
     return outcome_of(lambda: (outcome, render(outcome)), crashed, *passing)
 
 
-def _closing_row(outcome: Report | Unaudited, target: str | None) -> "ClosingRow":
+def _closing_row(outcome: Report | Unaudited) -> "ClosingRow":
     from auditor.formats.terminal import closing_row  # noqa: PLC0415 - only for several models
 
-    command, _ = fix_command(outcome, target) or (None, "")
-    return closing_row(outcome, command)
+    return closing_row(outcome)
 
 
 def _print_closing_table(rows: Sequence["ClosingRow"], shown: Shown) -> None:
@@ -192,8 +194,15 @@ def _text(form: str, shown: Shown, outcome: Report | Unaudited) -> str:
 
 
 def rendered(
-    outcomes: Sequence[Report | Unaudited], form: str, shown: Shown, *, printed: bool = False
+    outcomes: Sequence[Report | Unaudited],
+    form: str,
+    shown: Shown,
+    *,
+    printed: bool = False,
+    date: str | None = None,
 ) -> Mapping[str, str]:
+    """Return the texts by file name; `date` is that of the audit, today if None."""
+    date = today() if date is None else date
     width, color = terminal()
     view = View(
         depth=_TABLE_DEPTH if shown.depth is None else shown.depth,
@@ -201,8 +210,9 @@ def rendered(
         color=color,
         verbose=shown.verbose,
         ascii_only=only_ascii(sys.stdout),
+        auditor=VERSION,
+        date=date,
         printed=printed,
-        fix=fix_command(outcomes[0], shown.target) if printed and form == TERMINAL else None,
     )
     return FORMATS[form](outcomes, view)
 

@@ -33,6 +33,7 @@ from auditor.publishing.push import (
 from auditor.publishing.push import (
     push as send,
 )
+from auditor.report import Report, Unaudited
 
 
 def push(  # noqa: PLR0913 - one parameter for each option
@@ -76,6 +77,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
     print_outcome(outcome, TERMINAL, shown)
     if code != CLEAN:
         fail(code, "nothing was sent")
+    _warn(outcome)
     require_unchanged(folder, files, outcome.files)
     for line in files.left_out:
         tell(f"not sent: {line}")
@@ -100,6 +102,12 @@ def push(  # noqa: PLR0913 - one parameter for each option
     if code != CLEAN:
         print_outcome(outcome, TERMINAL, shown)
     return FINDINGS if lost else code
+
+
+def _warn(outcome: Report | Unaudited) -> None:
+    """Print that a tokenizer is absent, which is no finding."""
+    for absent in filter(None, (part.checked.get("tokenizer") for part in outcome.every)):
+        say(f"warning: {absent.text}")
 
 
 def _sent(folder: Path, files: FolderFiles, to: PushTarget, tell: Callable[[str], None]) -> Pushed:

@@ -1,9 +1,11 @@
 """The commands that answer questions without an audit: explain, diff, explain-finding and more."""
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from auditor.analytic import generated
 from auditor.analytic.catalogue import model_types, siblings
 from auditor.analytic.families import FILES
 from auditor.audit.default_configs import parsed_setting
@@ -184,8 +186,25 @@ def explain_finding(names: list[str] | None = None) -> int:
     return CLEAN
 
 
+def symptoms(text: list[str]) -> int:
+    """Find what a loader's message means, and what to look at.
+
+    TEXT is the pasted message; - reads it from standard input. Exit codes: 0 found, 1 not found.
+    """
+    from auditor.formats import symptoms as table  # noqa: PLC0415 - for this alone
+
+    pasted = sys.stdin.read() if text == ["-"] else " ".join(text)
+    found = table.symptoms_in(pasted)
+    width, color = terminal()
+    if not found:
+        say("no known message is in this text; audit MODEL compares what is stored and expected")
+        return FINDINGS
+    put(table.render(found, width=width, color=color))
+    return CLEAN
+
+
 def architectures(*, markdown: bool = False) -> int:
-    """List the model types with a closed form."""
+    """List the model types that an audit knows, and what answers for each."""
     from auditor.formats import meanings  # noqa: PLC0415 - for this alone
 
     types = {name: siblings(name) for name in model_types()}
@@ -193,5 +212,6 @@ def architectures(*, markdown: bool = False) -> int:
     if markdown:
         put(meanings.architectures_markdown(types))
     else:
-        put(meanings.architectures(types, PAPERS, width, color=color))
+        learned = sorted(generated.index().types.keys() - types)
+        put(meanings.architectures(types, learned, PAPERS, width, color=color))
     return CLEAN

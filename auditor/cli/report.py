@@ -45,7 +45,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
 
 
 def _lines(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines about the baseline, new and fixed findings, and the night."""
+    """Yield lines about the baseline, new and fixed findings, unaudited models, and the night."""
     from auditor.sweep.reporting.heading import counts_in_words  # noqa: PLC0415 - as above
 
     for note in (summary["baseline"] or {}).get("notes", ()):
@@ -58,4 +58,9 @@ def _lines(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
             yield f"{item['change']}: {item['model']}{inside}: {item['what']}: {item['said']}{by}"
         if more := len(items["listed"][_MOST_NEWS:]) + items["more"]:
             yield f"and {more:,} more {state}, in {quoted(str(folder / 'changes.csv'))}"
+    unaudited = summary["unaudited"]
+    for one in unaudited["listed"][:_MOST_NEWS]:
+        yield f"not audited: {one['model']}: {one['reason']}: {one['detail']}"
+    if more := len(unaudited["listed"][_MOST_NEWS:]) + unaudited["more"]:
+        yield f"and {more:,} more not audited, in {quoted(str(folder / 'models.csv'))}"
     yield f"wrote {quoted(str(folder))}: {counts_in_words(summary)}"

@@ -59,7 +59,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
 ) -> int:
     """Audit many models of the Hub; fetch only those that changed.
 
-    The same command resumes a stopped sweep. Exit codes: 0 all reconciled, 1 findings, 2 usage,
+    The same command resumes a stopped sweep. Exit codes: 0 all clean, 1 findings, 2 usage,
     3 some could not be audited; the worst wins.
     """
     with reading_variables():

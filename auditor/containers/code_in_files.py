@@ -1,7 +1,8 @@
-"""The reader of any file: whether loading it may run code, by its first bytes and not by its name.
+"""The reader of any file: whether loading it may run code, and which format it has.
 
-Bare pickles, NumPy's arrays of objects and torch's archives are followed wherever they lie. Other
-archives, compressed files and HDF5 may contain code and are not looked into: UnfollowedError.
+Both are judged by the first bytes, not by the name alone. Bare pickles, NumPy's arrays of objects
+and torch's archives are followed wherever they lie. Other archives, compressed files and HDF5 may
+contain code and are not looked into: UnfollowedError.
 """
 
 import re
@@ -9,6 +10,7 @@ import zlib
 
 from auditor.bounded.pickle_machine import MAX_PICKLE, follow_pickle
 from auditor.containers import dcp, torch_file
+from auditor.containers.other_formats import format_of, read_format
 from auditor.containers.weight_formats import (
     END,
     METADATA,
@@ -32,22 +34,39 @@ _ZLIB = b"x"  # zlib's first byte, and perhaps a text's
 
 
 def parse(file: str, sparse: PartialFile) -> Table:
-    """Return the tensors of a torch file; raise CheckpointError for any other file.
+    """Return what a file of torch or of a recognised format declares, else raise CheckpointError.
 
     The error is UnsafeFileError if loading the file may run code, and UnfollowedError if the file
     may contain code that was not looked at.
     """
-    if predicate := _unfollowed(file, sparse):
-        raise UnfollowedError(f"{named(file)} {predicate}")
     start = sparse.read(Span(0, min(sparse.size, START)))
+    row = format_of(file, start)
+    table = read_format(file, sparse, row) if row else None
+    if row and table and row.is_followed:
+        return table
+    if predicate := _unfollowed(file, sparse):
+        raise UnfollowedError(f"{named(file)} {predicate}", table)
     if file_name(file) == METADATA and start.startswith(b"\x80"):
         return dcp.parse(file, sparse)
     if start.startswith(_NUMPY):
         _follow_objects(file, sparse, start)
     may_be_pickle = file.lower().endswith(PICKLED) or start.startswith(_ZIP) or _may_import(sparse)
     if may_be_pickle and not start.startswith((_HDF5, _NUMPY)):
-        return torch_file.parse(file, sparse)
+        try:
+            return torch_file.parse(file, sparse)
+        except UnsafeFileError:
+            raise
+        except CheckpointError:
+            if table is None:
+                raise
+    if table:
+        return table
     raise CheckpointError(f"{named(file)} runs no code")
+
+
+def is_tar(sparse: PartialFile) -> bool:
+    """Return whether the file is a tar archive."""
+    return torch_file.is_tar(sparse.read(Span(0, min(sparse.size, START))))
 
 
 def _unfollowed(file: str, sparse: PartialFile) -> str | None:

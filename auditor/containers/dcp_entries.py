@@ -344,7 +344,8 @@ class EntryShortcut:
         )
         if not (isinstance(name, str) and isinstance(first, str)):
             return None
-        place, end, keys = plan.end(), b"\x94", (first,)
+        place, end = plan.end(), b"\x94"
+        keys: tuple[str, ...] = (first,)
         if length is not None:
             second = self._text(place, length[0])
             place, end = place + length[0], b"\x94\x86\x94"
@@ -354,7 +355,7 @@ class EntryShortcut:
         if not self._data.startswith(end, place):
             return None
         if length is not None:
-            machine.memo[len(machine.memo) + machine.skipped] = keys[1]
+            machine.memo[len(machine.memo) + machine.skipped] = keys[-1]
         machine.skipped += 1
         machine.stack += (name, keys)
         return place + len(end)

@@ -14,7 +14,7 @@ from math import prod
 from auditor.bounded.pickle_names import Call, FollowedPickle, Global, PickledDict
 from auditor.containers import torch_file
 from auditor.containers.state_dict import LIGHTNING, attribute_of, state_dict
-from auditor.containers.torch_tensors import DTYPES, TensorView, dimensions, tensor_view
+from auditor.containers.torch_tensors import DTYPES, TensorView, Unreadable, dimensions, tensor_view
 from auditor.containers.weight_formats import NeededFile, PartialFile, Table
 from auditor.errors import CheckpointError
 from auditor.messages import named
@@ -165,7 +165,7 @@ def _of_verl(file: str, pickle: FollowedPickle, ranks: int) -> Table:
         view = complete_shape(value) or tensor_view(value)
         if isinstance(view, TensorView):
             tensors[name] = (view.dtype, view.shape)
-        elif isinstance(view, tuple):
+        elif view is not None and not isinstance(view, Unreadable):
             tensors[name] = view
     start = file[: file.rindex("_rank_")]
     needs = tuple(NeededFile(f"{start}_rank_{rank}.pt") for rank in range(ranks))

@@ -7,6 +7,7 @@ the same bytes, so that the same function reads it years later.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import PurePosixPath
@@ -38,6 +39,10 @@ class UnsafeFileError(CheckpointError):
 
 class UnfollowedError(CheckpointError):
     """An error for a file that may contain code and was not looked at completely."""
+
+    def __init__(self, message: str, table: "Table | None" = None) -> None:
+        super().__init__(message)
+        self.table = table  # what is known of a file of a recognised format
 
 
 def not_followed(file: str, reason: str, imports: tuple[str, ...] = ()) -> UnsafeFileError:
@@ -74,9 +79,11 @@ class PartialFile(Struct, frozen=True):
             raise CheckpointError(
                 f"bytes {span.start:,} to {span.stop:,} are outside of its {self.size:,} bytes"
             )
-        for start, data in self.parts:
-            if start <= span.start and span.stop <= start + len(data):
-                return data[span.start - start : span.stop - start]
+        place = bisect_right(self.parts, span.start, key=lambda part: part.start)
+        if place:
+            part = self.parts[place - 1]
+            if span.stop <= part.stop:
+                return part.data[span.start - part.start : span.stop - part.start]
         if span.start == span.stop:
             return b""
         raise NeedsBytes(span)
@@ -107,6 +114,8 @@ MODULES: Mapping[str, str] = MappingProxyType(
 _RANK_FILE = re.compile(
     r"(^|[/_])mp_rank_\d\d_(model|optim)_states\.pt$|(^|/)model_world_size_\d{1,5}_rank_\d{1,5}\.pt$"
 )
+# Endings of files that take a read for each tensor, so that only files on this machine are read.
+_NEAR_MODULES = {".msgpack": "flax"}
 # Endings of other pickles, which do not contain weights that an audit counts.
 PICKLES = (".pkl", ".pickle", ".joblib")
 # Endings of all files that torch.load or pickle reads.
@@ -183,22 +192,23 @@ def parser(file: str) -> Parse | None:
     for a file of another format.
     """
     path = PurePosixPath(file)
-    module = MODULES.get(path.name) or MODULES.get(path.suffix.lower())
+    module = MODULES.get(path.name) or {**MODULES, **_NEAR_MODULES}.get(path.suffix.lower())
     if path.suffix.lower() in PICKLES:
         module = "torch_file"
     elif _RANK_FILE.search(file):
         module = "rank_files"
     if module is None:
         return None
-    return _parse_of(module)
+    return parse_of(module)
 
 
 def parser_by_content() -> Parse:
     """Return the parser of any file, which looks for code in it."""
-    return _parse_of("code_in_files")
+    return parse_of("code_in_files")
 
 
-def _parse_of(module: str) -> Parse:
+def parse_of(module: str) -> Parse:
+    """Return the function `parse` of a module of this package, which is imported."""
     parse: Parse = import_module(f"auditor.containers.{module}").parse
     return parse
 

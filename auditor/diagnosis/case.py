@@ -68,6 +68,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     refused: str = ""  # why `fix` must not write the change; "" if it may
     exact: bool = False  # valid only if no alarm remains after the change
     certain: bool = True  # whether a fix may be written; not if another change is as good
+    is_reading: bool = False  # not certain, but without a rival: a fix needs permission
 
 
 class TensorGroup(Generic[_Tensor]):

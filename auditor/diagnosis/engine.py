@@ -291,6 +291,7 @@ def _with_rivals(proposal: Proposal, rivals: list[Proposal]) -> Proposal:
         summary=f"{proposal.summary} {clause}",
         fix="; or ".join((proposal.fix, *(one.fix for one in fixes.values()))),
         certain=False,
+        is_reading=False,
     )
 
 
@@ -407,5 +408,6 @@ def _diagnosis(
         findings=tuple(claimed),
         evidence=proposal.evidence,
         change=proposal.change,
-        unwritten=proposal.refused if proposal.certain else UNCERTAIN,
+        unwritten=proposal.refused if proposal.certain or proposal.is_reading else UNCERTAIN,
+        is_reading=proposal.is_reading,
     )

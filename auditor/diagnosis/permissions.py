@@ -27,6 +27,8 @@ from auditor.diagnosis.solving.size_keys import HEAD_SIZES, is_width
 from auditor.messages import listed, named, quoted
 from auditor.names.kinds import numbers_in
 
+Shape = tuple[int, ...]
+
 
 class Allow(StrEnum):
     """A change that is made only if the user allows it."""
@@ -36,6 +38,7 @@ class Allow(StrEnum):
     LAYERS = "layers"
     EXPERTS = "experts"
     CLASS = "class"
+    NAMES = "names"
 
 
 class Need(NamedTuple):
@@ -109,14 +112,33 @@ def head_sizes(config: Mapping[str, Any], within: str = "") -> dict[str, int]:
     return sizes
 
 
-def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
-    """Return the options that renames need; () if each name keeps its layer and expert."""
+def needs_of_renames(renames: Mapping[str, str], *, is_reading: bool = False) -> Iterator[Need]:
+    """Yield the options that renames need, if they change layers or experts, or are a reading."""
     moved = sorted(name for name, new in renames.items() if not _keeps_numbers(name, new))
-    if not moved:
-        return ()
-    example = f"{quoted(moved[0])} would be {quoted(renames[moved[0]])}"
-    consequence = f"{len(moved):,} tensors would be those of layers with other numbers: {example}"
-    return (Need(Allow.LAYERS, consequence),)
+    for names, allow, what in (
+        (moved, Allow.LAYERS, "would be those of layers with other numbers"),
+        (sorted(renames) if is_reading else (), Allow.NAMES, _READ_AS),
+    ):
+        if names:
+            example = f"{quoted(names[0])} would be {quoted(renames[names[0]])}"
+            yield Need(allow, f"{len(names):,} tensors {what}: {example}")
+
+
+def require_one_reading(renames: Mapping[str, str], shapes: Mapping[str, Shape]) -> None:
+    """Raise Unwritten if two renamed tensors of one layer could be swapped.
+
+    They could if they have one shape, unless their last module's names, which stay, differ.
+    """
+    placed: dict[tuple[object, ...], str] = {}
+    for name, new in renames.items():
+        end = name.split(".")[-2:]
+        kept = ".".join(end) if new.split(".")[-2:] == end else None
+        place = (kept, shapes.get(name), numbers_in(name))
+        if (other := placed.setdefault(place, name)) != name:
+            raise Unwritten(f"the shapes do not tell {quoted(other)} from {quoted(name)}")
+
+
+_READ_AS = "would get the class's names, and only their shapes show that they belong there"
 
 
 def _keeps_numbers(name: str, new: str) -> bool:

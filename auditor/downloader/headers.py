@@ -56,6 +56,10 @@ AHEAD = 64 * 1024
 # and 515,000 merges.
 MOST_READS = 16
 
+# A file on this machine is also read at many places, in steps of a page: a Flax checkpoint has a
+# header before each of its tensors, and a large model 1,000 of them.
+NEAR, MOST_NEAR_READS = 4 * 1024, 20_000
+
 
 class Bound(NamedTuple):
     """The largest size and number of tensors of safetensors headers."""
@@ -106,12 +110,19 @@ class Received(NamedTuple):
 Read = Callable[[Span, Callable[[bytes, int | None], int]], Received]
 
 
-def read_header(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> WeightHeader:
+def read_header(
+    name: str,
+    size: int | None,
+    read: Read,
+    first: int = FIRST_READ,
+    *,
+    nearby: Callable[[Span], bytes] | None = None,
+) -> WeightHeader:
     """Read the header of a weight file in as few reads as its format allows."""
     parse = parser(name)
     if parse is None:
         return read_safetensors_header(name, size, read, first)
-    return read_parsed_header(name, size, read, parse)
+    return read_parsed_header(name, size, read, parse, nearby=nearby)
 
 
 def read_safetensors_header(
@@ -146,7 +157,7 @@ def safetensors_end(name: str) -> Callable[[bytes, int | None], int]:
 
 
 def read_by_content(name: str, size: int, read: Callable[[Span], bytes]) -> WeightHeader:
-    """Read what shows whether a local file may run code, whatever its name."""
+    """Read what shows whether a local file may run code, and its format, whatever its name."""
     spans = {Span(0, min(size, START)), Span(max(0, size - END), size)}
     parts = merged_parts(FilePart(span.start, read(span)) for span in spans if span.length)
     head = read_parsed_header(
@@ -155,17 +166,25 @@ def read_by_content(name: str, size: int, read: Callable[[Span], bytes]) -> Weig
         lambda span, _: Received(read(span), size),
         parser_by_content(),
         parts,
+        nearby=read,
     )
     return replace(head, by_content=True)
 
 
-def read_parsed_header(
-    name: str, size: int | None, read: Read, parse: Parse, parts: tuple[FilePart, ...] = ()
+def read_parsed_header(  # noqa: PLR0913 - a file, how it is read, and what was read of it
+    name: str,
+    size: int | None,
+    read: Read,
+    parse: Parse,
+    parts: tuple[FilePart, ...] = (),
+    *,
+    nearby: Callable[[Span], bytes] | None = None,
 ) -> WeightHeader:
     """Fetch the bytes of a file that `parse` reads, and no others.
 
     Stop early if the file needs more reads or bytes than any genuine file does;
     `WeightHeader.parsed` is then an error. Raise SourceError if the file's size is not known.
+    `nearby` reads a span of a file on this machine, where many short reads cost little.
     """
     if size is None:
         data, size = read(Span(0, AHEAD), _requested_end)
@@ -173,8 +192,9 @@ def read_parsed_header(
             detail = f"the size of {quoted(name)} is unknown, so its end cannot be read"
             raise SourceError(Reason.BAD_RESPONSE, detail)
         parts = (FilePart(0, data),)
+    window = None if nearby is None else _Window(nearby, size)
     for _ in range(MOST_READS):
-        recorded = _Recorded(size, parts)
+        recorded = _Recorded(size, parts, window)
         try:
             table = parse(name, recorded)
             return WeightHeader(name=name, size=size, parts=recorded.used(), known=table)
@@ -189,25 +209,49 @@ def read_parsed_header(
     return WeightHeader(name=name, size=size, parts=recorded.used())
 
 
-class _Recorded(PartialFile, frozen=True):
-    """A partly fetched file that records the spans which the parser reads."""
+class _Window:
+    """The last bytes read of a file on this machine; reads are as short as its parser needs."""
 
-    _spans: set[Span] = field(default_factory=set)
+    def __init__(self, read: Callable[[Span], bytes], size: int) -> None:
+        self._read, self._size = read, size
+        self._part = FilePart(0, b"")
+        self._reads = 0
 
     def read(self, span: Span) -> bytes:
-        data = super().read(span)
-        self._spans.add(span)
+        """Return the bytes of a span; raise NeedsBytes if it is long or after too many reads."""
+        if not self._part.start <= span.start <= span.stop <= self._part.stop:
+            if self._reads >= MOST_NEAR_READS or span.length > AHEAD:
+                raise NeedsBytes(span)
+            self._reads += 1
+            stop = min(max(span.stop, span.start + NEAR), self._size)
+            self._part = FilePart(span.start, self._read(Span(span.start, stop)))
+        return self._part.data[span.start - self._part.start : span.stop - self._part.start]
+
+
+class _Recorded(PartialFile, frozen=True):
+    """A partly fetched file that records the bytes which the parser reads."""
+
+    _window: _Window | None = None
+    _spans: list[tuple[int, bytearray]] = field(default_factory=list)  # adjacent reads are joined
+
+    def read(self, span: Span) -> bytes:
+        try:
+            data = super().read(span)
+        except NeedsBytes:
+            if self._window is None:
+                raise
+            data = self._window.read(span)
+        if self._spans:
+            start, last = self._spans[-1]
+            if start <= span.start <= start + len(last):
+                last += data[start + len(last) - span.start :]
+                return data
+        self._spans.append((span.start, bytearray(data)))
         return data
 
     def used(self) -> tuple[FilePart, ...]:
         """Return the bytes that the parser read, in file order; adjacent spans are merged."""
-        spans: list[Span] = []
-        for span in sorted(self._spans):
-            if spans and span.start <= spans[-1].stop:
-                spans[-1] = Span(spans[-1].start, max(span.stop, spans[-1].stop))
-            elif span.length:
-                spans.append(span)
-        return tuple(FilePart(span.start, super(_Recorded, self).read(span)) for span in spans)
+        return merged_parts(FilePart(start, bytes(data)) for start, data in self._spans if data)
 
 
 def _requested_end(data: bytes, _size: int | None) -> int:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.filenames import CONFIG, Chooser, FileSelection
 from auditor.checkpoint.hub_listing import id_fault
+from auditor.checkpoint.other_formats import formats_in, needed_files
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
     INDEX,
@@ -26,6 +27,7 @@ from auditor.checkpoint.selecting import (
     select,
     select_place,
     what_to_do,
+    with_flax,
     with_torch_copies,
 )
 from auditor.checkpoint.shard_names import GGUF_ENDING, split_of
@@ -126,12 +128,14 @@ def _with_weights(files: Snapshot, folder: Path, choose: Chooser) -> Snapshot:
     """Read the weights and texts that are chosen among the listed files; else the config alone."""
     names, where = {file.name for file in files.files}, f"the folder {quoted(str(folder))}"
     try:
-        selection = with_torch_copies(names, where, choose)  # a disk reads copies fast
+        selection = with_flax(names, where, partial(with_torch_copies, choose=choose))
     except SourceError as error:
         is_config_alone = error.reason is Reason.NO_WEIGHTS and CONFIG in names
         if not is_config_alone or files.source is Source.CACHE:
             raise
         examined = examine_files(files, _Files(folder))
+        if formats_in(examined):
+            raise
         alone = _config_alone(folder / CONFIG, FolderListing(files.files, files.skipped))
         return replace(
             alone, files=files.files, pickles=examined.pickles, unexamined=examined.unexamined
@@ -152,10 +156,30 @@ def _file(path: Path) -> Snapshot:
     if name.endswith(".index.json"):
         indexed = FileSelection(config=_neighbour(path, CONFIG), index=path.name)
         return _folder(path.parent, lambda _names, _where: indexed, path.name)
-    if is_weights(name):
+    examined = None if name.endswith(".json") else _of_other_format(path)
+    if examined is not None or is_weights(name):
         detail = f"{quoted(str(path))} has a format that is not supported; {what_to_do((name,))}"
-        raise SourceError(Reason.NO_SAFETENSORS, detail)
+        raise SourceError(Reason.NO_SAFETENSORS, detail, snapshot=examined)
     return _config_alone(path, _named_files(path, None))
+
+
+def _of_other_format(path: Path) -> Snapshot | None:
+    """Return a file of a format that is not audited, with the files that it needs; else None."""
+    listing = _named_files(path, None)
+    snapshot = Snapshot(
+        model=str(path),
+        commit=None,
+        source=Source.FILE,
+        origin=f"read from the file {quoted(str(path))}",
+        files=listing.files,
+        folder=path.parent,
+    )
+    examined = examine_files(snapshot, _Files(path.parent))
+    if not formats_in(examined):
+        return None
+    needed = needed_files(examined) | {path.name}
+    listed = list_folder(path.parent).files
+    return replace(examined, files=tuple(one for one in listed if one.name in needed))
 
 
 def _config_alone(path: Path, listing: FolderListing) -> Snapshot:
@@ -232,7 +256,13 @@ class _Files:
 
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         with open_regular_file(self._folder / file.name, file.state) as part:
-            head = read_header(file.name, part.size, lambda span, _: part.read(span), first)
+
+            def near(span: Span) -> bytes:
+                return part.read(span).data
+
+            head = read_header(
+                file.name, part.size, lambda span, _: part.read(span), first, nearby=near
+            )
             return replace(head, state=part.state)
 
     def part(self, file: RepoFile, span: Span) -> bytes:

@@ -97,8 +97,9 @@ def parse_model(requested: str) -> Path | HubModel | StoreAddress:
 
     Raise UsageError, which names the fault, if the argument cannot be parsed.
     """
-    if _exists_here(os.path.expanduser(requested)):  # noqa: PTH111 - Path.expanduser raises
-        return Path(requested).expanduser()
+    for name in (requested, requested := _trimmed(requested)):
+        if _exists_here(os.path.expanduser(name)):  # noqa: PTH111 - Path.expanduser raises
+            return Path(name).expanduser()
     if store := store_address(requested):
         return store
     if is_address(requested):
@@ -112,6 +113,17 @@ def parse_model(requested: str) -> Path | HubModel | StoreAddress:
             f"no such file or folder here: {quoted(requested)} does not exist, or may not be read"
         )
     return parse_id(requested, "neither a path that exists nor a Hub id")
+
+
+_QUOTES = " \t'\"`\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
+_QUOTES += "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
+_ID_WITH_SLASH = re.compile(r"\w[\w.-]*/\w[\w.-]*/", re.ASCII)
+
+
+def _trimmed(requested: str) -> str:
+    """Return the argument without pasted quotes, and a Hub id without a slash at its end."""
+    text = requested.strip(_QUOTES)
+    return text[:-1] if _ID_WITH_SLASH.fullmatch(text) else text or requested
 
 
 def _exists_here(path: str) -> bool:

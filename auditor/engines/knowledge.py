@@ -19,6 +19,7 @@ from msgspec.json import decode
 from auditor.engines.schemes import DeclaredSchemes
 
 ENGINES = ("vllm", "mlx", "llama.cpp")
+OF_ADAPTERS = ("vllm", "peft")  # those that load adapters
 _DATA = Path(__file__).parents[1] / "data" / "engines"
 
 

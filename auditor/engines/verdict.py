@@ -28,6 +28,14 @@ from auditor.engines.knowledge import (
     value_at,
     without_sizes,
 )
+from auditor.engines.packed import (
+    NOT_EXPECTED,
+    UNCHECKED,
+    UNDECLARED,
+    half_packed,
+    outcome_of_faults,
+)
+from auditor.engines.results import EngineVerdict
 from auditor.engines.schemes import DeclaredSchemes, bits_of, declared_schemes, scheme_text
 from auditor.messages import listed, quoted
 from auditor.names.folding import first, fold
@@ -99,20 +107,10 @@ class ServedModel(Struct, frozen=True, kw_only=True):
     packing_probe: str = ""  # `packed gptq`, `declared fp8`, ...; "" without quantization
     method: str = ""  # `gptq`, `fp8`, ...
     settings: Mapping[str, Any] = {}  # what config.json declares of the quantization
+    floats: frozenset[str] = frozenset()  # stored tensors of 16 or 32 bits
+    packing_faults: frozenset[str] = frozenset()  # words of `packed.py`
     fits: bool = False  # whether the unpacked tensors are the expected ones
     expect: Callable[[str], ExpectedShapes | None]  # by class; None if it is not known
-
-
-class EngineVerdict(Struct, frozen=True, kw_only=True):
-    """The verdict of one engine on a checkpoint."""
-
-    engine: str
-    version: str
-    date: str  # of the recording
-    loads: bool | None  # None: unknown
-    reasons: tuple[str, ...] = ()  # why not, or what it reads otherwise
-    additions: Mapping[str, Any] = {}  # config keys that would help the engine, with their values
-    scheme: str | None = None  # of quantized weights; None without quantization
 
 
 def unknown_verdict(known: Knowledge, reason: str) -> EngineVerdict:
@@ -185,7 +183,7 @@ def _judgements(known: Knowledge, subject: ServedModel) -> Iterator[Judgement]:
     if subject.unread:
         yield Judgement(subject.unread)
         return
-    if subject.packing_probe:
+    if subject.packing_probe or _is_undeclared(known, subject):
         yield _packing(known, entry, subject, expected)
     if expected is None:
         yield Judgement(f"the tensors of {entry.class_} are not known here")
@@ -235,9 +233,11 @@ def _packing(
     verb, _, method = probe.partition(" ")
     packed = verb == "packed"
     detail = f"the weights are packed by {method}" if packed else f"{method} is declared only"
-    has_names = expected is not None and expected.vectors <= subject.stored.keys()
-    if packed and not (subject.fits and has_names):
-        return Judgement(f"{detail}, and they are not the expected ones")
+    if packed or not probe:
+        loads, why = _of_files(known, subject, expected)
+        detail = f"{detail}; {why}" if why and packed else why or detail
+        if not loads:
+            return Judgement(detail, loads)
     judged = _looked_up(known, entry, probe, detail)
     if not judged.loads:
         return judged
@@ -248,6 +248,31 @@ def _packing(
         return judged
     number = " and ".join(map(str, sorted(bits))) or "other"
     return Judgement(f"{detail}, and no save with {number} bits was tried")
+
+
+def _is_undeclared(known: Knowledge, subject: ServedModel) -> bool:
+    return known.engine in UNCHECKED and UNDECLARED in subject.packing_faults
+
+
+def _of_files(
+    known: Knowledge, subject: ServedModel, expected: ExpectedShapes | None
+) -> tuple[bool | None, str]:
+    """Return whether an engine takes packed tensors as they are, and a clause on their faults."""
+    has_names = expected is not None and expected.vectors <= subject.stored.keys()
+    if known.engine not in UNCHECKED or expected is None or not has_names:
+        return (
+            (True, "") if subject.fits and has_names else (None, "they are not the expected ones")
+        )
+    half = half_packed(subject.architectures[0], subject.stored, subject.floats)
+    if half is not None and subject.method:
+        layer, is_joined = half
+        why = f"a part of {quoted(layer)} is plain, and it joins the parts"
+        return (False if is_joined else None), why
+    if not subject.packing_faults:
+        return (True, "") if subject.fits else (None, NOT_EXPECTED)
+    is_dense = not any("expert" in one for one in expected.kinds[0])
+    faults, method = subject.packing_faults, subject.method
+    return outcome_of_faults(faults, method, subject.stored, is_dense=is_dense)
 
 
 def _as_declared(known: Knowledge, subject: ServedModel, judged: Judgement) -> Judgement:

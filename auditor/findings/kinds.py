@@ -72,6 +72,14 @@ BadQuantization = ErrorKind(
     "Correct the bits, the group size or the list of modules in `quantization_config`, or quantize "
     "the model again.",
 )
+UnmatchedModules = InfoKind(
+    "unmatched-modules",
+    OfKeys,
+    "A list of modules in the quantization config has entries that match no module of the model.",
+    "Nothing if the list is a recipe for several models; otherwise write the names of the files.",
+    details="Loaders skip such an entry without a word. A module that should have been left out is "
+    "`bad-quantization` or `config-contradiction`.",
+)
 Duplicate = WarningKind(
     "duplicate",
     OfCopies,

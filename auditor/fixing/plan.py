@@ -249,7 +249,8 @@ def _with_needs(snapshot: Snapshot, reached: _Reached, audits: _Audits) -> Itera
     needed = partial(needs_of_edits, determined=sizes, config=config)
     list(needed(edits))  # of all steps together, because an edit may be safe only alone
     for step in reached.steps:
-        needs = (*needs_of_renames(step.change.renames), *needed(step.change.edits))
+        renamed = needs_of_renames(step.change.renames, is_reading=step.diagnosis.is_reading)
+        needs = (*renamed, *needed(step.change.edits))
         yield replace(step, needs=needs)
 
 

@@ -13,7 +13,12 @@ from auditor.checkpoint.change import Change
 from auditor.checkpoint.json_edits import ABSENT, Edit
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.companions.companion_files import GENERATION
-from auditor.diagnosis.permissions import is_untying, layer_list_edits
+from auditor.diagnosis.permissions import (
+    Shape,
+    is_untying,
+    layer_list_edits,
+    require_one_reading,
+)
 from auditor.errors import CheckpointError
 from auditor.findings import EosDisagrees
 from auditor.fixing.new_files import index_with_names, json_values, renamed_header
@@ -56,8 +61,16 @@ def written_part(snapshot: Snapshot, cause: Diagnosis, change: Change) -> Change
     edits = tuple(edit for edit in change.edits if not is_untying(edit))
     if change.edits and not (edits or change.renames):
         raise Unfixable(_TWO_COPIES)
+    if cause.is_reading:
+        require_one_reading(change.renames, _shapes(snapshot))
     lists = layer_list_edits(json_values(snapshot.config), edits)
     return replace(change, edits=(*edits, *lists))
+
+
+def _shapes(snapshot: Snapshot) -> dict[str, Shape]:
+    tables = (head.parsed for head in snapshot.headers)
+    read = (table for table in tables if not isinstance(table, CheckpointError))
+    return {one.name: one.shape for table in read for one in table.tensors if one.shape is not None}
 
 
 def _is_another_fusion(name: str, new: str) -> bool:

@@ -11,5 +11,6 @@ class View(Struct, frozen=True, kw_only=True):
     color: bool = False
     verbose: bool = False  # whether to show every name, every module, the formula, the sources
     ascii_only: bool = False  # whether the terminal shows only ASCII
-    fix: tuple[str, str] | None = None  # the command that removes a cause, and what it changes
+    auditor: str = ""  # the version of this program; "": not stated
+    date: str = ""  # of the audit, such as 2026-11-29; "": not stated
     printed: bool = False  # whether the text goes to standard output, which has room for one table

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from auditor.findings import Severity
 from auditor.formats import View
@@ -34,7 +35,7 @@ MODELS = columns_of(
     "requested model commit_sha source target model_type verdict reason detail expected# "
     "elements# parameters# difference# residual# tensors# files# bytes# errors# warnings# infos# "
     "ignored# unchecked requests# fetched_bytes# trainable# expected_by formula origin component "
-    "engines"
+    "engines fix_command auditor audited_on"
 )
 MODULES = columns_of(
     "model commit_sha prefix depth# tensors# elements# parameters# expected# difference# status "
@@ -63,6 +64,9 @@ def files(outcomes: Sequence[Report | Unaudited], view: View | None = None) -> d
     """
     names = ("modules",) if view is not None and view.printed else COLUMNS
     documents = [part for outcome in outcomes for part in document_of(outcome).every]
+    view = view or View()
+    made = [replace(one, auditor=view.auditor, audited_on=view.date) for one in documents]
+    documents = made if view.auditor else documents
     tables = {}
     for name in names:
         columns = tuple(COLUMNS[name])
@@ -120,6 +124,7 @@ def _model_row(document: Document) -> Row:
         "fetched_bytes": document.fetched.bytes,
         "expected_by": expected.by,
         "formula": expected.formula,
+        "fix_command": document.fix_command and document.fix_command.command,
         "engines": "; ".join(f"{engine}: {_LOADS[verdict.loads]}" for engine, verdict in engines),
     }
 

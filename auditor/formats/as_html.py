@@ -34,12 +34,12 @@ from auditor.formats.verdict import (
     engines_heading,
     first_patterns,
 )
-from auditor.report import Diagnosis, Report, Unaudited
+from auditor.report import Diagnosis, FixCommand, Report, Unaudited
 
 _MOST_PATTERNS = 500  # folded names of one finding; findings.csv has all of them
 
 
-def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
+def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
     """Return one page, with a section for each model."""
     names = ", ".join(outcome.model or outcome.requested for outcome in outcomes)
     style = _style()
@@ -56,7 +56,8 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
         element("title", {}, f"Audit of {names[:200]}"),
         verbatim("style", style),
     )
-    footer = element("footer", {}, f"Made by hf-audit from {_what_was_read(outcomes)}")
+    program = " ".join(filter(None, ("hf-audit", view.auditor, view.date and f"on {view.date}")))
+    footer = element("footer", {}, f"Made by {program} from {_what_was_read(outcomes)}")
     filtering = verbatim("script", script) if script else None
     page = element("html", {"lang": "en"}, head, element("body", {}, body, footer, filtering))
     return {"report.html": html(page)}
@@ -97,7 +98,8 @@ def _style() -> str:
 
 def _model(outcome: Report | Unaudited) -> Element:
     causes = (_cause(why, cause) for why, cause in verdict.causes_to_print(outcome))
-    article = element("article", {}, *_heading(outcome), *causes, *_engines(outcome))
+    fixes = (_fix(one.fix_command, one.component) for one in outcome.every if one.fix_command)
+    article = element("article", {}, *_heading(outcome), *fixes, *causes, *_engines(outcome))
     for section in (_modules, _findings, _tensors, _config, _files):
         article.extend(section(outcome))
     article.extend(_sentences("Not checked", outcome.unchecked))
@@ -118,6 +120,23 @@ def _heading(outcome: Report | Unaudited) -> Iterator[Element]:
     strong = element("strong", {"class": outcome.verdict}, word)
     yield element("p", {"class": "verdict"}, strong, " ", verdict.sentence(outcome))
     yield element("p", {"class": "sub"}, verdict.account(outcome))
+
+
+def _fix(fix: FixCommand, component: str | None) -> Element:
+    """Return a card with the command that mends a model."""
+    of = f" for {component}" if component else ""
+    allows = (
+        element("p", {}, code(f"--allow {one.allow}"), f": {one.consequence}.")
+        for one in fix.allows
+    )
+    return element(
+        "section",
+        {"class": "card info"},
+        element("h2", {}, f"Command{of}"),
+        element("pre", {}, code(fix.command)),
+        element("p", {}, f"It {fix.effect}."),
+        *allows,
+    )
 
 
 def _cause(why: str, diagnosis: Diagnosis) -> Element:
@@ -253,7 +272,7 @@ def _config(outcome: Report | Unaudited) -> Iterator[Element]:
     yield element("h2", {}, "Config")
     yield _scrolled("Config", outcome, SimpleTable("config", columns, tuple(rows)))
     formula = code(outcome.expected.formula)
-    yield element("p", {"class": "sub"}, "Parameters of the whole: ", formula)
+    yield element("p", {"class": "sub"}, "Parameters of the whole model: ", formula)
 
 
 def _files(outcome: Report | Unaudited) -> Iterator[Element]:

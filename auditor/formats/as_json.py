@@ -47,15 +47,17 @@ _Object = TypeVar("_Object", bound=Struct)
 # Fields of an outcome that are JSON values.
 _SAME = (
     *("requested", "model", "commit", "source", "target", "model_type", "origin", "version"),
-    *("declared", "unchecked", "notes", "component", "companions"),
+    *("declared", "unchecked", "notes", "component", "companions", "fix_command"),
 )
 _LOADS: Mapping[bool | None, Any] = {True: True, False: False, None: "unknown"}
 _KNOWN: Mapping[Any, bool | None] = {True: True, False: False, "unknown": None}
 
 
-def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
+def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
     """Return one file, with a line for each outcome."""
-    return {"report.jsonl": "".join(f"{render(outcome)}\n" for outcome in outcomes)}
+    made = {"auditor": view.auditor or None, "audited_on": view.date or None}
+    lines = (json_text({**as_object(outcome), **made}) for outcome in outcomes)
+    return {"report.jsonl": "".join(f"{line}\n" for line in lines)}
 
 
 def render(outcome: Report | Unaudited) -> str:
@@ -268,4 +270,5 @@ def _cause(stored: CauseObject) -> Diagnosis:
         ),
         change=None,
         unwritten="",
+        is_reading=False,
     )

@@ -8,7 +8,7 @@ from auditor.formats.escapes import code_span, escaped_markdown
 from auditor.formats.module_table import lines, module_table
 from auditor.formats.tables import cut_table, markdown_table
 from auditor.formats.verdict import address, counts_of, engine_rows, first_patterns
-from auditor.report import Report, Unaudited
+from auditor.report import FixCommand, Report, Unaudited
 
 _MOST_ROWS = 40
 _MOST_PATTERNS = 30
@@ -16,7 +16,9 @@ _MOST_PATTERNS = 30
 
 def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
     """Return one Markdown text, with a section for each model."""
-    return {"report.md": "\n".join("\n".join(_model(outcome, view)) for outcome in outcomes)}
+    made = " on ".join(filter(None, (f"Made by hf-audit {view.auditor}", view.date)))
+    texts = ["\n".join(_model(outcome, view)) for outcome in outcomes]
+    return {"report.md": "\n".join([*texts, *([f"{made}.\n"] if view.auditor else [])])}
 
 
 def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
@@ -27,6 +29,8 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
     word, _ = verdict.word(outcome)
     yield f"**{word}** {escaped_markdown(verdict.sentence(outcome))}  "
     yield f"{escaped_markdown(verdict.account(outcome))}\n"
+    for fix in filter(None, (part.fix_command for part in outcome.every)):
+        yield from _fix(fix)
     for why, cause in verdict.causes_to_print(outcome):
         if why:
             yield f"> {escaped_markdown(why)}  "
@@ -43,6 +47,13 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
             yield from _finding(finding)
     if outcome.unchecked:
         yield f"Not checked: {escaped_markdown('; '.join(outcome.unchecked))}\n"
+
+
+def _fix(fix: FixCommand) -> Iterator[str]:
+    yield f"```\n{fix.command}\n```\n\nIt {escaped_markdown(fix.effect)}."
+    for one in fix.allows:
+        yield f"- `--allow {one.allow}`: {escaped_markdown(one.consequence)}"
+    yield ""
 
 
 def _finding(finding: Finding) -> Iterator[str]:

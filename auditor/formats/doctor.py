@@ -71,6 +71,7 @@ TOPICS = (
     _topic(
         _PACKED,
         "bad-quantization",
+        notes="unmatched-modules",
         ok="packed weights have their scales, and the lists of plain modules fit",
         gaps=f"{_UNREAD}|what packed tensors lack",
     ),

@@ -13,7 +13,7 @@ from auditor.findings import Count, RecordedFinding, Severity
 from auditor.reconciler.loading.report import LoadReport
 from auditor.reconciler.rows import ModuleRow
 from auditor.reconciler.tensor_values import BaseComparison, TensorValues
-from auditor.report import FileTally, Source, Verdict
+from auditor.report import FileTally, FixCommand, Source, Verdict
 
 Texts = tuple[str, ...]
 Shape = tuple[Count, ...]
@@ -155,6 +155,8 @@ class EngineObject(Struct, frozen=True, kw_only=True):
     reasons: Texts  # why it does not load, or what it ignores or reads otherwise
     additions: dict[str, Any]  # config keys that would help the engine, with values
     scheme: str | None = None  # for quantized layers, by its own code; "unknown": not recorded
+    applied: int | None = None  # modules of an adapter that it applies; null for a model
+    of: int | None = None  # modules with tensors in the adapter's file
     version: str  # of the engine whose loader was recorded
     date: str  # of the recording
 
@@ -199,6 +201,9 @@ class Document(Struct, frozen=True, kw_only=True):
     values: ValuesObject | None = None  # null: numbers were not asked for
     claims: tuple[ClaimObject, ...] = ()
     engines: dict[str, EngineObject] = {}  # by engine; empty if none was asked for
+    auditor: str | None = None  # the version of this program; null: not stated, as in a sweep
+    audited_on: str | None = None  # the date of the command, in UTC; null: likewise
+    fix_command: FixCommand | None = None  # null: no command mends it, or none was planned
 
     @property
     def every(self) -> tuple["Document", ...]:

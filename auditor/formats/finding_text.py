@@ -65,7 +65,7 @@ def finding_text(
     for name in named:
         yield from wrapped(cut_name(name, width - 4), width, 4)
     if len(folded) > len(named):
-        yield from wrapped(f"and {len(folded) - len(named):,} more of such names", width, 4)
+        yield from wrapped(f"and {len(folded) - len(named):,} more such names", width, 4)
     if reason:
         yield from wrapped(shown(finding.reason), width, 2)
 

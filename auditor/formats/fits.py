@@ -1,4 +1,4 @@
-"""Whether a model fits a graphics card: one number, and the cards of cards.csv that hold it.
+"""Whether a model fits a graphics card: one number, and the cards of data/cards.csv that hold it.
 
 A card is said to hold a model only if a tenth of its memory stays free, for activations and the
 program: vLLM, too, took 0.9 by default (gpu_memory_utilization). Drivers show a card of 24 GB with
@@ -74,7 +74,7 @@ class Fit(NamedTuple):
 
 def cards() -> tuple[Card, ...]:
     """Return the cards of the table, the smallest first."""
-    text = (resources(__package__) / "cards.csv").read_text(encoding="ascii")
+    text = (resources("auditor") / "data" / "cards.csv").read_text(encoding="ascii")
     rows = DictReader(text.splitlines())
     return tuple(Card(row["name"], float(row["gigabytes"])) for row in rows)
 

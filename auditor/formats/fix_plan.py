@@ -100,7 +100,7 @@ def _verdict(plan: Plan) -> Iterator[str]:
     if plan.changes:
         yield f"then {count} would remain:"
     elif any(left.needs for left in plan.left):
-        yield f"{count} would remain without your word:"
+        yield f"{count} would remain unless you allow the changes:"
     else:
         yield f"{count} cannot be fixed:"
     for finding in alarms[:_SHOWN]:
@@ -152,13 +152,17 @@ def _value(value: Any) -> str:
     return described(value).removeprefix("the string ")
 
 
-def plan_as_json(plan: Plan, written: Path | None) -> dict[str, Any]:
-    """Return the plan as a JSON object; `written` is the fixed folder, None if not applied."""
+def plan_as_json(plan: Plan, written: Path | None, command: str | None) -> dict[str, Any]:
+    """Return the plan as a JSON object; `written` is the fixed folder, None if not applied.
+
+    `command` writes the plan, or what it would be if all changes were allowed.
+    """
     after = plan.after
     return {
         "model": plan.before.requested,
         "applied": written is not None,
         "written": None if written is None else str(written),
+        "command": command,
         "causes": [
             {
                 "cause": cause.diagnosis.cause,

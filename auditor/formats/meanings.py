@@ -82,11 +82,17 @@ def overview(meanings: Sequence[Meaning], *, width: int, color: bool) -> str:
 
 
 def architectures(
-    types: Mapping[str, Sequence[str]], papers: Sequence[str], width: int, *, color: bool
+    types: Mapping[str, Sequence[str]],
+    generated: Sequence[str],
+    papers: Sequence[str],
+    width: int,
+    *,
+    color: bool,
 ) -> str:
     """Return a row for each model type with its classes, then the totals.
 
-    `papers` are the names of models from papers that `audit explain NAME` can explain.
+    `generated` are types, or classes of diffusers, that only generated forms know. `papers` are the
+    names of models from papers that `audit explain NAME` can explain.
     """
     rows = tuple((name, len(classes), ", ".join(classes)) for name, classes in types.items())
     table = SimpleTable("architectures", ("model type", "classes", ""), rows)
@@ -94,6 +100,13 @@ def architectures(
         *columns(styled_rows(table), right={1}, width=width),
         (),
         styled(_sum(types)),
+        (),
+        *wrapped(
+            f"{len(generated)} more types are answered by generated forms, which were learned from "
+            f"the libraries and compared with them: {', '.join(generated)}.",
+            width,
+        ),
+        (),
         *wrapped(f"Known by name, for audit explain: {', '.join(papers)}.", width),
     )
     return lines_text(lines, color=color)

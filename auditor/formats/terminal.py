@@ -155,15 +155,16 @@ def _verdict(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
         ((f"{text:<{_INDENT - 2}}", style), shown(sentence(outcome)))
     ]
     arrow: Styled = (f"  {ARROW}", "bold")
-    if view.fix is not None:
-        command, effect = view.fix
-        rows.append((arrow, f"{command}   ({effect})"))
+    fixes = [part.fix_command for part in outcome.every if part.fix_command is not None]
+    for at, fix in enumerate(fixes):
+        rows.append((arrow if not at else "", f"{shown(fix.command)}   ({fix.effect})"))
+        rows += [("", shown(f"--allow {one.allow}: {one.consequence}")) for one in fix.allows]
     lead = leading_part(outcome)
     if (cause := headline_cause(lead)) is not None:
-        by_hand = f"by hand: {cause.fix}" if view.fix is not None else cause.fix
-        rows.append(("" if view.fix is not None else arrow, shown(by_hand)))
+        by_hand = f"by hand: {cause.fix}" if lead.fix_command else cause.fix
+        rows.append(("" if fixes else arrow, shown(by_hand)))
         rows.append(("", shown(_extent(lead, cause, outcome))))
-    elif view.fix is None and (worst := worst_finding(lead)) is not None:
+    elif not fixes and (worst := worst_finding(lead)) is not None:
         rows.append((arrow, kind_of(worst).to_do.partition(". ")[0].removesuffix(".")))
     if counts := account(outcome):
         rows.append(("", counts))
@@ -185,7 +186,7 @@ def _extent(outcome: Report | Unaudited, cause: Diagnosis, whole: Report | Unaud
     clauses = []
     if cause.explains and cause.explains != "the one name":
         clauses.append(f"this explains {cause.explains}")
-    if outcome.is_explained and is_only:
+    if outcome.is_explained and is_only and not whole.unread:
         clauses.append("nothing else is wrong")
     elif not is_only or (not clauses and len(outcome.alarms) > len(cause.findings)):
         clauses.append("more is wrong, see below")
@@ -213,6 +214,8 @@ def _explained(
 ) -> Iterator[Iterator[StyledLine]]:
     quiet = () if view.verbose else part.findings
     notes = (*part.notes, *(one.reason for one in quiet if _is_note(one)))
+    if (absent := part.checked.get("tokenizer")) is not None:
+        notes = (*notes, absent.text)
     yield (line for note in notes for line in wrapped(f"note: {shown(note)}", view.width))
     headline = headline_cause(part) if is_lead else None
     yield from (cause_text(one, view.width) for one in part.diagnosis if one is not headline)
@@ -392,8 +395,9 @@ def one_line(outcome: Report | Unaudited, width: int, name_columns: int) -> Styl
     return (f"{text:<{_VERDICT}}", style), (f"  {name}  ", "bold"), (headline, "")
 
 
-def closing_row(outcome: Report | Unaudited, fix: str | None) -> ClosingRow:
-    """Return a model's row; `fix` is the command that corrects it, None if no command does."""
+def closing_row(outcome: Report | Unaudited) -> ClosingRow:
+    """Return a model's row: the command that mends it, else the first clause of an advice."""
+    fix = outcome.fix_command and outcome.fix_command.command
     name, verdict = outcome.model or outcome.requested, word(outcome)
     if isinstance(outcome, Unaudited):
         return ClosingRow(name, verdict, outcome.reason)
@@ -403,7 +407,7 @@ def closing_row(outcome: Report | Unaudited, fix: str | None) -> ClosingRow:
     elif (worst := worst_finding(outcome)) is not None:
         why, to_do = worst.kind, fix or _CLAUSE.split(kind_of(worst).to_do, maxsplit=1)[0]
     elif bad_parts := [part for part in outcome.parts if part.verdict != "clean"]:
-        why = f"{bad_parts[0].component}: {closing_row(bad_parts[0], None).cause}"
+        why = f"{bad_parts[0].component}: {closing_row(bad_parts[0]).cause}"
     elif outcome.verdict != "clean":
         why = next((one.kind for one in outcome.findings if one.severity is not Severity.INFO), "")
     return ClosingRow(name, verdict, f"{why} {ARROW} {to_do}" if to_do else why)

@@ -105,8 +105,12 @@ def causes_to_print(outcome: Report | Unaudited) -> Iterator[tuple[str, Diagnosi
         yield "" if cause is headline else cause_sentence(cause), cause
 
 
-def sentence(outcome: Report | Unaudited) -> str:
-    """Return the sentence that follows the verdict's word: the cause, else the worst findings."""
+def sentence(outcome: Report | Unaudited, within: Report | None = None) -> str:
+    """Return the sentence that follows the verdict's word: the cause, else the worst findings.
+
+    `within` is the repository if the outcome is one of its models.
+    """
+    is_read = not (within or outcome).unread
     if (cause := headline_cause(outcome)) is not None:
         return cause_sentence(cause)
     alarms = outcome.alarms
@@ -127,10 +131,11 @@ def sentence(outcome: Report | Unaudited) -> str:
         where = f"{about}: " if about and about not in worst.reason else ""
         more = _others(len(alarms) - 1)
         said = as_sentence(f"{where}{worst.reason}{more}")
-        stored = () if worst.kind.startswith("bad-") else _stored_part(outcome)
+        has_part = is_read and not worst.kind.startswith("bad-")
+        stored = _stored_part(outcome) if has_part else ()
         return " ".join([said, *map(as_sentence, stored)])
     clauses = [*_of_tensors(alarms, outcome)]
-    if not any(finding.kind in {Missing.kind, Mismatched.kind} for finding in alarms):
+    if is_read and not any(one.kind in {Missing.kind, Mismatched.kind} for one in alarms):
         clauses = [*_stored_part(outcome), *clauses]
     others = sum(finding.kind not in _COUNTED for finding in alarms)
     return as_sentence(f"{'; '.join(clauses)}{_others(others)}")
@@ -145,8 +150,6 @@ def _stored_part(report: Report) -> Iterator[str]:
     if any(_alarms(finding) and finding.kind not in _NOT_USED for finding in report.ignored):
         if report.verdict == "clean":
             yield "nothing is wrong except what --ignore leaves out"
-        return
-    if report.unread:
         return
     if expected is None:
         tensors = report.observed.tensors if report.observed else 0
@@ -206,7 +209,7 @@ def _of_parts(outcome: Report, alarms: Sequence[Finding]) -> str:
     parts = f"{counted(len(outcome.parts), 'model')} in one repository: {', '.join(words)}"
     lead = leading_part(outcome)
     if lead is not outcome:
-        said = sentence(lead)  # a file's path begins with the component
+        said = sentence(lead, outcome)  # a file's path begins with the component
         where = "" if said.startswith(f"{lead.component}/") else f"{lead.component}: "
         return f"{parts}; {where}{said}"
     own_alarms = [finding for finding in alarms if finding in outcome.findings]

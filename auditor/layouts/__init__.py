@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from auditor.layouts.packing import (
     PLAIN,
+    UNDECLARED_AS,
     Declared,
     Implied,
     Layout,
@@ -184,4 +185,4 @@ def _contradiction(layout: Layout, declared: Declared | None, unpacked: Unpacked
     tensors = packed or tuple(
         chain.from_iterable(note.tensors for note in unpacked.quantization_data)
     )
-    return PackingFault(tensors, f"packed as {layout.name}, but {declaration}")
+    return PackingFault(tensors, f"{UNDECLARED_AS}{layout.name}, but {declaration}")

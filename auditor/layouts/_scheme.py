@@ -7,18 +7,19 @@ modules that no interpretation covers.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.bounded.patterns import PatternNotFollowedError, glob_expression, names_matching
 from auditor.layouts.declared import string_list
-from auditor.layouts.packing import FLOATS, Declared, PackingLedger, Stored
+from auditor.layouts.packing import FLOATS, NOT_LISTED, NOT_PLAIN, Declared, PackingLedger, Stored
 from auditor.tensors import StoredTensor
 
 _FLOATS = frozenset({None, "F32", "F16", "BF16"})  # None if only an index names the tensor
 _NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")  # a layer's or expert's: a full segment
 # The linears of a decoder layer: a writer that packs any of them packs all.
 _PROJECTIONS = frozenset(f"{one}_proj" for one in ("q", "k", "v", "o", "gate", "up", "down"))
+_ROUTERS = frozenset({"gate", "router"})
 _NUMBERED = re.compile(r"\b\w+\.[0-9]")
 _DIGITS = tuple("0123456789")
 _WEIGHT = ".weight"
@@ -41,6 +42,7 @@ class Scheme(NamedTuple):
     # Whether the config packs each linear outside a list: a projection of a layer with any packed
     # module is a contradiction, too.
     every_linear: bool = False
+    spares_routers: bool = False  # whether no loader of the format packs routers of experts
 
 
 def skip_list_scheme(  # noqa: PLR0913 - the declaration, and how loaders read it
@@ -91,9 +93,12 @@ def report_contradictions(  # noqa: PLR0913 - the stored tensors, the declaratio
     if scheme.plain:
         wrong = [weight for module, weight in packed.items() if module in scheme.plain]
         if wrong:
-            reason = f"is packed, but plain by {scheme.plain_source or scheme.source}"
+            reason = f"{NOT_PLAIN}{scheme.plain_source or scheme.source}"
             reason = f"{reason}: loading expects floats; leave it out when you quantize"
             ledger.fault(reason, *wrong)
+    if scheme.spares_routers and (routers := list(_packed_routers(stored, packed))):
+        reason = "is a packed router, which loaders keep plain: they drop its scale"
+        ledger.fault(f"{reason}; leave it out when you quantize", *routers)
     plain = plain_among_packed(
         stored, packed, whole_layers=scheme.whole_layers, every_linear=scheme.every_linear
     )
@@ -103,8 +108,16 @@ def report_contradictions(  # noqa: PLR0913 - the stored tensors, the declaratio
         if weight is not None and module not in packed and weight not in odd:
             odd.append(weight)
     if odd := [one for one in odd if by_name or one.dtype in FLOATS]:
-        reason = f"is plain, but not by {scheme.source}: loading looks for {loads}"
+        reason = f"{NOT_LISTED}{scheme.source}: loading looks for {loads}"
         ledger.fault(reason, *odd)
+
+
+def _packed_routers(stored: Stored, packed: Mapping[str, StoredTensor]) -> Iterator[StoredTensor]:
+    """Yield the packed weights of modules `gate` or `router` that have experts beside them."""
+    routers = [one for one in packed if one.rpartition(".")[2] in _ROUTERS]
+    experts = [one for one in stored.modules if ".experts" in one] if routers else []
+    above = {one.partition(".experts")[0] for one in experts}
+    yield from (packed[one] for one in routers if one.rpartition(".")[0] in above)
 
 
 # --- plain modules among similar packed ones --------------------------------------------------

@@ -186,6 +186,7 @@ def _scheme(
         source=f"config_groups and `ignore` of {declared.where}",
         named=() if _HEAD in map(_last, listed) else tuple(heads),
         every_linear=True,
+        spares_routers=True,
     )
 
 

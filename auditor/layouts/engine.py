@@ -20,6 +20,7 @@ from auditor.layouts._scales import CACHE, Grain, note_kv_scales
 from auditor.layouts._scheme import Scheme, report_contradictions
 from auditor.layouts.fused import stacked_experts, unstack
 from auditor.layouts.packing import (
+    LACKS,
     WIDE_FLOATS,
     Declared,
     Implied,
@@ -306,7 +307,7 @@ class _Engine(Generic[Settings]):
             if part in parts and self._implied(parts[part].name) is None:
                 ledger.note(self._table.companions[part], parts[part])
                 if part not in self._table.may_be_alone:
-                    ledger.lack(f"is stored without its {self._table.packed}", parts[part])
+                    ledger.lack(f"{LACKS}{self._table.packed}", parts[part])
                 alone = self._table.may_be_alone.get(part)
                 if alone is not None and not self._fits(part, parts[part], alone):
                     ledger.fault(_misfit_reason(part, parts[part], alone), parts[part])
@@ -337,7 +338,7 @@ class _Engine(Generic[Settings]):
         packing = reading if isinstance(reading, Packing) else None
         missing = [part for part in table.needed(parts, settings, packing) if part not in parts]
         if missing:
-            ledger.lack(f"is stored without its {' and '.join(missing)}", weight)
+            ledger.lack(f"{LACKS}{' and '.join(missing)}", weight)
         if isinstance(reading, str):
             if not missing:
                 ledger.fault(f"{observed}, expected {reading}", weight)

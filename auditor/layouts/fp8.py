@@ -30,6 +30,7 @@ from auditor.layouts.declared import block_sides, string_list
 from auditor.layouts.engine import Bundle, LayoutTable, Packing, if_elements
 from auditor.layouts.fused import AXES
 from auditor.layouts.packing import (
+    ANOTHER_SCALE,
     Declared,
     Members,
     PackingLedger,
@@ -111,7 +112,8 @@ def _block(declared: Declared, ledger: PackingLedger) -> Grain | None:
 def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
     """Return the scheme: all linears that no list names are packed, including the output layer."""
     lists = [key for key in _LISTS if string_list(declared, key)]
-    return skip_list_scheme((*lists, *_LISTS)[0], declared, names, has_defaults=False)
+    scheme = skip_list_scheme((*lists, *_LISTS)[0], declared, names, has_defaults=False)
+    return scheme._replace(spares_routers=True)
 
 
 # --- bundles --------------------------------------------------------------------------------------
@@ -129,7 +131,7 @@ def _bundles(stored: Stored, *_context: object) -> Iterator[Bundle]:
                 own = [part for part in _ACTIVATIONS if before + part in members]
                 parts |= {part: members[before + part] for part in own}
                 alone -= {before + part for part in own}
-            faults = ("the weight has another scale",) if len(keys) > 1 else ()
+            faults = (ANOTHER_SCALE,) if len(keys) > 1 else ()
             yield Bundle(module, tensor_name(module, stem), parts, faults=faults)
         for key in sorted(alone):
             part = next(part for part in _ACTIVATIONS if key.endswith(part))

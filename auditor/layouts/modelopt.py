@@ -33,7 +33,7 @@ from auditor.layouts._scales import (
     group_grain,
     scales,
 )
-from auditor.layouts._scheme import Scheme, names_matching_globs
+from auditor.layouts._scheme import Scheme, names_matching_globs, unlisted
 from auditor.layouts.declared import integer_setting, object_or_empty, string_list
 from auditor.layouts.engine import Bundle, LayoutTable, Packing, if_elements
 from auditor.layouts.fused import AXES
@@ -361,11 +361,14 @@ def _scheme(declared: Declared, names: Collection[str], *_: object) -> Scheme:
         listed = names_matching_globs(patterns, plain, below=True)
         return () if listed is None else [name for name in plain if name not in listed]
 
+    excluded = () if patterns is None else names_matching_globs(patterns, names) or ()
+    unnamed = unlisted(frozenset(settings.named))(names) if settings.default is None else ()
     return Scheme(
-        plain=() if patterns is None else names_matching_globs(patterns, names) or (),
+        plain=(*excluded, *unnamed),
         packs=packs,
         source=declared.where,
         every_linear=True,
+        spares_routers=True,
     )
 
 

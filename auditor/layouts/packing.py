@@ -77,6 +77,13 @@ class WrittenTensor(NamedTuple):
     others: tuple[Shape, ...] = ()  # other shapes that are accepted
 
 
+# The starts of the reasons of faults.
+LACKS = "is stored without its "
+NOT_LISTED = "is plain, but not by "
+NOT_PLAIN = "is packed, but plain by "
+ANOTHER_SCALE = "the weight has another scale"
+UNDECLARED_AS = "packed as "
+
 FLOATS = ("F16", "BF16", "F32")  # dtypes of scales that have the model's dtype
 WIDE_FLOATS = ("F32", "BF16", "F16")  # dtypes of scales that usually have 32 bits
 

@@ -82,7 +82,7 @@ def hub_errors(repository: str, doubt: str = "") -> Iterator[None]:
         if isinstance(error.__cause__, SourceError):
             raise PublishError(f"nothing is committed: {error.__cause__}") from None
         causes = dict.fromkeys(map(_in_a_line, filter(None, (error, error.__cause__))))
-        kind = "no answer of the Hub" if isinstance(error, HTTPError) else type(error).__name__
+        kind = "no answer from the Hub" if isinstance(error, HTTPError) else type(error).__name__
         if not isinstance(error, HTTPError | OSError | RuntimeError | ValueError):
             kind = f"the answer of {endpoint()} is not one of the Hub ({kind})"
         raise PublishError(f"{repository}: {kind}: {': '.join(causes)}{doubt}") from None

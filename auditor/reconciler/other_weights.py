@@ -9,13 +9,17 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from auditor.checkpoint.filenames import torch_model_files, variant_of
+from auditor.checkpoint.other_formats import format_faults
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, ADAPTERS, other_weight_files
 from auditor.checkpoint.shard_names import Split, split_of
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.containers.other_formats import formats_by_name
 from auditor.containers.weight_formats import ANSWER, Table, UnfollowedError, may_have_code
 from auditor.errors import CheckpointError
 from auditor.findings import (
     AdapterBeside,
+    BadHeader,
+    BadSize,
     CopyDiffers,
     Finding,
     MissingComponent,
@@ -30,16 +34,6 @@ from auditor.names.parts import folder_of
 from auditor.reconciler.contents import Contents, table_findings, unsafe_finding
 from auditor.tensors import learned, natural_key
 
-# File name endings in lower case -> the software that uses the format.
-_FRAMEWORKS = (
-    (".h5", "TensorFlow"),
-    (".msgpack", "Flax"),
-    (".onnx", "ONNX"),
-    (".ot", "rust-bert"),
-    (".npz", "NumPy or MLX"),
-    (".gguf", "llama.cpp"),
-    (".distcp", "torch.distributed.checkpoint"),
-)
 # Files that are left out only if the user has named other files to audit.
 _DEFAULT = r"(?:diffusion_pytorch_)?model\.safetensors"
 _TORCH = r"(?:diffusion_)?pytorch_model(?:-[0-9]{5}-of-[0-9]{5})?\.bin(?:\.index\.json)?"
@@ -52,6 +46,8 @@ _ORIGINAL = "the original format, of which the audited files were made"
 def other_weights(snapshot: Snapshot) -> Iterator[OfFiles | OfFile | OfImports]:
     """Yield findings for unsafe files, incomplete copies, and each kind of unaudited file."""
     yield from unsafe_pickles(snapshot)
+    for fault in format_faults(snapshot):
+        yield CopyDiffers(file=fault.file, reason=fault.reason)
     files_by_split = _incomplete_copies(snapshot)
     for split, files in sorted(files_by_split.items()):
         yield _incomplete(split, sorted(files))
@@ -121,7 +117,8 @@ def _kind(name: str, *, lacking: bool) -> str:
     """Return a description of a weight file, by its name relative to the audited set's folder."""
     last = PurePosixPath(name).name.lower()
     variant = variant_of(last)
-    framework = next((software for ending, software in _FRAMEWORKS if last.endswith(ending)), None)
+    formats = (row.name for row, _ in formats_by_name([last]))
+    framework = "llama.cpp" if last.endswith(".gguf") else next(formats, None)
     kinds = (
         (variant and "/" not in name, f"a variant of the weights (--variant {variant})"),
         (last.startswith("consolidated.") or name.startswith("original/"), _ORIGINAL),
@@ -208,6 +205,16 @@ def unsafe_pickles(snapshot: Snapshot) -> Iterator[OfImports]:
     for file in snapshot.pickles:
         if finding := unsafe_finding(file):
             yield finding
+
+
+def format_findings(snapshot: Snapshot) -> Iterator[OfFile | OfFolders]:
+    """Yield the faults of files in other formats, of which none is a copy of audited weights."""
+    for fault in format_faults(snapshot):
+        if fault.lost:
+            yield MissingComponent(declared_in=fault.file, folders=fault.lost, reason=fault.reason)
+        else:
+            kind = BadSize if fault.is_size else BadHeader
+            yield kind(file=fault.file, reason=fault.reason)
 
 
 def unread_pickles(snapshot: Snapshot) -> Iterator[str]:

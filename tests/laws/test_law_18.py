@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.checkpoints import TINY, stored, stored_by
@@ -53,7 +53,7 @@ PRAISE = re.compile(
 # Literals of JSON's keys and of styles, which no report shows as praise.
 NEUTRAL = {"clean", "OK", "safe", "Fine"}
 OF_REPORTS = Path(as_badge.__file__).parent
-OF_OTHER_COMMANDS = {"doctor", "claims", "memory", "meanings"}
+OF_OTHER_COMMANDS = {"doctor", "claims", "memory", "meanings", "symptoms"}
 
 
 def texts(outcome, fix=None):
@@ -66,8 +66,9 @@ def texts(outcome, fix=None):
                 said[name, file, view.verbose] = content
     stored_outcome = outcome_from(document_of(outcome))  # of a night's pages
     [said["night", "page", False]] = FORMATS["html"]([stored_outcome], View()).values()
-    view = View(fix=fix, width=10_000)
-    [said["terminal", "with the command", False]] = FORMATS["terminal"]([outcome], view).values()
+    with_command, view = replace(outcome, fix_command=fix), View(width=10_000)
+    for name in ("terminal", "html", "markdown"):
+        [said[name, "with the command", False]] = FORMATS[name]([with_command], view).values()
     return {
         key: re.sub(r"<(style|script)\b.*?</\1>", "", text, flags=re.DOTALL)
         for key, text in said.items()
@@ -93,6 +94,8 @@ def spoilt(folder, made):
     make, names = made
     files = make()
     spoil(files, names)
+    if not files:
+        assume(condition=False)
     shutil.rmtree(folder, ignore_errors=True)
     return written(folder, files)
 
@@ -233,10 +236,10 @@ def test_a_fix_is_not_said_to_end_clean_if_other_alarms_are_known(tmp_path):
     files = sound()
     spoil(files, ["a prefix"])
     outcome = audit(written(tmp_path, files))
-    assert fix_command(outcome, None)[1].endswith("then it audits clean")
+    assert fix_command(outcome, None).effect.endswith("then it audits clean")
     zeros = AllZero(tensors=(), reason="all numbers are 0")
     more = replace(outcome, findings=(*outcome.findings, zeros))
-    assert fix_command(more, None)[1].endswith("then 1 finding remains")
+    assert fix_command(more, None).effect.endswith("then 1 finding remains")
 
 
 def test_no_fix_is_named_for_a_config_that_the_folder_does_not_have(tmp_path):
@@ -286,10 +289,11 @@ def test_audit_and_fix_recommend_the_same(place, made):
         assert command is None
         return
     require_one_remedy(outcome.diagnosis, plan.plan, made)
-    assert (command is not None) == bool(plan.plan.changes), made
+    allowed = [Allow(one.allow) for one in command.allows] if command else []
+    assert (command is not None and not allowed) == bool(plan.plan.changes), made
     if command is not None:
-        after = after_fix_alone(place, folder)
-        promised = "audits clean" in command[1]
+        after = after_fix_alone(place, folder, allowed)
+        promised = "audits clean" in command.effect
         assert promised == (after.verdict == "clean"), (made, command)
         assert len(after.alarms) < len(outcome.alarms) or after.verdict == "clean"
 
@@ -299,7 +303,7 @@ OF_OTHER_CAUSES = ("would be left", "find as much", "changes are allowed")
 
 def require_one_remedy(diagnosis, plan, made):
     """Each cause of the plan has the audit's sentence, and the values that it sets or refuses."""
-    planned = fix_plan.plan_as_json(plan, None)
+    planned = fix_plan.plan_as_json(plan, None, None)
     values = {
         ".".join(value["path"]): value.get("after")
         for file in planned["files"]
@@ -350,7 +354,7 @@ def expected_of(config):
     return catalogue.expect(read, read.architectures[0])
 
 
-def after_fix_alone(place, folder):
+def after_fix_alone(place, folder, allowed):
     """The audit of what the command that the report names writes."""
-    plan = plan_for_folder(str(folder), None, (), lambda _: None)
+    plan = plan_for_folder(str(folder), None, allowed, lambda _: None)
     return audit(written_by(plan, place))

@@ -273,6 +273,7 @@ def observed(case: Case, folder: Path, outcome: Report | Unaudited) -> dict[str,
         found["left"] = _left(folder, outcome)
     for key in {"contains", "lacks"} & expected.keys():
         texts = (*(one.reason for one in outcome.findings), *outcome.notes, *outcome.unchecked)
+        texts += tuple(one.text for one in outcome.checked.values())
         holds = [
             word for word in expected[key] if (word in "\n".join(texts)) == (key == "contains")
         ]

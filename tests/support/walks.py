@@ -65,6 +65,7 @@ def screens(walk: Walk) -> str:
 VARYING: Mapping[str, str] = {
     r"(?<=audited in )[\d:]+": "TIME",
     r"(?<=\"seconds\":)[\d.e-]+": "0",
+    r"(?<=\"audited_on\":\")[\d-]+": "DATE",
     r"audit: \d+ models found\n": "",  # only if the listing takes ten seconds
 }
 

@@ -100,5 +100,7 @@ def differing(expected: Expectation, form: Form, config: Config) -> list[str]:
     names |= {each for each in parts if getattr(rules, each) != getattr(theirs, each)}
     sets = ("silent", "buffers", "unmissed")
     names |= {each for each in sets if set(getattr(rules, each)) != set(getattr(theirs, each))}
+    active = [each.active and each.active.parameters for each in (ours, expected)]
+    names |= {"active experts"} if active[0] != active[1] else set()
     memories = [dict(class_memory(each).ties) for each in (ours, expected)]
     return sorted(names | ({"ties in memory"} if memories[0] != memories[1] else set()))

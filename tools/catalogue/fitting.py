@@ -76,7 +76,7 @@ def _numbers(
                         yield ["at", key(name), ["-", ["i", level], 1]], value[i - 1]
                 yield ["at", key(name), 0], value[0]
                 yield ["at", key(name), -1], value[-1]
-    for expression in HINTS:
+    for expression in (*HINTS, *_head_widths(one, keys)):
         with suppress(Outside):
             value = evaluator(expression)(one.leaves, one.index)
             if type(value) is int:
@@ -85,6 +85,15 @@ def _numbers(
         yield ["i", level], i
         if i < 8:
             yield ["2^", ["i", level]], 2**i
+
+
+def _head_widths(one: Observation, keys: Sequence[str]) -> Iterator[Expression]:
+    """Yield the width of a head that a config may leave to the width and the number of heads."""
+    for name in keys:
+        path = name.removesuffix("head_dim")
+        width, heads = f"{path}hidden_size", f"{path}num_attention_heads"
+        if path != name and {width, heads} <= one.leaves.keys():
+            yield ["if", ["bool", key(name)], key(name), ["//", key(width), key(heads)]]
 
 
 def _monomials(variables: Any, *, rich: bool) -> Iterator[tuple[Expression, Any]]:

@@ -64,14 +64,16 @@ def template(name: str) -> tuple[str, tuple[int, ...]]:
 class Learner:
     """The learning of one class; `form` is the result."""
 
-    def __init__(self, probe: Probe, seconds: float, known: "Learner | None" = None) -> None:
-        self.probe, self.seconds, self.known = probe, seconds, known
-        self.rng = random.Random(0)
+    def __init__(
+        self, probe: Probe, seconds: float, known: "Learner | None" = None, seed: int = 0
+    ) -> None:
+        self.probe, self.seconds, self.known, self.seed = probe, seconds, known, seed
+        self.rng = random.Random(seed)
         self.start = time.process_time()
         self.rows: dict[str, Any] = {}  # template -> the row that was fitted
         TEXTS.clear()
         HINTS[:] = probe.hints
-        self.why, self.held, self.promoted = "", 0, []
+        self.why, self.held, self.promoted = "", 100 * seed, []
         self.joint: list[dict[str, Any]] = []  # keys that move together only
         self.base: dict[str, Any] = {}
         self.samples: list[Sample] = []
@@ -491,6 +493,8 @@ class Learner:
 
     def _absences(self, key: str, value: Any) -> list[Any]:
         """Return the values of a key that may take tensors away: 0 and null."""
+        if type(value) is bool:
+            return [None] * (key in self.probe.nullable)
         if type(value) not in (int, float) or not value:
             return []
         is_small = value < 8 or _SMALL.search(key.rpartition(".")[2])
@@ -568,8 +572,8 @@ class Learner:
         return drawn
 
     def _move_together(self) -> None:
-        wanted, tries = len(self.samples) + (10 if self.known else 20), 0
-        while len(self.samples) < wanted and tries < 90 and self.used() < 0.6:
+        wanted, tries = len(self.samples) + (10 if self.known else 20) * (1 + self.seed), 0
+        while len(self.samples) < wanted and tries < 90 * (1 + self.seed) and self.used() < 0.6:
             tries += 1
             sample = self.probe(self._draw(self.rng, self.rng.choice((0.25, 0.5, 0.8))))
             if sample is not None:
@@ -760,6 +764,13 @@ class Learner:
             mine = [title, *row[1:4], roles, row[5]]
             if self._is_right(mine, found, samples):
                 return mine
+        for other, row in known.items():  # the base model of a class that was learned before
+            prefix = other.removesuffix(title)
+            if prefix != other and prefix.endswith(".") and prefix.count(".") == 1:
+                roles = [[[r, t and t.removeprefix(prefix)], test] for (r, t), test in row[4]]
+                mine = [title, *row[1:4], roles, row[5]]
+                if self._is_right(mine, found, samples):
+                    return mine
         return None
 
     def _is_right(self, row: Any, found: Any, samples: list[Sample]) -> bool:
@@ -950,6 +961,7 @@ class Learner:
                 "aliases": self._aliases() | self.aliases,
                 "derived": derived,
                 "guards": guards,
+                "filled": {key: fit for key in live if (fit := self._filled(key)) is not None},
                 "implied": sorted(set(guards) & set(self.moves)),
                 "kinds": kinds,
                 "lengths": lengths,
@@ -1034,6 +1046,22 @@ class Learner:
     def _aliases(self) -> dict[str, str]:
         own = getattr(self.probe.config_class, "attribute_map", None) or {}
         return {alias: key for alias, key in own.items() if alias not in self.default.leaves}
+
+    def _filled(self, key: str) -> Any:
+        """Return the key whose value the class takes where a number is null; None without one."""
+        value = self.origin.leaves[key]
+        if type(value) is not int or key not in self.probe.nullable or key in self.moves:
+            return None
+        null = self.probe({**self.base, key: None})
+        instead = null.leaves.get(key) if null else None
+        path = key.rpartition(".")[0]
+        for other, now in self.origin.leaves.items() if type(instead) is int else ():
+            is_beside = other != key and other.rpartition(".")[0] == path
+            if is_beside and type(now) is int and now == instead:
+                moved = self.probe({**self.base, key: None, other: 2 * now})
+                if moved is not None and moved.leaves.get(key) == 2 * now:
+                    return ["k", other]
+        return None
 
     def _derivation(self, key: str) -> list[Any]:
         """Return how an absent key follows from others; [None, None] if it must be given."""

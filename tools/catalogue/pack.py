@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from auditor.analytic import catalogue, generated
+from auditor.analytic.families import BY_DATA
 from auditor.oracle.transformers_classes import EXTRAS, installed_library
 from catalogue.described import described
+from catalogue.layers import with_layers
 from catalogue.probe import keys_read
 
 _Chunks = dict[str, dict[str, dict[str, Any]]]  # model type -> class -> form
@@ -39,8 +41,12 @@ def pairs(
     listed = found.listed if found else {}
     for model_type in names or listed:
         for name in listed.get(model_type, ()):
-            if (name in catalogue.siblings(model_type)) is by_hand:
+            if is_by_hand(model_type, name) is by_hand:
                 yield model_type, name
+
+
+def is_by_hand(model_type: str, name: str) -> bool:
+    return name in catalogue.siblings(model_type) and model_type not in BY_DATA
 
 
 def _is_model(diffusers: Any, name: str) -> bool:
@@ -83,6 +89,7 @@ def pack(work: Path) -> str:
         place = f"diffusers.{name}" if model_type == "diffusers" else model_type
         chunks.setdefault(place, {}).pop(name, None)
         if form := result.get("form"):
+            form = form if place.startswith("diffusers.") else with_layers(form)
             chunks[place][name] = {**form, "hidden": hidden_keys(form)}
     chunks = {place: forms for place, forms in sorted(chunks.items()) if forms}
     for old in _DATA.glob("*.z"):
@@ -109,7 +116,7 @@ def pack(work: Path) -> str:
     write_index({**index, "caches": cached})
     size = sum(path.stat().st_size for path in _DATA.iterdir())
     listed = [(each, name) for each, names in library.listed.items() for name in names]
-    by_hand = {pair for pair in listed if pair[1] in catalogue.siblings(pair[0])}
+    by_hand = {pair for pair in listed if is_by_hand(*pair)}
     by_data = {pair for pair in listed if pair[1] in types.get(pair[0], ())}
     alone = {model_type for model_type, _ in by_hand | by_data}
     counts = f"{len(by_hand)} by hand, {len(by_data)} by data, of {len(listed)} in auto mappings"

@@ -20,6 +20,7 @@ TARGETS = {
     "gguf": "gguf_law",
     "indexes": "json_laws",
     "configs": "json_laws",
+    "formats": "formats_law",
 }
 _SHOWN = 10  # cases that break the law
 _AT_ONCE = 200  # cases between two looks at the clock

@@ -8,7 +8,6 @@ registers a function for them with `derived_defaults`.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
-from importlib import import_module
 from typing import Any, TypeVar
 
 from auditor.analytic.config_classes.declarations import (
@@ -20,7 +19,7 @@ from auditor.analytic.config_classes.declarations import (
 )
 from auditor.analytic.config_classes.faults import MOST_FAULTS, ConfigFault, FaultOrigin
 from auditor.analytic.config_classes.field_types import is_of_kind, kind_in_words
-from auditor.analytic.families import FILES
+from auditor.analytic.families import FILES, load
 from auditor.messages import described, named
 
 # The exceptions that Python raises for a value of the wrong type or size.
@@ -116,7 +115,7 @@ def derived_defaults(*class_names: str) -> Callable[[_Registered], _Registered]:
 
 def _derivation(kind: ConfigClass) -> Derivation | None:
     if kind.model_type in FILES:
-        import_module(f"auditor.analytic.families.{FILES[kind.model_type]}")
+        load(kind.model_type)
     return _DERIVATIONS.get(kind.name)
 
 

@@ -7,6 +7,8 @@ families share.
 """
 
 from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 
 # Files with one model type, whose name is the file's.
@@ -56,6 +58,23 @@ FILES: Mapping[str, str] = MappingProxyType(
     {name: name for name in _ALONE.split()}
     | {model_type: file for file, types in _KIN.items() for model_type in types.split()}
 )
+
+# Types whose classes are generated forms; FILES has them under their own names.
+_BY_DATA = (
+    "bloom distilbert gemma gemma2 glm4 gpt_bigcode gpt_oss mistral mixtral modernbert mpt opt phi "
+    "phi3 qwen2 qwen3 stablelm starcoder2"
+)
+BY_DATA = frozenset(_BY_DATA.split())
+
+
+@cache
+def load(model_type: str) -> None:
+    """Register a type's classes in the catalogue, and the derived defaults of its config class."""
+    if model_type in BY_DATA:
+        import_module("auditor.analytic.families._by_data").register(model_type)
+    else:
+        import_module(f"auditor.analytic.families.{FILES[model_type]}")
+
 
 # Older names in checkpoints on the Hub -> current names, and types with a config class of their own
 # -> the type whose classes transformers builds for them; the tensors are equal.

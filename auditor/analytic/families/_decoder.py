@@ -40,6 +40,14 @@ KEYS = (
 # The heads of most decoders; a family with fewer heads has the first ones.
 HEADS = ("CausalLM", "SequenceClassification", "TokenClassification", "QuestionAnswering")
 
+# The norms of a layer of Gemma 2 and its successors.
+NORMS = (
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+)
+
 Norm = Callable[[Dim], Module]
 
 

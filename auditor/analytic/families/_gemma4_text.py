@@ -23,8 +23,14 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.families._decoder import KEYS, decoder, gated_mlp, headed, layer_types
-from auditor.analytic.families.gemma import NORMS
+from auditor.analytic.families._decoder import (
+    KEYS,
+    NORMS,
+    decoder,
+    gated_mlp,
+    headed,
+    layer_types,
+)
 from auditor.errors import CheckpointError
 
 # --- kinds of layers: their heads, and whether they have keys and values of their own -------------

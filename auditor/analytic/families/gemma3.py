@@ -4,6 +4,8 @@ from auditor.analytic.blocks import Linear, Module, Param, RMSNorm, module
 from auditor.analytic.catalogue import Family, architecture, base_model, completed_config
 from auditor.analytic.config import Config
 from auditor.analytic.families._decoder import (
+    KEYS,
+    NORMS,
     attention,
     decoder_of,
     gated_mlp,
@@ -13,14 +15,13 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.families._vlm import LLAVA_MODEL_RENAMES, LLAVA_RENAMES, llava, llava_head
-from auditor.analytic.families.gemma import GEMMA2, NORMS
 from auditor.analytic.family import LoadingFacts, loads
 
 GEMMA3_TEXT = Family(
     model_type="gemma3_text",
     prefix="model",
     base="Gemma3TextModel",
-    keys=GEMMA2.keys,
+    keys=f"{KEYS} head_dim attention_bias",
 )
 GEMMA3 = Family(
     model_type="gemma3",

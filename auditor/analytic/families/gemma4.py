@@ -18,10 +18,9 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._decoder import head_dim, layer
+from auditor.analytic.families._decoder import NORMS, head_dim, layer
 from auditor.analytic.families._gemma4_text import TEXT, text_model
 from auditor.analytic.families._vlm import lm_head
-from auditor.analytic.families.gemma import NORMS
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.errors import CheckpointError
 

@@ -12,8 +12,6 @@ from auditor.analytic.families._decoder import (
     KEYS,
     attention,
     decoder,
-    decoder_of,
-    fused_mlp,
     gated_mlp,
     head_dim,
     layer,
@@ -22,35 +20,6 @@ from auditor.analytic.families._decoder import (
 from auditor.analytic.families._drafting import drafting
 from auditor.analytic.families.deepseek import sparse_mlp
 from auditor.analytic.family import LoadingFacts, loads
-
-GLM4 = Family(
-    model_type="glm4",
-    prefix="model",
-    base="Glm4Model",
-    keys=f"{KEYS} head_dim attention_bias",
-)
-
-
-NORMS = (
-    "input_layernorm",
-    "post_attention_layernorm",
-    "post_self_attn_layernorm",
-    "post_mlp_layernorm",
-)
-
-
-def block(c: Config) -> Module:
-    bias, width = c.flag("attention_bias"), head_dim(c)
-    self_attn = attention(c, width, qkv_bias=bias)
-    return layer(c, norms=NORMS, self_attn=self_attn, mlp=fused_mlp(c))
-
-
-register(GLM4, "Glm4", decoder_of(block), heads=HEADS[:3])
-
-loads("glm4", LoadingFacts(rotary=True))
-
-
-# --- GLM 4.5 and 4.6 ------------------------------------------------------------------------------
 
 # https://arxiv.org/abs/2508.06471: the experts of DeepSeek V3.
 

@@ -15,16 +15,24 @@ from auditor.analytic.config import Config
 from auditor.analytic.config_classes import derived_defaults
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families import _configs
+from auditor.analytic.families._decoder import (
+    KEYS,
+    attention,
+    decoder_of,
+    gated_mlp,
+    head_dim,
+    layer,
+)
 from auditor.analytic.families._vlm import lm_head
-from auditor.analytic.families.qwen import QWEN3, qwen3_model
 from auditor.analytic.families.qwen2_vl import QWEN2_5_VL_VISION as OLDER
 from auditor.analytic.families.qwen2_vl import merged, tower
 from auditor.analytic.family import LoadingFacts, loads
 
-TEXT = replace(
-    QWEN3,
+TEXT = Family(
     model_type="qwen3_vl_text",
+    prefix="model",
     base="Qwen3VLTextModel",
+    keys=f"{KEYS} head_dim attention_bias",
     own=MappingProxyType({"tie_word_embeddings": False}),
 )
 VISION = replace(
@@ -45,11 +53,24 @@ QWEN3_VL = Family(
 derived_defaults("Qwen3VLTextConfig")(_configs.key_value_heads)
 
 
+def block(c: Config) -> Module:
+    """Return a layer of Qwen 3, whose heads have their own width; queries and keys are normed."""
+    bias, width = c.flag("attention_bias"), head_dim(c)
+    return layer(
+        c,
+        self_attn=attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True),
+        mlp=gated_mlp(c),
+    )
+
+
+text_model = decoder_of(block)
+
+
 @architecture("Qwen3VLModel", QWEN3_VL)
 def qwen3_vl_model(c: Config) -> Module:
     return module(
         visual=visual(c.nested("vision_config", VISION)),
-        language_model=qwen3_model(c.nested("text_config", TEXT)),
+        language_model=text_model(c.nested("text_config", TEXT)),
     )
 
 
@@ -60,7 +81,7 @@ def for_conditional_generation(c: Config) -> Module:
     return module(model=qwen3_vl_model(c), lm_head=head)
 
 
-architecture("Qwen3VLTextModel", TEXT)(qwen3_model)
+architecture("Qwen3VLTextModel", TEXT)(text_model)
 
 
 @architecture("Qwen3VLVisionModel", VISION)

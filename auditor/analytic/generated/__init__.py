@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 from msgspec import Struct, convert
@@ -119,45 +120,64 @@ def expect(config: Config, target: str) -> Expectation:
 
 def expect_form(config: Config, form: Form) -> Expectation:
     """Return every tensor that a form implies; raise SourceError outside its guards."""
-    with _covered(form.target):
+    with covered(form.target):
         return tree_expectation(
             form_tree(form, config.values),
             form.target,
             model_type=form.model_type,
             prefix=form.prefix,
             by="generated",
-            library=f"{form.library}, held on {form.held} configs",
-            loading=replace(_loading(form, config), memory=_memory(form, config)),
+            library=form.source,
+            loading=loading_of_form(form, config.values),
         )
 
 
 def sibling(config: Config, target: str) -> Sibling:
     """Return a class with a lookup of its tensors, except tensors whose row is outside."""
     form = form_of(config, target)
-    with _covered(target):
+    with covered(target):
         tree = form_tree(form, config.values, known_only=True)
-        return tree_sibling(tree, target, form.prefix, _loading(form, config))
+        return tree_sibling(tree, target, form.prefix, loading_of_form(form, config.values))
 
 
 def block_tree(config: Config, target: str) -> Module:
     """Return the tree of blocks of a class; raise SourceError outside the form's guards."""
     form = form_of(config, target)
-    with _covered(target):
+    with covered(target):
         return form_tree(form, config.values)
 
 
-def _loading(form: Form, config: Config) -> Loading:
-    return convert(form.loading(config.values), examined(Loading))
+def own_values(form: Form, config: Config) -> Mapping[str, Any]:
+    """Return a config's values under the form's model type; a related type may have the class.
+
+    An unchecked config, such as that of a GGUF file, may have keys that the class does not read:
+    they are left out. Synonyms take precedence, as in transformers.
+    """
+    values: Mapping[str, Any] = config.values
+    twice = {key for alias, key in form.aliases.items() if alias in values and key in values}
+    if twice:
+        values = {key: value for key, value in values.items() if key not in twice}
+    if not config.checked:
+        values = {key: value for key, value in values.items() if form.has(key)}
+    stated = values.get("model_type")
+    return (
+        values if stated in (None, form.model_type) else {**values, "model_type": form.model_type}
+    )
 
 
-def _memory(form: Form, config: Config) -> Memory | None:
-    """Return the class's tensors in memory; None if they follow from the loading rules."""
-    tree = memory_tree(form, config.values)
+def loading_of_form(form: Form, values: Mapping[str, Any]) -> Loading:
+    """Return the loading rules of a class, and its tensors in memory if the rules do not give them.
+
+    Raise Outside for values that the form does not cover.
+    """
+    loading = convert(form.loading(values), examined(Loading))
+    tree = memory_tree(form, values)
     tensors = inventory(tree, {}).tensors if tree else ()
     if not tensors:
-        return None
+        return loading
     ties = tuple((one.name, one.tied_to) for one in tensors if one.tied_to)
-    return Memory({one.name: one.shape for one in tensors}, ties, unset=None)
+    shapes = {one.name: one.shape for one in tensors}
+    return replace(loading, memory=Memory(shapes, ties, unset=None))
 
 
 def form_of(config: Config, target: str) -> Form:
@@ -173,7 +193,7 @@ def form_of(config: Config, target: str) -> Form:
 
 
 @contextmanager
-def _covered(target: str) -> Iterator[None]:
+def covered(target: str) -> Iterator[None]:
     """Raise SourceError with the key that lies outside the form's guards."""
     try:
         yield

@@ -22,6 +22,7 @@ repetition_penalty return_dict sep_token_id task_specific_params temperature tok
 top_k top_p torch_dtype torchscript transformers_version use_cache
 """
 IGNORED = frozenset(_IGNORED.split())
+_OF_ANY = ("model_type", "id2label", "num_labels")  # keys of every config class
 _MOST_ITEMS = 200_000  # of a list by layer
 _DEEPEST = 4  # levels of nested configs
 
@@ -35,6 +36,7 @@ class Row(Struct, frozen=True, array_like=True):
     shape: tuple[Any, ...]
     roles: tuple[tuple[tuple[str, str | None], Any], ...]  # role, tied_to, and its test
     seen: Mapping[str, tuple[Any, ...]] = {}  # the values of keys under which it was seen
+    layer: str | None = None  # the layer of a weight whose shape does not show it: blocks.Layer
 
 
 class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,6 +56,7 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     aliases: Mapping[str, str] = {}
     derived: tuple[tuple[str, Any, Any], ...] = ()  # key, a list's length, the value or an item
     guards: Mapping[str, tuple[Any, ...]] = {}
+    filled: Mapping[str, Any] = {}  # keys that may be null: what the class takes instead
     implied: tuple[str, ...] = ()  # keys that the class derives: guarded only if written
     kinds: Mapping[str, tuple[str, ...]] = {}  # the types of values that were varied
     lengths: Mapping[str, int] = {}
@@ -63,6 +66,16 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rows: tuple[Row, ...] = ()
     memory_rows: tuple[Row, ...] = ()  # its tensors in memory, if loading rules do not give them
     loadings: tuple[tuple[Any, Any], ...] = ()  # loading rules, and the test of when they apply
+
+    @property
+    def source(self) -> str:
+        """The library that the form equals, and on how many configs it was compared."""
+        return f"{self.library}, compared on {self.held} configs"
+
+    def has(self, key: str) -> bool:
+        """Return whether the form knows what a key of the outermost config does."""
+        own = self.aliases.get(key, key)
+        return own in self.defaults or own in self.parts or key in (self.base_key, *_OF_ANY)
 
     def read(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], Collection[str]]:
         """Return the values of the form's keys, and which of the keys the config states.
@@ -84,6 +97,9 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
             elif written.setdefault(key, value) != value:
                 raise Outside(key)
         values.update(written)
+        for key, instead in self.filled.items():
+            if key in written and values[key] is None:
+                values[key] = evaluator(instead)(values, ())
         self._derive(values, written)
         self._require_covered(values, written)
         return values, written.keys()
@@ -92,26 +108,22 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Set the keys that the config class derives from others and the config does not state."""
         for key, length, element in self.derived:
             if (stated := written.get(key)) is not None:
-                if isinstance(stated, list) and any(keys_of(length)):
+                if isinstance(stated, list | tuple) and any(keys_of(length)):
                     count = evaluator(length)(values, ())
                     if len(stated) != count:  # a list by layer that differs from the depth
                         raise Outside(key, f"{count} items")
                 continue
             if length is None and element is None:
                 raise Outside(key)
-            if length is None:
-                values[key] = evaluator(element)(values, ())
-            else:
-                count, make = evaluator(length)(values, ()), evaluator(element)
-                if type(count) is not int or count > _MOST_ITEMS:
-                    raise Outside(key)
-                values[key] = [make(values, (i,)) for i in range(count)]
+            values[key] = derived(key, values, length, element)
 
     def _flat(  # noqa: C901 - one branch for each kind of key
         self, config: Mapping[str, Any], path: str, depth: int
     ) -> Iterator[tuple[str, Any]]:
         for name, value in config.items():
             key = path + name
+            if name == "id2label" and config.get("num_labels") is not None:
+                continue  # the number is what counts
             if name in ("id2label", "num_labels") and value is not None:
                 if name == "id2label" and not isinstance(value, Mapping):
                     raise Outside(key)
@@ -173,6 +185,17 @@ class Form(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return next(rules for rules, test in self.loadings if evaluator(test)(values, ()))
 
 
+def derived(key: str, values: Mapping[str, Any], length: Any, element: Any) -> Any:
+    """Return the value of a derived key: one, or a list with an item for each place."""
+    make = evaluator(element)
+    if length is None:
+        return make(values, ())
+    count = evaluator(length)(values, ())
+    if type(count) is not int or count > _MOST_ITEMS:
+        raise Outside(key)
+    return [make(values, (i,)) for i in range(count)]
+
+
 def _release(version: object) -> tuple[int, ...]:
     """Return the first two numbers of a version; of anything else, a number above all."""
     numbers = re.match(r"(\d{1,6})\.(\d{1,6})", version) if isinstance(version, str) else None
@@ -180,6 +203,6 @@ def _release(version: object) -> tuple[int, ...]:
 
 
 def kind_of(value: Any) -> str:
-    if isinstance(value, list) and value:
-        return f"list of {type(value[0]).__name__}"
+    if isinstance(value, list | tuple):
+        return "list" if not value else f"list of {type(value[0]).__name__}"
     return "null" if value is None else type(value).__name__

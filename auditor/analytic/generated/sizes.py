@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from auditor.analytic.config import LETTERS, letter_of, subscript_of
+from auditor.analytic.config_classes import of_model_type
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.generated.expressions import evaluator
@@ -20,11 +21,17 @@ _ACTIVE = tuple(key for key, letter in LETTERS.items() if letter == "k")
 class Sizes:
     """The values of a form's keys under a config, and its expressions as Dims."""
 
-    def __init__(self, form: Form, config: Mapping[str, Any]) -> None:
-        self.values, self._stated = form.read(config)
+    def __init__(
+        self,
+        form: Form,
+        config: Mapping[str, Any],
+        path: str = "",
+        letters: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.values, self.stated = form.read(config)
         is_part = isinstance(config.get(form.base_key), Mapping)
         self._prefix = f"{form.base_key}." if form.base_key and is_part else ""
-        self._form, self._config = form, config
+        self._form, self._config, self._path, self._own_letters = form, config, path, letters
         self._lengths = {key: length for key, length, _ in form.derived if length is not None}
         self._derived = {key: value for key, length, value in form.derived if length is None}
         self._known: dict[tuple[str, tuple[int, ...]], Dim | int] = {}
@@ -56,7 +63,7 @@ class Sizes:
         value = evaluator(expression)(self.values, index)
         match expression:
             case ["k", str(key)] if type(value) is int:
-                if key in self._derived and key not in self._stated:
+                if key in self._derived and key not in self.stated:
                     size = self.size(self._derived[key], index)
                     return dim(size)
                 return self._symbol(key, value)
@@ -73,24 +80,33 @@ class Sizes:
         return dim(value)
 
     def active(self, count: Dim) -> Dim | None:
-        """Return how many of `count` experts a token uses; None if the config does not state it."""
+        """Return how many of `count` experts a token uses; None if neither config nor class says.
+
+        `count` has the number of experts as a symbol.
+        """
         for path in {symbol.key for symbol in count.symbols if symbol.letter.startswith("E")}:
-            values, *outer = self._config, *path.split(".")[:-1]
+            values, *outer = self._config, *path.removeprefix(self._path).split(".")[:-1]
             for key in outer:
                 values = values[key] if isinstance(values.get(key), Mapping) else {}
+            within = ".".join(outer).removeprefix(self._prefix.rstrip(".")).lstrip(".")
+            own = self._form.part_types.get(within, self._form.model_type)
+            kind = of_model_type(own)
             for name in _ACTIVE:
-                if type(values.get(name)) is int and 0 < values[name] <= count.value:
-                    key = ".".join((*outer, name))
-                    return self._symbol(key.removeprefix(self._prefix), values[name])
+                default = kind.fields[name].default if kind and name in kind.fields else None
+                value = values.get(name, default)
+                if type(value) is int and 0 < value <= count.value:
+                    key = ".".join((*outer, name)).removeprefix(self._prefix)
+                    return self._symbol(key, value, is_default=name not in values)
         return None
 
-    def _symbol(self, key: str, value: int, place: str = "") -> Dim:
-        path = f"{self._prefix}{key}"
+    def _symbol(self, key: str, value: int, place: str = "", *, is_default: bool = False) -> Dim:
+        path = f"{self._path}{self._prefix}{key}"
         outer, _, name = path.rpartition(".")
         aliases = (alias for alias, own in self._form.aliases.items() if own == key)
-        letter = letter_of(name, *(alias.rpartition(".")[2] for alias in aliases))
+        usual = letter_of(name, *(alias.rpartition(".")[2] for alias in aliases))
+        letter = self._own_letters.get(name, usual)
         subscript = f"_{subscript_of(outer)}" if outer else ""
         spelt = (f"{letter}{subscript}", f"{name}{subscript}", path.replace(".", "_"))
         letter = next(one for one in spelt if self._letters.setdefault(one, key) == key)
-        default = key in self.values and key not in self._stated
+        default = is_default or (key in self.values and key not in self.stated)
         return dim(Symbol(letter=letter + place, key=path + place, value=value, default=default))

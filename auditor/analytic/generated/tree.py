@@ -9,6 +9,7 @@ from auditor.analytic.blocks import (
     Block,
     Buffer,
     Experts,
+    Layer,
     Legacy,
     Module,
     Param,
@@ -29,18 +30,29 @@ _BLOCKS = MappingProxyType({Role.PARAMETER: Param, Role.BUFFER: Buffer, Role.LEG
 Index = tuple[int, ...]  # the numbers in a name, the first one first
 
 
-def form_tree(form: Form, config: Mapping[str, Any], *, known_only: bool = False) -> Module:
+def form_tree(  # noqa: PLR0913 - what a class and a nested config differ in
+    form: Form,
+    config: Mapping[str, Any],
+    *,
+    known_only: bool = False,
+    path: str = "",
+    left_out: str | None = None,
+    letters: Mapping[str, str] = MappingProxyType({}),
+) -> Module:
     """Return the tree of a form under a config; raise Outside for an uncovered config.
 
-    If `known_only`, rows that do not cover the values are left out.
+    If `known_only`, rows that do not cover the values are left out. `path` is that of a nested
+    config, `letters` are those of keys that have unusual ones, and `left_out` begins the names of
+    tensors that the class lacks.
     """
-    reader = _TreeReader(Sizes(form, config))
+    reader = _TreeReader(Sizes(form, config, path, letters))
+    rows = [row for row in form.rows if left_out is None or not row.template.startswith(left_out)]
     try:
-        return reader.tree(form.rows)
+        return reader.tree(rows)
     except Outside:
         if not known_only:
             raise
-    return reader.tree([row for row in form.rows if reader.is_known(row)])
+    return reader.tree([row for row in rows if reader.is_known(row)])
 
 
 def memory_tree(form: Form, config: Mapping[str, Any]) -> Module | None:
@@ -190,6 +202,8 @@ class _TreeReader:
             numbers = iter(index)
             parts = tied_to.split(".")
             return Tied(".".join(str(next(numbers)) if one == "*" else one for one in parts))
+        if role == Role.PARAMETER and row.layer:
+            return Param(shape, Layer[row.layer])
         block: Block = _BLOCKS[Role(role)](shape)
         return block
 

@@ -112,6 +112,7 @@ def _proposal(
 ) -> Proposal:
     words = [_words(case, rule, names) for rule, names in by_rule.items() if names]
     edits = [(edit, names) for rule, names in by_rule.items() for edit in rule]
+    is_reading = any(edit.is_replacement for edit, _ in edits)
     return Proposal(
         cause=WRAPPER if all(_is_wrapper(case, *one) for one in edits) else MOVED,
         change=Change(renames=renames),
@@ -119,7 +120,8 @@ def _proposal(
         fix="; ".join(fix for _, fix in words),
         evidence=(f"{len(renames):,} of {len(case.shapes):,} names",),
         either=" and ".join(_in_short(*edit.difference) for edit, _ in edits),
-        certain=not any(edit.is_replacement for edit, _ in edits),
+        certain=not is_reading,
+        is_reading=is_reading,
     )
 
 

@@ -12,6 +12,7 @@ from auditor.findings import Finding
 from auditor.messages import listed
 from auditor.observation import Checked
 from auditor.reconciler.repository_rules.config_rules import contradiction_findings, key_findings
+from auditor.reconciler.repository_rules.plain_lists import unmatched_findings
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 from auditor.tensors import StoredTensor
 
@@ -56,10 +57,11 @@ def repository_findings(
         target=expectation.target if expectation else next(iter(config.architectures), None),
         stored=stored,
         expected=lambda: expectation.tensors if expectation else (),
+        memory_names=_memory_names(expectation) if "quantization_config" in config.values else (),
         companions=Companions.of(companions),
         settings=settings.values if settings else {},
     )
-    findings = (*contradiction_findings(case), *key_findings(case))
+    findings = (*contradiction_findings(case), *key_findings(case), *unmatched_findings(case))
     if snapshot.config is None:
         case.checked["config"] = Checked("absent", "no config was read")
     if companions is None:
@@ -70,6 +72,12 @@ def repository_findings(
 
     findings += tuple(file_findings(case))
     return RepositoryFindings(findings, tuple(unchecked_companions(case.companions)), case.checked)
+
+
+def _memory_names(expectation: Expectation | None) -> tuple[str, ...]:
+    if expectation is None:
+        return ()
+    return tuple(expectation.loading.renamed([one.name for one in expectation.tensors]))
 
 
 def _is_complete(snapshot: Snapshot) -> bool:

@@ -17,6 +17,7 @@ from auditor.analytic.config_classes.declarations import (
 )
 from auditor.findings import ConfigContradiction, Finding, OfKeys, UnknownConfigKey
 from auditor.observation import Checked
+from auditor.reconciler.repository_rules.plain_lists import other_namings
 from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
@@ -50,7 +51,7 @@ class Conflict(NamedTuple):
 
 
 def contradiction_findings(case: RepositoryCase) -> Iterator[Finding]:
-    rules = [_unmatched_exceptions, _sentences]
+    rules = [_unmatched_exceptions, _other_namings, _sentences]
     if not case.is_custom:
         rules = [_rotation, _dtypes, _labels, _windows, _synonyms, _parts, *rules]
     for rule in rules:
@@ -193,6 +194,13 @@ def _unmatched_exceptions(case: RepositoryCase) -> Iterator[Conflict]:
                 path = f"quantization_config.{key}"
                 wins = "it leaves out no module of that name, so that what was meant is converted"
                 yield Conflict(path, name, "the tensors", f"have {meant}", wins)
+
+
+def _other_namings(case: RepositoryCase) -> Iterator[Conflict]:
+    """Report a list of modules with names that have a further prefix."""
+    for key, entry, module in other_namings(case):
+        wins = "loaders find no module of that name, and take the list's other names alone"
+        yield Conflict(f"quantization_config.{key}", entry, "the module's name", module, wins)
 
 
 def _sentences(case: RepositoryCase) -> Iterator[Conflict]:

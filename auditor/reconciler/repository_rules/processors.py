@@ -27,6 +27,7 @@ class LibraryProcessors(NamedTuple):
     transformers: str  # version of the library
     classes: frozenset[str]
     by_type: Mapping[str, Mapping[str, str]]  # model type -> key of a processor's config -> class
+    tokenizers: frozenset[str]  # model types that have a tokenizer
 
     def prepares(self, model_type: object) -> bool:
         """Whether a model type has images or audio as inputs."""
@@ -43,13 +44,32 @@ class LibraryProcessors(NamedTuple):
 @cache
 def library_processors() -> LibraryProcessors:
     data = decode(_DATA.read_bytes())
-    return LibraryProcessors(data["transformers"], frozenset(data["classes"]), data["by_type"])
+    return LibraryProcessors(
+        data["transformers"],
+        frozenset(data["classes"]),
+        data["by_type"],
+        frozenset(data["tokenizers"]),
+    )
 
 
 _TEXT_ALONE = ("ForCausalLM", "TextModel", "TextModelWithProjection", "ForMaskedLM", "TextEncoder")
 # Model types whose config contains the configs of two models: vision-encoder-decoder and others.
 PAIR = "encoder-decoder"
 _PARTS = ("vision_config", "audio_config")
+
+
+_DECODERS = ("ForCausalLM", "LMHeadModel")
+# Text encoders of pipelines, whose tokenizer lies in another folder.
+_ENCODERS = ("TextModel", "TextModelWithProjection", "TextEncoder", "EncoderModel")
+
+
+def needs_tokenizer(case: RepositoryCase) -> bool:
+    """Whether the model reads text, by a tokenizer that belongs beside its weights."""
+    target, config = case.target or "", case.config
+    is_of_text = config.get("model_type") in library_processors().tokenizers
+    is_of_text |= target.endswith(_DECODERS) and "num_codebooks" not in config
+    is_part = case.is_custom or target.endswith(_ENCODERS)
+    return bool(is_of_text and case.rows and not is_part)
 
 
 def processor_findings(case: RepositoryCase) -> Iterator[Finding]:

@@ -56,6 +56,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     target: str | None
     stored: tuple[StoredTensor, ...]
     expected: Callable[[], Iterable[ExpectedTensor]]
+    memory_names: tuple[str, ...] = ()  # of the expected tensors, as transformers names them
     companions: Companions  # empty if companion files were not read
     settings: Mapping[str, Any] = field(default_factory=dict)  # settings of sentence-transformers
     checked: dict[str, Checked] = field(default_factory=dict)  # answers by line of `audit doctor`

@@ -18,6 +18,7 @@ from auditor.findings import (
 )
 from auditor.messages import quoted
 from auditor.observation import Checked
+from auditor.reconciler.repository_rules.processors import needs_tokenizer
 from auditor.reconciler.repository_rules.repository_case import (
     RepositoryCase,
     special_ids_of,
@@ -101,6 +102,15 @@ def _vocabulary_answer(case: RepositoryCase) -> Checked:
         return unread
     if not case.names.isdisjoint((*companions.token_files, *vocabularies)):
         return Checked("incomparable", "the tokenizer's files that are there contain no ids")
+    return _absence(case)
+
+
+def _absence(case: RepositoryCase) -> Checked:
+    """Return the answer for a model without a vocabulary; one that reads text lacks a tokenizer."""
+    if needs_tokenizer(case) and (case.is_complete or case.is_local):
+        text = "no tokenizer is there; save it too: tokenizer.save_pretrained(FOLDER)"
+        case.checked["tokenizer"] = Checked("absent", text)
+        return case.checked["tokenizer"]
     return case.absence("no file has the ids of tokens")
 
 

@@ -1,10 +1,11 @@
 """The baseline: accepted findings, and accepted reasons for unaudited models.
 
-A TOML or JSON file. Each entry accepts one kind of finding (or one reason of `unaudited`) for the
-models and the tensor or file names that two globs cover, until a date:
+A TOML or JSON file. Each entry accepts one kind of finding, all findings of one cause, or one
+reason of `unaudited`, for the models and the tensor or file names that two globs cover, until a
+date:
 
     [[accept]]
-    kind = "unexpected"       # or a reason: "gated"
+    kind = "unexpected"       # or a cause: "wrapper-prefix"; or a reason: "gated"
     model = "acme/*"
     name = "*.rotary_emb.inv_freq"
     reason = "written by an old version; harmless"
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
+from auditor.diagnosis.known_causes import described_causes
 from auditor.errors import Reason, UsageError
 from auditor.findings.ignore import KINDS
 from auditor.formats.document import Document
@@ -42,6 +44,7 @@ from auditor.writing import locked, require_no_link, write_atomically
 _MOST_BYTES = 16 * 1024 * 1024  # a hundred thousand entries
 _ACCEPTABLE = frozenset((*KINDS, *Reason))
 _BASELINE = "baseline.toml"
+_MOST_NAMED = 3  # folded names of a finding in a line
 _LOCK_SECONDS = 60.0  # in which other decisions are written
 
 
@@ -85,13 +88,17 @@ class Baseline(Struct, kw_only=True, dict=True):
     used: Counter[int] = field(default_factory=Counter)  # findings by index of the entry
     missed: Counter[int] = field(default_factory=Counter)  # findings by index of an expired entry
 
-    def accepted(self, model: str, kind: str, names: Sequence[str] = ()) -> str | None:
+    def accepted(
+        self, model: str, kind: str, names: Sequence[str] = (), causes: Sequence[str] = ()
+    ) -> str | None:
         """Return the decision by which a finding, or an unaudited model, is accepted, else None.
 
-        `kind` is the finding's kind, or the `Reason` for which the model is unaudited.
+        `kind` is the finding's kind, or the `Reason` for which the model is unaudited; `causes` are
+        the names of the finding's causes.
         """
         names = names or ("",)
-        rules = [rule for rule in self._rules.get(kind, ()) if rule.model(model)]
+        of_kinds = (rule for one in (kind, *causes) for rule in self._rules.get(one, ()))
+        rules = [rule for rule in of_kinds if rule.model(model)]
         if used := _covering([rule for rule in rules if not rule.expired], names):
             self.used.update(rule.at for rule in used)
             return self.entries[used[0].at].decision
@@ -155,8 +162,8 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
 def _checked(file: _BaselineFile, path: Path) -> tuple[BaselineEntry, ...]:
     entries = file.accept
     for at, entry in enumerate(entries):
-        if entry.kind not in _ACCEPTABLE:
-            known_kinds = f"{', '.join(KINDS)}, and the reasons of unaudited models"
+        if entry.kind not in _ACCEPTABLE | described_causes().keys():
+            known_kinds = f"{', '.join(KINDS)}, a cause, and the reasons of unaudited models"
             raise UsageError(
                 f"{quoted(str(path))}: the kind is {quoted(entry.kind)} - at `$.accept[{at}]`, "
                 f"expected one of {known_kinds}"
@@ -167,8 +174,10 @@ def _checked(file: _BaselineFile, path: Path) -> tuple[BaselineEntry, ...]:
 # --- audit accept ---------------------------------------------------------------------------------
 
 
-def accept(place: Path, entry: BaselineEntry, *, baseline: Path | None = None) -> tuple[Path, int]:
-    """Append a decision to a baseline file; return the file and the number of accepted findings.
+def accept(
+    place: Path, entry: BaselineEntry, *, baseline: Path | None = None
+) -> tuple[Path, list[str]]:
+    """Append a decision to a baseline file; return the file and a line for each accepted finding.
 
     The decision must concern findings of the store's latest night, so a misspelt model or kind is
     an error and not an entry without effect.
@@ -185,18 +194,19 @@ def accept(place: Path, entry: BaselineEntry, *, baseline: Path | None = None) -
         return path, _accept(store, entry, path)
 
 
-def _accept(store: Path, entry: BaselineEntry, path: Path) -> int:
+def _accept(store: Path, entry: BaselineEntry, path: Path) -> list[str]:
     before = path.read_bytes() if path.exists() else b""
     entries = _parsed(before, path) if before else ()
     after = _appended(before, path, (*entries, entry))
     with Store.open(store) as nights:
         night = nights.chosen(None)
         # The new entry is first, so findings that it covers count as its own.
-        decisions = Baseline(entries=(entry, *entries), day=night.day)
+        decisions, covered = Baseline(entries=(entry, *entries), day=night.day), list[str]()
         for result in nights.results(night.night):
             if fnmatchcase(result.model, entry.model):
-                _apply(decisions, result.model, result.document or NO_OUTCOME, entry.kind)
-    if not decisions.used[0]:
+                outcome = result.document or NO_OUTCOME
+                covered += _covered(decisions, result.model, outcome, entry.kind)
+    if not covered:
         names = "" if entry.name == "*" else f" with {quoted(entry.name)}"
         until = f" until {entry.expires}" if entry.expires else ""
         raise UsageError(
@@ -204,17 +214,28 @@ def _accept(store: Path, entry: BaselineEntry, path: Path) -> int:
             f"{quoted(entry.kind)} of {quoted(entry.model)}{names} to accept{until}"
         )
     write_atomically(path, after)
-    return decisions.used[0]
+    return covered
 
 
-def _apply(decisions: Baseline, model: str, outcome: Document, kind: str) -> None:
-    """Apply decisions to a model's errors and warnings of a kind, and to its unaudited parts."""
+def _covered(decisions: Baseline, model: str, outcome: Document, kind: str) -> Iterator[str]:
+    """Yield a line for each error, warning or unaudited part that the first decision accepts.
+
+    `kind` is the kind, the cause or the reason that the decision names.
+    """
+    used = decisions.used[0]
     for finding in findings(outcome):
-        if finding.kind == kind and finding.severity in ALARMING:
-            decisions.accepted(model, kind, finding.names)
+        if kind in {finding.kind, *finding.causes} and finding.severity in ALARMING:
+            decisions.accepted(model, finding.kind, finding.names, finding.causes)
+            if decisions.used[0] > used:
+                names = ", ".join(finding.folded[:_MOST_NAMED]) or finding.file or ""
+                more = f" and {len(finding.folded) - _MOST_NAMED:,} more"
+                more = more if len(finding.folded) > _MOST_NAMED else ""
+                yield f"{model}: {finding.severity} {finding.kind}: {names}{more}"
+            used = decisions.used[0]
     for part in outcome.every:
         if part.reason == kind:
             decisions.accepted(model, kind)
+            yield f"{model}: {kind}"
 
 
 def _appended(before: bytes, path: Path, entries: Sequence[BaselineEntry]) -> bytes:

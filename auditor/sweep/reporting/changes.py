@@ -181,7 +181,8 @@ def of_finding(match: Matched) -> Row:
 
 def of_cause(match: Matched) -> Row:
     """Return a row of changes.csv for a cause: `kind` is empty, `count` counts its findings."""
-    return {**_row(match, _OF_CAUSE, attrgetter("reason")), "cause": match.finding.kind}
+    row = _row(match, _OF_CAUSE, attrgetter("reason"))
+    return {**row, "accepted": match.accepted, "cause": match.finding.kind}
 
 
 def _row(match: Matched, columns: Sequence[str], text_of: Callable[[ListedFinding], str]) -> Row:

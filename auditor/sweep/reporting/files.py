@@ -32,13 +32,14 @@ _GROUP = 20_000  # rows in memory before Parquet is written: 16 MB of modules
 Rows = Mapping[str, list[Row]]  # rows by table name
 
 
-def rows_by_table(entry: ModelEntry, depth: int | None) -> Rows:
+def rows_by_table(entry: ModelEntry, depth: int | None, night: Night) -> Rows:
     """Return the rows that one model adds to each table; modules are limited to `depth`."""
+    made = {"auditor": night.auditor, "audited_on": night.day.isoformat()}
     rows: Rows = {name: [] for name in TABLES}
     for outcome in entry.outcome.every if entry.outcome is not NO_OUTCOME else ():
         for name, table_rows in rows_of(outcome, depth):
             rows[name].extend(table_rows)
-    rows["models"][:] = [{**row, **entry.push} for row in rows["models"]]
+    rows["models"][:] = [{**row, **entry.push, **made} for row in rows["models"]]
     for row in entry.changes():
         is_known = row["change"] == ChangeKind.STILL_OPEN.value or row["severity"] == "info"
         rows["open" if is_known else "changes"].append(row)

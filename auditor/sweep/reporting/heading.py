@@ -60,8 +60,15 @@ def _subtitle(summary: Mapping[str, Any]) -> str:
     since = f"compared with {before['night']}" if before else "the first night of its store"
     ended = summary["finished"]
     state = f"finished {_minute(ended)}" if ended else "not finished yet"
-    parts = (counted(summary["models"], "model"), since, state, f"hf-audit {summary['auditor']}")
-    return _DOT.join(parts)
+    gone = summary["changes"].get("deselected", 0)
+    parts = (
+        counted(summary["models"], "model"),
+        f"{gone:,} no longer selected" if gone else "",
+        since,
+        state,
+        f"hf-audit {summary['auditor']}",
+    )
+    return _DOT.join(filter(None, parts))
 
 
 def _minute(time: str) -> str:

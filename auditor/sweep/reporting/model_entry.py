@@ -1,5 +1,6 @@
 """The data of one model of a night that all reports show."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
 
@@ -100,12 +101,16 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
     # Most outcomes are the same as before: unpack these only once.
     before = outcome if compared.is_unchanged else _outcome(last)
     unseen = _unseen(outcome, before)
-    matches = matched(changes.findings(outcome), changes.findings(before), unseen=unseen)
+    matches = tuple(
+        _with_acceptance(match, model, baseline)
+        for match in matched(changes.findings(outcome), changes.findings(before), unseen=unseen)
+    )
+    causes = matched(changes.causes(outcome), changes.causes(before), unseen=unseen)
     return ModelEntry(
         model=model,
         outcome=outcome,
-        causes=matched(changes.causes(outcome), changes.causes(before), unseen=unseen),
-        matches=tuple(_with_acceptance(match, model, baseline) for match in matches),
+        causes=tuple(_cause_with_acceptance(cause, matches) for cause in causes),
+        matches=matches,
         blind=_blind(model, outcome, baseline),
         moves=tuple(changes.of_model(outcome, before, first=first)),
         commits=(before.commit, (planned.commit_sha if planned else None) or None),
@@ -118,8 +123,24 @@ def _with_acceptance(match: Matched, model: str, baseline: Baseline) -> Matched:
     """Return the match; add the baseline's reason if the baseline accepts the finding."""
     if match.tonight is None:
         return match
-    kind, names = match.tonight.kind, match.tonight.names
-    return match._replace(accepted=baseline.accepted(model, kind, names))
+    finding = match.tonight
+    accepted = baseline.accepted(model, finding.kind, finding.names, finding.causes)
+    return match._replace(accepted=accepted)
+
+
+def _cause_with_acceptance(cause: Matched, matches: Sequence[Matched]) -> Matched:
+    """Return a cause; add the baseline's reason if all findings that it explains are accepted."""
+    if cause.tonight is None:
+        return cause
+    component, kind = cause.tonight.component, cause.tonight.kind
+    explained = [
+        match
+        for match in matches
+        if match.alarming and match.finding.component == component and kind in match.finding.causes
+    ]
+    if not explained or any(match.accepted is None for match in explained):
+        return cause
+    return cause._replace(accepted=explained[0].accepted)
 
 
 def _blind(model: str, outcome: Document, baseline: Baseline) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
@@ -34,6 +34,7 @@ LARGEST = 2 * 1024 * 1024  # bytes of one page
 
 _ORDER = (ModelState.NEW, ModelState.OPEN, ModelState.UNAUDITED, ModelState.ACCEPTED)
 _LONGEST_ID = 80  # characters of a model id in a file name
+_PAGE_NAME = re.compile(r"(?:[A-Za-z0-9._-]+-)?[0-9a-f]{12}\.html")
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -107,7 +108,7 @@ def _write(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> W
             page.add(entry)
             if sarif:
                 sarif.add(entry)
-            rows = rows_by_table(entry, wanted.depth)
+            rows = rows_by_table(entry, wanted.depth, night)
             for table in tables:
                 table.add(rows)
         for output in (*tables, *((sarif,) if sarif else ())):
@@ -123,6 +124,7 @@ def _write(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> W
         require_no_link(folder / FOLDER)
         for model, text in pages.items():  # before index.html, which links to them, is in place
             _write_page(folder / addresses[model], text)
+        _remove_other_pages(folder / FOLDER, {page_name(model) for model in pages})
     return WrittenReports(folder=folder, summary=content, alarms=summary.alarms)
 
 
@@ -166,6 +168,13 @@ def _write_page(path: Path, content: bytes) -> None:
     new = path.with_name(f".{path.name}.new")
     new.write_bytes(content)
     new.replace(path)
+
+
+def _remove_other_pages(folder: Path, kept: Collection[str]) -> None:
+    """Remove the pages of models that have none tonight, by their names; other files stay."""
+    for path in folder.glob("*.html"):
+        if path.name not in kept and _PAGE_NAME.fullmatch(path.name):
+            path.unlink()
 
 
 def _page(outcome: Document) -> bytes | None:

@@ -38,6 +38,7 @@ class NightSummary:
         self.causes: dict[str, Counter[str]] = defaultdict(Counter)
         self.listed: dict[str, list[Item]] = {severity: [] for severity in ALARMING}
         self.mended: list[Item] = []
+        self.blind: list[Item] = []
         self.models_by_change: Counter[str] = Counter()  # by change of their alarms
         self.alarms_by_change: Counter[str] = Counter()
         self.unread: Counter[str] = Counter()  # models by what was not checked
@@ -53,6 +54,9 @@ class NightSummary:
         if reason := entry.outcome.reason:
             self.reasons[reason] += 1
             self.excused += not entry.blind
+            if entry.blind and len(self.blind) < MOST_LISTED:
+                detail = entry.outcome.detail
+                self.blind.append({"model": entry.model, "reason": reason, "detail": detail})
         observed = entry.outcome.observed or ObservedObject()
         self.totals.update({name: getattr(observed, name) or 0 for name in _TOTALS})
         lines = (line for part in entry.outcome.every for line in part.unchecked)
@@ -101,7 +105,7 @@ class NightSummary:
             self.kinds[name].update(models=1, findings=len(matches), new=new, accepted=accepted)
         for name, matches in _by_kind(entry.causes):
             explained = sum(match.finding.count for match in matches)
-            new = int(any(match.change is ChangeKind.NEW for match in matches))
+            new = int(any(one.change is ChangeKind.NEW and one.accepted is None for one in matches))
             self.causes[name].update(models=1, findings=explained, new=new)
 
     @property
@@ -137,6 +141,10 @@ class NightSummary:
             "changes": _sorted(self.changes),
             "news": {"listed": listed, "more": self.news - len(listed)},
             "fixed": {"listed": self.mended, "more": self.mended_count - len(self.mended)},
+            "unaudited": {
+                "listed": self.blind,
+                "more": self.reasons.total() - self.excused - len(self.blind),
+            },
             "errors_and_warnings": _sorted(self.alarms_by_change),
             "models_with": _sorted(self.models_by_change),
             "not_checked": dict(unread[:_MOST_UNREAD]),

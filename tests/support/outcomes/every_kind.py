@@ -86,6 +86,11 @@ def every_kind():
                 tensors=(stored("encoder.5.qweight", 2, 3, dtype="I32"),),
                 reason="qweight (2, 3) holds 32/4 x 2 = 16 inputs, the architecture has 24",
             ),
+            of.UnmatchedModules(
+                says=(("config.json", "quantization_config.ignore", '["head"]'),),
+                reason="ignore of quantization_config: one entry matches no module: 'head'",
+                fix="remove it from ignore, or write it as the files name the module",
+            ),
             of.Duplicate(
                 tensors=(stored("encoder.0.weight", 2, 3, file="b.safetensors"),),
                 of=("encoder.0.weight",),

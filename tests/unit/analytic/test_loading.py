@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from auditor.analytic import catalogue
+from auditor.analytic.families import BY_DATA
 from auditor.analytic.family import loading_facts
 from auditor.analytic.loading import (
     LEGACY,
@@ -130,8 +131,10 @@ def _theirs(transform: Any, name: str) -> tuple[str, str | None]:
 
 def _keys() -> tuple[str, ...]:
     """The model types and class names for which the library has rules."""
-    types = [each for each in catalogue.model_types() if each != "transformer-2017"]
-    return tuple(dict.fromkeys(key for each in types for key in (each, *catalogue.siblings(each))))
+    types = {*catalogue.model_types()} - BY_DATA - {"transformer-2017"}
+    return tuple(
+        dict.fromkeys(key for each in sorted(types) for key in (each, *catalogue.siblings(each)))
+    )
 
 
 @pytest.mark.oracle

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.builders import safetensors_bytes
 from support.checkpoints import config_bytes, expect, stored_by
+from support.other_format_bytes import hdf5_bytes
 from support.torch_files import torch_bytes
 
 from auditor import audit
@@ -231,7 +232,7 @@ def test_code_in_the_folder_of_a_component_without_weights_is_found(tmp_path):
 
 
 UNFOLLOWED = {
-    "model.h5": b"\x89HDF\r\n\x1a\n" + bytes(40),
+    "model.h5": hdf5_bytes(),
     "a.zst": b"\x28\xb5\x2f\xfd" + bytes(40),
     "a.lz4": b"\x04\x22M\x18" + bytes(40),
     "a.mar": zipped({"handler.py": b"print(1)"}),
@@ -269,7 +270,7 @@ HARMLESS = {
     "model.gguf": b"GGUF\x03\0\0\0" + bytes(16),
     "x.npy": array_of(b"O" * 400).replace(b"|O", b"<f"),
     "power.txt": b"x^2 + y^2\n",
-    "tf_model.h5": b"\x89HDF\r\n\x1a\n" + bytes(40),
+    "tf_model.h5": hdf5_bytes(),
     "state.th": torch_bytes({"a": ("F32", (2,))}),
     "numbers.dill": pickle.dumps({"a": [1, 2.5, "x"]}),
     "old.sav": pickle.dumps({"a": [1, 2.5, "x"]}, protocol=0),

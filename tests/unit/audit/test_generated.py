@@ -23,7 +23,9 @@ def test_the_generated_form_speaks_where_no_closed_form_does():
     implied = expectation_of(Config(values=MODEL), None)
     assert isinstance(implied, Implied)
     assert implied.expectation.by == "generated"
-    assert implied.expectation.library.startswith(f"{generated.index().libraries[-1]}, held on ")
+    assert implied.expectation.library.startswith(
+        f"{generated.index().libraries[-1]}, compared on "
+    )
 
 
 def test_a_closed_form_comes_first():

@@ -89,7 +89,7 @@ def test_a_listing_without_weights_is_reported_with_what_to_do(subtests):
             Reason.NO_SAFETENSORS,
             "several checkpoints of a training",
         ),
-        ([CONFIG, "model.onnx"], Reason.NO_SAFETENSORS, "safetensors, torch's and GGUF"),
+        ([CONFIG, "model.onnx"], Reason.NO_SAFETENSORS, "exported from"),
         ([CONFIG, "step10/mp_rank_01_model_states.pt"], Reason.NO_SAFETENSORS, "name one of them"),
         (["m-Q4_0.gguf", "m-Q8_0.gguf"], Reason.NO_SAFETENSORS, "holds 2 GGUF models, 'm-Q4_0"),
         (["adapter_model.safetensors"], Reason.NO_SAFETENSORS, "adapter_model.safetensors"),

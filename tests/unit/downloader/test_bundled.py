@@ -112,4 +112,4 @@ def test_an_unshipped_model_is_reported(subtests):
 def test_the_package_holds_nothing_but_snapshots_and_what_config_classes_declare():
     folder = Path(str(resources.files("auditor.data")))
     others = [path.name for path in folder.iterdir() if path.is_file() and path.suffix != ".json"]
-    assert sorted(others) == ["__init__.py", "config_classes.jsonl", "timm.zip"]
+    assert sorted(others) == ["__init__.py", "cards.csv", "config_classes.jsonl", "timm.zip"]

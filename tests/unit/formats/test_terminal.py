@@ -15,6 +15,7 @@ from auditor.findings import BadHeader, Missing, Unexpected
 from auditor.formats import View, terminal
 from auditor.formats.text import cells_of, cut_name, lines_text
 from auditor.formats.verdict import account, word
+from auditor.report import FixCommand
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 EXPECTED = ExpectedTensor("a", (2, 3), 6)
@@ -176,7 +177,7 @@ def test_nothing_else_is_wrong_only_where_nothing_is_left():
 
 def test_the_closing_table_has_the_worst_last_and_says_what_to_do():
     outcomes = [EXAMPLES["diagnosed"](), gated(), bert_base_chinese()]
-    rows = [terminal.closing_row(one, None) for one in outcomes]
+    rows = [terminal.closing_row(one) for one in outcomes]
     shown = lines_text(terminal.closing_table(rows, 120)).splitlines()
     assert [row.split("  ")[0] for row in shown[1:]] == [
         "google-bert/bert-base-chinese",
@@ -184,7 +185,8 @@ def test_the_closing_table_has_the_worst_last_and_says_what_to_do():
         "org/short",
     ]
     assert shown[-1].endswith("set num_hidden_layers to 3 in config.json")
-    row = terminal.closing_row(outcomes[0], "audit fix short --apply")
+    command = FixCommand(command="audit fix short --apply", effect="")
+    row = terminal.closing_row(replace(outcomes[0], fix_command=command))
     assert row.cause.endswith("\N{RIGHTWARDS ARROW} audit fix short --apply")
 
 
@@ -200,7 +202,7 @@ def test_a_line_of_a_model_fits_the_terminal_and_begins_with_the_verdict(subtest
 def test_the_row_of_a_repository_names_the_first_component_that_is_not_clean():
     whole = EXAMPLES["pipeline"]()
     bad = next(part for part in whole.parts if part.verdict != "clean")
-    assert terminal.closing_row(whole, None).cause.startswith(f"{bad.component}: ")
+    assert terminal.closing_row(whole).cause.startswith(f"{bad.component}: ")
 
 
 def test_the_terms_of_an_account_add_up():

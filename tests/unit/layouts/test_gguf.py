@@ -78,7 +78,7 @@ def test_the_pieces_are_the_tensors_that_the_metadata_imply(model_type, data):
     content = gguf_bytes(metadata(values), tensors(values, expected), data=False)
     header = read(content)
     found = reconstructed_config(header).values
-    again = catalogue.expect(Config(values=found), target)
+    again = catalogue.expect(Config(values=found, checked=False), target)
     wanted = needed(again)
     declared = Declared(method="gguf", settings={"model_type": found["model_type"]}, where="x")
     assert wanted == needed(expected)

@@ -78,6 +78,7 @@ OF_THE_MACHINE = (
     "is not supported for quantization method",
     "No available memory",
     "No Unquantized MoE backend",
+    "MoE backend supports the deployment configuration",
     "compute capability",
     "Supported backends",
     "libcudart",

@@ -10,10 +10,22 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.nightly_stores import THIRD, A, B, finding, plain, store_of, table, unaudited, written
+from support.nightly_stores import (
+    SECOND,
+    THIRD,
+    A,
+    B,
+    finding,
+    plain,
+    store_of,
+    table,
+    unaudited,
+    written,
+)
 
 from auditor.errors import UsageError
 from auditor.sweep.reporting.baseline import Baseline, BaselineEntry, accept, read_baseline
+from auditor.sweep.reporting.night import Wanted, write_night
 
 DAY = date(2026, 11, 21)
 
@@ -160,7 +172,8 @@ def test_any_decisions_are_read_as_they_were_written(name, tmp_path_factory):
         path.unlink(missing_ok=True)
         entries = [decision(reason=reason, by=by) for reason, by in texts]
         for entry in entries:
-            assert accept(folder, entry, baseline=path) == (path, 1)
+            written_path, covered = accept(folder, entry, baseline=path)
+            assert (written_path, len(covered)) == (path, 1)
         assert read_baseline(path) == (*entries,)
 
     holds()
@@ -185,7 +198,34 @@ COUNTED = {
 
 @pytest.mark.parametrize(("entry", "count"), COUNTED.values(), ids=COUNTED)
 def test_the_findings_of_the_latest_night_that_it_accepts_are_counted(entry, count, folder):
-    assert accept(folder / "sweep.sqlite", entry) == (folder / "baseline.toml", count)
+    path, covered = accept(folder / "sweep.sqlite", entry)
+    assert (path, len(covered)) == (folder / "baseline.toml", count)
+
+
+CAUSE = {
+    "cause": "wrapper-prefix",
+    "severity": "warning",
+    "summary": "every name begins with module.",
+    "fix": "strip it",
+    "findings": [0],
+}
+
+
+def test_a_cause_covers_the_findings_that_it_explains_and_is_not_new_then(tmp_path):
+    """The other finding of the model stays as it is."""
+    explained = finding("unexpected", "module.a"), finding("unexpected", "c")
+    nights = {
+        SECOND: [plain("o/a", commit="b" * 40)],
+        THIRD: [plain("o/a", *explained, diagnosis=[CAUSE]), plain("o/b", *explained[1:])],
+    }
+    store_of(tmp_path / "sweep.sqlite", nights)
+    path, covered = accept(tmp_path, decision("wrapper-prefix", "o/*"))
+    assert [line.partition(":")[0] for line in covered] == ["o/a"]
+    assert "module.a" in covered[0]
+    for baseline, new in ((None, 1), (path, 0)):
+        wanted = Wanted(folder=tmp_path / "night", baseline=baseline)
+        summary = write_night(tmp_path / "sweep.sqlite", wanted=wanted).summary
+        assert summary["causes"]["wrapper-prefix"]["new"] == new
 
 
 REFUSED = {
