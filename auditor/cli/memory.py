@@ -37,7 +37,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
     token: str | None = None,
     quiet: bool = False,
 ) -> int:
-    """Print what MODEL takes in memory, which cards hold it, and what training takes.
+    """Print what MODEL takes in memory, loaded and in training.
 
     Activations, workspaces and the program itself are not included. A config without weights is
     enough. Exit codes are those of audit without findings.

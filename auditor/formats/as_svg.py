@@ -1,4 +1,4 @@
-"""--format svg: a model's modules by size and its blocks, for slides and model cards."""
+"""--format svg: the modules of a model as an icicle plot and blocks, for slides and model cards."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

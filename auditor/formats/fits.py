@@ -1,4 +1,4 @@
-"""Whether a model fits a graphics card: one number, and the cards of cards.csv that hold it.
+"""Whether a model fits a graphics card: one number, and the cards of data/cards.csv that hold it.
 
 A card is said to hold a model only if a tenth of its memory stays free, for activations and the
 program: vLLM, too, took 0.9 by default (gpu_memory_utilization). Drivers show a card of 24 GB with
@@ -74,7 +74,7 @@ class Fit(NamedTuple):
 
 def cards() -> tuple[Card, ...]:
     """Return the cards of the table, the smallest first."""
-    text = (resources(__package__) / "cards.csv").read_text(encoding="ascii")
+    text = (resources("auditor") / "data" / "cards.csv").read_text(encoding="ascii")
     rows = DictReader(text.splitlines())
     return tuple(Card(row["name"], float(row["gigabytes"])) for row in rows)
 
@@ -210,7 +210,7 @@ def _on_each(fit: Fit, table: Sequence[Card]) -> Iterator[str]:
     if fitting := answers[True]:
         yield f"fits: {fitting[0]}{' and more' if len(fitting) > 1 else ''}"
     else:
-        yield f"fits: none of these cards, of which the largest has {by_size[-1][0]:g} GB"
+        yield f"fits: none; the largest card of the table has {by_size[-1][0]:g} GB"
     if tight := answers[None]:
         yield f"tight: {', '.join(tight)}; less than a tenth would stay free"
     if failing := answers[False]:

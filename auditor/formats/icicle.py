@@ -1,4 +1,4 @@
-"""The modules of a model as an icicle plot: cells with their places, and their drawing.
+"""The modules of a model as an icicle plot.
 
 A row is a level of the module tree. The width of a module shows its stored or its expected
 parameters, whichever are more, so that missing modules are visible. Modules with a fault have a

@@ -6,8 +6,8 @@ from typing import Any
 from auditor import AuditRequest, audit
 from auditor.formats.as_json import as_object
 
-OF_A_SOURCE = {"requested", "model", "source", "origin", "version", "commit", "fetched"}
-OF_A_SOURCE |= {"claims"}  # the Hub's listing publishes counts
+# The Hub publishes counts of its own; `claims` has them.
+OF_A_SOURCE = {"requested", "model", "source", "origin", "version", "commit", "fetched", "claims"}
 
 
 def of_any_source(address: str, **options) -> str:

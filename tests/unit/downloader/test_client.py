@@ -100,8 +100,8 @@ def test_a_system_without_certificates_gets_advice(content, model, machine, tmp_
     file = tmp_path / "certificates"
     if content:
         file.write_bytes(content)
-    for name in ("SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"):
-        machine.delenv(name, raising=False)
+    machine.delenv("SSL_CERT_DIR", raising=False)
+    machine.delenv("REQUESTS_CA_BUNDLE", raising=False)
     machine.setenv("SSL_CERT_FILE", str(file) if content else "")
     with pytest.raises(UsageError, match=r"No CA certificates.*; install ca-certificates, or name"):
         shared_client()
