@@ -250,7 +250,7 @@ def _cover_fault(shape: Shape, chunks: tuple[Chunk, ...], *, is_compared: bool) 
     if covered < total:
         detail = (
             f"its {len(chunks):,} chunks have {covered:,} of {total:,} elements of {shape}, and "
-            "loading leaves the others as memory that nobody wrote"
+            "loading leaves the others uninitialized"
         )
         return _Fault("is incomplete", detail)
     if covered > total or (is_compared and _has_overlap(chunks)):

@@ -20,7 +20,7 @@ _NOT_SCALING = frozenset({"rope_theta", "partial_rotary_factor", "type", "rope_t
 _NO_SCALING = frozenset({None, "default", "mrope"})
 
 
-class Part(NamedTuple):
+class NestedConfig(NamedTuple):
     """A config, or one that is nested in it, with its model type."""
 
     path: str  # `text_config.`; empty for the whole
@@ -36,7 +36,7 @@ class Rope(NamedTuple):
     scaling: tuple[tuple[str, str], ...]
 
 
-class Difference(NamedTuple):
+class OtherValue(NamedTuple):
     """A value that a release reads otherwise than the writer."""
 
     path: str
@@ -45,12 +45,14 @@ class Difference(NamedTuple):
     is_ignored: bool = False  # the release does not know the key at all
 
 
-def parts_of(records: Releases, release: str, config: Config, model_type: str) -> list[Part]:
+def parts_of(
+    records: Releases, release: str, config: Config, model_type: str
+) -> list[NestedConfig]:
     """Return a config and the nested ones, each with its model type."""
-    found: list[Part] = []
+    found: list[NestedConfig] = []
 
     def add(path: str, inner: Config, type_: str, depth: int) -> None:
-        found.append(Part(path, inner, type_))
+        found.append(NestedConfig(path, inner, type_))
         entry = records.type(type_, release) or {}
         subs: Config = entry.get("subs", {})
         for key, value in inner.items() if depth < _DEEPEST else ():
@@ -102,7 +104,7 @@ def refuses_null(entry: Entry, key: str) -> bool:
     return default is not None and "strict" in entry and key not in entry.get("nullable", ())
 
 
-def differences(writer: Entry, reader: Entry, part: Part) -> Iterator[Difference]:
+def differences(writer: Entry, reader: Entry, part: NestedConfig) -> Iterator[OtherValue]:
     """Yield each value that one release reads otherwise than another one."""
     config = part.config
     keys = {key[1:] for key in reader if key[0] == READ}
@@ -113,14 +115,14 @@ def differences(writer: Entry, reader: Entry, part: Part) -> Iterator[Difference
         source = next((name for name in _names_of(writer, key) if name in config), key)
         is_derived = source != key and (READ + source in reader or UNREAD + source in reader)
         if not is_derived and not _is_same(meant, read):
-            yield Difference(part.path + key, meant, read)
+            yield OtherValue(part.path + key, meant, read)
     known = {*keys, *reader.get("also", ()), *reader.get("aliases", {})}
     for key in sorted(key[1:] for key in writer if key[0] == READ):
         value = _plain(config.get(key))
         if value is None or key in known or UNREAD + key in reader:
             continue
         if not _is_default_value(value, writer[READ + key]):
-            yield Difference(part.path + key, value, None, is_ignored=True)
+            yield OtherValue(part.path + key, value, None, is_ignored=True)
 
 
 def other_layers(reader: Entry, config: Config) -> str:
@@ -164,7 +166,7 @@ def _is_default_value(value: Any, default: Any) -> bool:
 # --- rope ---------------------------------------------------------------------------------------
 
 
-def has_rope_keys(part: Part) -> bool:
+def has_rope_keys(part: NestedConfig) -> bool:
     """Whether a config has keys of rotary frequencies."""
     return any(part.config.get(key) is not None for key in _ROPE_KEYS)
 

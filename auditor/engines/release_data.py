@@ -24,7 +24,7 @@ Entry = Mapping[str, Any]
 
 
 class ReleaseFacts(Struct, frozen=True):
-    """What holds for all checkpoints in one release."""
+    """The facts about one release that hold for all checkpoints."""
 
     floats: bool  # whether it reads {"__float__": "Infinity"} of a config
     rope_types: frozenset[str]

@@ -1,4 +1,4 @@
-"""What a release of transformers makes of the stored names: layouts, missing tensors and ties."""
+"""The stored names as a release of transformers reads them: layouts, missing tensors and ties."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from auditor.engines.differences import kind_of
 from auditor.engines.release_data import Entry, Releases, numbers_of
-from auditor.engines.release_subject import FIRST_FIVE, ReadCheckpoint, Reading, Word
+from auditor.engines.release_subject import FIRST_FIVE, ReadCheckpoint, ReleaseReading, Word
 from auditor.messages import quoted
 from auditor.names.folding import fold
 
@@ -16,23 +16,25 @@ _EXPERTS = re.compile(r".*\.experts\.\d+\..*", re.DOTALL)
 
 def names_read(
     records: Releases, release: str, writer: str, subject: ReadCheckpoint
-) -> Iterator[Reading]:
+) -> Iterator[ReleaseReading]:
     """Yield what a release makes of the stored names, by its saves and the newest release."""
     name = subject.class_name or ""
     yield from _listed_names(records.of_class(name, release) or {}, release, subject)
     saved = records.save(name)
     if saved is None:
-        yield Reading("unknown", f"no save of {name} was tried")
+        yield ReleaseReading("unknown", f"no save of {name} was tried")
         return
     outcomes = records.outcomes(saved, release)
     listed_buffers = {*outcomes.get("extras", ())}
     extra = [one for one in subject.buffers if kind_of(one) in listed_buffers]
     if extra:
-        yield Reading("warns", f"{_folded(extra)}: stored buffers, listed as unexpected; harmless")
+        yield ReleaseReading(
+            "warns", f"{_folded(extra)}: stored buffers, listed as unexpected; harmless"
+        )
     kinds = {kind_of(one) for one in subject.stored}
     layout = _layout(saved["layouts"], kinds, is_new=numbers_of(writer) >= FIRST_FIVE)
     if layout is None:
-        yield Reading("unknown", "no save with such names was tried")
+        yield ReleaseReading("unknown", "no save with such names was tried")
         return
     is_new = numbers_of(writer) >= FIRST_FIVE
     outcome = outcomes.get(layout, {})
@@ -42,23 +44,23 @@ def names_read(
         yield from _outcome(outcome, layout, subject.config)
 
 
-def _listed_names(entry: Entry, release: str, subject: ReadCheckpoint) -> Iterator[Reading]:
+def _listed_names(entry: Entry, release: str, subject: ReadCheckpoint) -> Iterator[ReleaseReading]:
     """Yield the names that a release lists or refuses, beside those of other layouts."""
     if subject.mismatched:
-        yield Reading("refuses", f"{_folded(subject.mismatched)}: other shapes")
+        yield ReleaseReading("refuses", f"{_folded(subject.mismatched)}: other shapes")
     groups = tied_groups(entry, subject.config)
     lost = [one for one in subject.missing if not _is_tied(one, groups, subject.stored)]
     if lost:
-        yield Reading("warns", f"{_folded(lost)}: not stored, starts at random")
+        yield ReleaseReading("warns", f"{_folded(lost)}: not stored, starts at random")
     is_old = numbers_of(release) < FIRST_FIVE
     for one in subject.absent:
         word: Word = "warns" if is_old or not _EXPERTS.fullmatch(one) else "refuses"
         if one not in subject.missing and not _is_tied(one, groups, subject.stored):
-            yield Reading(word, f"{_folded((one,))}: not stored")
+            yield ReleaseReading(word, f"{_folded((one,))}: not stored")
     ignored = [re.compile(one) for one in entry.get("unexpected", ())]
     extra = [one for one in subject.unexpected if not any(p.search(one) for p in ignored)]
     if extra:
-        yield Reading("warns", f"{_folded(extra)}: stored, and listed as unexpected")
+        yield ReleaseReading("warns", f"{_folded(extra)}: stored, and listed as unexpected")
 
 
 def _layout(layouts: Any, kinds: set[str], *, is_new: bool) -> str | None:
@@ -74,36 +76,40 @@ def _layout(layouts: Any, kinds: set[str], *, is_new: bool) -> str | None:
     return first if first in best else best[0]
 
 
-def _other_era(outcome: Any) -> Iterator[Reading]:
+def _other_era(outcome: Any) -> Iterator[ReleaseReading]:
     """Yield what becomes of a layout whose config another major version wrote: names count."""
     if outcome == "?" or "error" in outcome or outcome.get("mismatched"):
-        yield Reading("unknown", "no save with such names and such a config was tried")
+        yield ReleaseReading("unknown", "no save with such names and such a config was tried")
     elif outcome.get("missing") or outcome.get("unexpected"):
         yield _other_names(outcome)
 
 
-def _other_names(outcome: Mapping[str, Any]) -> Reading:
+def _other_names(outcome: Mapping[str, Any]) -> ReleaseReading:
     missing, unexpected = outcome.get("missing", 0), outcome.get("unexpected", 0)
     what = f"{missing} kinds of names missing, {unexpected} unexpected"
-    return Reading("warns", f"it knows other names: {what}, such as {quoted(outcome['such'])}")
+    return ReleaseReading(
+        "warns", f"it knows other names: {what}, such as {quoted(outcome['such'])}"
+    )
 
 
-def _outcome(outcome: Any, layout: str, config: Mapping[str, Any]) -> Iterator[Reading]:
+def _outcome(outcome: Any, layout: str, config: Mapping[str, Any]) -> Iterator[ReleaseReading]:
     if error := outcome.get("error"):
         depends = re.search(r"config:|size|mismatch|shape|no attribute", error, re.IGNORECASE)
         is_bridged = _is_bridged(config)  # keys of both major versions stand side by side
         word: Word = "unknown" if depends or is_bridged else "refuses"
-        yield Reading(word, f"it refused such a save: {error}")
+        yield ReleaseReading(word, f"it refused such a save: {error}")
         return
     if outcome.get("mismatched"):
-        yield Reading("unknown", "it refused such a save: other shapes")
+        yield ReleaseReading("unknown", "it refused such a save: other shapes")
     if outcome.get("missing") or outcome.get("unexpected"):
         yield _other_names(outcome)
     elif forward := outcome.get("forward"):
         word = "unknown" if _is_bridged(config) else "refuses"
-        yield Reading(word, f"its first forward pass failed: {forward}")
+        yield ReleaseReading(word, f"its first forward pass failed: {forward}")
     elif outcome.get("equal") is False:
-        yield Reading("unknown", f"other outputs of a {layout} save, for a reason not recorded")
+        yield ReleaseReading(
+            "unknown", f"other outputs of a {layout} save, for a reason not recorded"
+        )
 
 
 def _is_bridged(config: Mapping[str, Any]) -> bool:
@@ -142,11 +148,11 @@ def _is_tied(name: str, groups: list[frozenset[str]], stored: frozenset[str]) ->
 
 def ties_read(
     records: Releases, release: str, writer: str, subject: ReadCheckpoint
-) -> Iterator[Reading]:
+) -> Iterator[ReleaseReading]:
     name = subject.class_name or ""
     own, meant = records.of_class(name, release), records.of_class(name, writer)
     if own is None or meant is None or not own.get("built") or not meant.get("built"):
-        yield Reading("unknown", f"the ties of {name} were not recorded")
+        yield ReleaseReading("unknown", f"the ties of {name} were not recorded")
         return
     kinds = {kind_of(one) for one in subject.stored}
     read, wanted = tied_groups(own, subject.config), tied_groups(meant, subject.config)
@@ -158,20 +164,22 @@ def ties_read(
         shown = " and ".join(both[:2])
         if not any({*both} <= one for one in wanted):
             if is_old:
-                yield Reading("wrong-silently", f"it ties {shown}, which are stored as two")
+                yield ReleaseReading("wrong-silently", f"it ties {shown}, which are stored as two")
             elif group - kinds:
                 third = min(group - kinds)
-                yield Reading("unknown", f"whether it ties {third} to {shown} was not tried")
+                yield ReleaseReading("unknown", f"whether it ties {third} to {shown} was not tried")
         elif is_old or _reads_flag(records, release, subject):
             ends = {one.rpartition(".")[0].rpartition(".")[2] for one in both}
             is_apart = subject.is_saved and len(ends) > 1  # else copies of one embedding
             word: Word = "wrong-silently" if is_apart else "unknown"
-            yield Reading(word, f"it ties {shown}, both stored: only equal ones are right")
+            yield ReleaseReading(word, f"it ties {shown}, both stored: only equal ones are right")
     for group in wanted:
         here = sorted(group & kinds)
         lost = [one for one in group - kinds if not any(one in g and g & kinds for g in read)]
         if here and lost and not any(group <= one for one in read):
-            yield Reading("warns", f"{min(lost)}: not stored, and it is not tied to {here[0]}")
+            yield ReleaseReading(
+                "warns", f"{min(lost)}: not stored, and it is not tied to {here[0]}"
+            )
 
 
 def _reads_flag(records: Releases, release: str, subject: ReadCheckpoint) -> bool:

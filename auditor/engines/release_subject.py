@@ -32,7 +32,7 @@ class ReadCheckpoint(Struct, frozen=True, kw_only=True):
     is_companion: bool = False  # a tokenizer or processor without a model
 
 
-class Reading(NamedTuple):
+class ReleaseReading(NamedTuple):
     """One thing that a release makes of the checkpoint."""
 
     word: Word

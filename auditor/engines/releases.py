@@ -11,7 +11,7 @@ from auditor.engines.release_configs import parts_of
 from auditor.engines.release_data import Releases, numbers_of, release_name
 from auditor.engines.release_names import names_read, tied_groups, ties_read
 from auditor.engines.release_settings import companions_read, config_read, forward_changes
-from auditor.engines.release_subject import FIRST_FIVE, ReadCheckpoint, Reading, Word
+from auditor.engines.release_subject import FIRST_FIVE, ReadCheckpoint, ReleaseReading, Word
 from auditor.engines.results import EngineVerdict
 from auditor.messages import quoted
 
@@ -51,18 +51,18 @@ def unknown_release(records: Releases, release: str, reason: str) -> EngineVerdi
     )
 
 
-def _word(found: tuple[Reading, ...]) -> Word:
+def _word(found: tuple[ReleaseReading, ...]) -> Word:
     words = {one.word for one in found}
     order: tuple[Word, ...] = ("refuses", "warns", "wrong-silently", "unknown")
     return next((word for word in order if word in words), "right")
 
 
-def _readings(records: Releases, release: str, subject: ReadCheckpoint) -> Iterator[Reading]:
+def _readings(records: Releases, release: str, subject: ReadCheckpoint) -> Iterator[ReleaseReading]:
     yield from companions_read(records, release, subject)
     if subject.is_companion:
         return
     if subject.model_type is None:
-        yield Reading("unknown", "config.json has no model_type")
+        yield ReleaseReading("unknown", "config.json has no model_type")
         return
     own = records.type(subject.model_type, release)
     if own is None:
@@ -75,26 +75,28 @@ def _readings(records: Releases, release: str, subject: ReadCheckpoint) -> Itera
     for part in parts:
         yield from config_read(records, release, writer, part)
     if subject.class_name is None or subject.unread:
-        yield Reading("unknown", subject.unread or "no class was determined")
+        yield ReleaseReading("unknown", subject.unread or "no class was determined")
         return
     if records.of_class(subject.class_name, release) is None:
         if records.of_class(subject.class_name, records.releases[0]) is None:
-            yield Reading("unknown", f"{subject.class_name} was not recorded")
+            yield ReleaseReading("unknown", f"{subject.class_name} was not recorded")
         else:
-            yield Reading("refuses", f"it has no class {subject.class_name}")
+            yield ReleaseReading("refuses", f"it has no class {subject.class_name}")
         return
     if subject.packing:
-        yield Reading("unknown", f"weights packed by {subject.packing} were not tried")
+        yield ReleaseReading("unknown", f"weights packed by {subject.packing} were not tried")
         return
     yield from names_read(records, release, writer, subject)
     yield from ties_read(records, release, writer, subject)
     yield from forward_changes(records.changes, release, writer, parts)
 
 
-def _without_type(subject: ReadCheckpoint) -> Reading:
+def _without_type(subject: ReadCheckpoint) -> ReleaseReading:
     if subject.has_code:
-        return Reading("unknown", "the repository's own code was not tried")
-    return Reading("refuses", f"it does not know the model type {quoted(str(subject.model_type))}")
+        return ReleaseReading("unknown", "the repository's own code was not tried")
+    return ReleaseReading(
+        "refuses", f"it does not know the model type {quoted(str(subject.model_type))}"
+    )
 
 
 def writer_notes(records: Releases, subject: ReadCheckpoint) -> Iterator[str]:

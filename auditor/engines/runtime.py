@@ -35,7 +35,7 @@ _NOT_WEIGHTS = frozenset({"I8", "I16", "I32", "I64", "F64"})
 _PLAIN = frozenset({"F32", "F16", "BF16"})
 
 
-class Group(Struct, frozen=True):
+class BlockGroup(Struct, frozen=True):
     """The tensors of the blocks that a rule gives."""
 
     rule: tuple[str, ...]  # a word and a key; () for all blocks that no earlier rule gives
@@ -49,10 +49,10 @@ class BlockList(Struct, frozen=True):
     """A list of blocks such as `blk`; the list "" has the tensors outside of all lists."""
 
     count: str | None
-    groups: tuple[Group, ...]
+    groups: tuple[BlockGroup, ...]
 
 
-class Form(Struct, frozen=True):
+class GgufForm(Struct, frozen=True):
     """The tensors of files whose metadata have certain flags."""
 
     when: Mapping[str, bool]
@@ -70,7 +70,7 @@ class RuntimeEntry(Struct, frozen=True):
 
     types: Mapping[str, str] = {}  # of the keys that are read
     lists: tuple[str, ...] = ()  # the keys that may have a value for each block
-    forms: tuple[Form, ...] = ()
+    forms: tuple[GgufForm, ...] = ()
     dims: tuple[str, ...] = ()
     other_heads: bool = False  # whether a file with heads of another size than usual computed
     not_tried: str = ""
@@ -250,14 +250,14 @@ class _Loading:
                 yield Judgement(detail, loads=None if is_list else False)
 
     @cached_property
-    def form(self) -> Form | None:
+    def form(self) -> GgufForm | None:
         """The form whose flags the metadata have; None if there is no such form."""
         for form in self._entry.forms:
             if all(bool(self.value(key, form=form)) is flag for key, flag in form.when.items()):
                 return form
         return None
 
-    def value(self, key: str, number: int = 0, form: Form | None = None) -> int:
+    def value(self, key: str, number: int = 0, form: GgufForm | None = None) -> int:
         """Return the value of a key for a block, by default 0."""
         value = self.values.get(key)
         if value is None:
@@ -270,7 +270,7 @@ class _Loading:
         return int(value) if isinstance(value, int) else 0
 
     @property
-    def form_or_none(self) -> Form | None:
+    def form_or_none(self) -> GgufForm | None:
         """The form, once it was chosen."""
         return self.__dict__.get("form")
 
@@ -289,7 +289,7 @@ class _Loading:
     def _factor(self, text: str, number: int) -> int:
         return int(text) if text.lstrip("-").isdecimal() else self.value(text, number)
 
-    def lacking_keys(self, form: Form) -> Iterator[Judgement]:
+    def lacking_keys(self, form: GgufForm) -> Iterator[Judgement]:
         """Yield the keys without which a file is refused, or was not tried."""
         if lacking := [key for key in form.required if key not in self.values]:
             detail = f"the metadata lack {self._full(lacking)}, which it requires"
@@ -300,7 +300,7 @@ class _Loading:
             detail = f"{self._full(zero)}, on which shapes depend: absent or 0"
             yield Judgement(detail, loads=False if is_sure else None)
 
-    def unusual_values(self, form: Form) -> Iterator[Judgement]:
+    def unusual_values(self, form: GgufForm) -> Iterator[Judgement]:
         """Yield the keys whose values are refused, or with which no file computed."""
         for key, expression in form.equal.items():
             value, needed = self.value(key), self.number(expression, 0)
@@ -320,7 +320,7 @@ class _Loading:
     def _full(self, keys: list[str]) -> str:
         return listed([f"{self._arch}.{key}" for key in keys])
 
-    def tensors(self, form: Form) -> Iterator[Judgement]:
+    def tensors(self, form: GgufForm) -> Iterator[Judgement]:
         """Yield the tensors that are missing, too many or of another shape."""
         compared = _Comparison(rest=dict(self._file.shapes))
         for list_, blocks in form.lists.items():
@@ -338,7 +338,7 @@ class _Loading:
         yield from compared.judgements()
 
     def _compare_block(
-        self, group: Group, start: str, number: int, compared: "_Comparison"
+        self, group: BlockGroup, start: str, number: int, compared: "_Comparison"
     ) -> None:
         """Compare the tensors of a block, and take them out of the rest."""
         replaced: set[str] = set()
@@ -357,7 +357,7 @@ class _Loading:
             elif kind in group.needs and kind not in replaced:
                 compared.missing.append(name)
 
-    def _group(self, blocks: BlockList, number: int) -> Group | None:
+    def _group(self, blocks: BlockList, number: int) -> BlockGroup | None:
         for group in blocks.groups:
             if not group.rule:
                 return group
@@ -366,7 +366,7 @@ class _Loading:
                 return group
         return None
 
-    def refused_types(self, form: Form) -> Iterator[Judgement]:
+    def refused_types(self, form: GgufForm) -> Iterator[Judgement]:
         """Yield the tensors whose types stop the first computation, or were not tried."""
         refused: list[str] = []
         unclear: list[str] = []
@@ -388,7 +388,7 @@ class _Loading:
             yield Judgement(f"{_named(unclear)}: no file with such types was tried")
 
 
-_NO_FORM = Form(when={}, lists={}, nonzero=(), required=(), defaults={})
+_NO_FORM = GgufForm(when={}, lists={}, nonzero=(), required=(), defaults={})
 
 
 def _holds(word: str, number: int, value: int) -> bool:
