@@ -129,7 +129,7 @@ def sentence(outcome: Report | Unaudited, within: Report | None = None) -> str:
         )
     if (worst := headline_finding(outcome)) is not None:
         about = worst.file or next(iter(worst.names[:1]), "")
-        where = f"{about}: " if about and about not in worst.reason else ""
+        where = f"{about}: " if about and about.lower() not in worst.reason.lower() else ""
         more = _others(len(alarms) - 1)
         said = as_sentence(f"{where}{worst.reason}{more}")
         has_part = is_read and not worst.kind.startswith("bad-")
