@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from auditor.checkpoint.filenames import CONFIG, FileSelection
 from auditor.companions.companion_files import LATEST, TRAINER_STATE
-from auditor.containers.rank_files import main_file
+from auditor.containers.rank_names import main_file
 from auditor.containers.weight_formats import METADATA, PART
 from auditor.errors import Reason, SourceError
 from auditor.messages import listed, quoted

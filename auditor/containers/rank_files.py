@@ -13,6 +13,7 @@ from math import prod
 
 from auditor.bounded.pickle_names import Call, FollowedPickle, Global, PickledDict
 from auditor.containers import torch_file
+from auditor.containers.rank_names import OF_OPTIMIZER, OF_VERL, ranks_in
 from auditor.containers.state_dict import LIGHTNING, attribute_of, state_dict
 from auditor.containers.torch_tensors import DTYPES, TensorView, Unreadable, dimensions, tensor_view
 from auditor.containers.weight_formats import NeededFile, PartialFile, Table
@@ -22,9 +23,6 @@ from auditor.names.parts import file_name, folder_of
 from auditor.tensors import StoredTensor
 
 _MODEL = "mp_rank_00_model_states.pt"
-_OF_MODEL = re.compile(r"(zero_pp_rank_\d+_)?mp_rank_\d\d_model_states\.pt")
-_OF_OPTIMIZER = re.compile(r"((?:\w+_)?)zero_pp_rank_(\d+)_mp_rank_(\d\d)_optim_states\.pt")
-_OF_VERL = re.compile(r"model_world_size_(\d{1,5})_rank_(\d{1,5})\.pt")
 _PARTITIONED = 3  # the stage of ZeRO from which on each rank has a part of each parameter
 _MOST_RANKS = 10_000
 _FORWARD = "_forward_module."  # Lightning's wrapper around the module
@@ -43,29 +41,11 @@ def parse(file: str, sparse: PartialFile) -> Table:
     """
     pickle = torch_file.followed(file, sparse).pickle
     last = file_name(file)
-    if verl := _OF_VERL.fullmatch(last):
+    if verl := OF_VERL.fullmatch(last):
         return _of_verl(file, pickle, int(verl[1]))
-    if optimizer := _OF_OPTIMIZER.fullmatch(last):
+    if optimizer := OF_OPTIMIZER.fullmatch(last):
         return _of_optimizer(file, pickle, optimizer)
     return _of_deepspeed(file, pickle)
-
-
-def main_file(names: list[str]) -> str | None:
-    """Return the file of a folder that describes its model: of the lowest rank that is there.
-
-    Without a model's file it is that of an optimizer. Return None if no rank wrote these files, or
-    if several files have parts of each tensor (tensor parallelism, experts).
-    """
-    verl = [name for name in names if _OF_VERL.fullmatch(file_name(name))]
-    states = [name for name in names if _OF_MODEL.fullmatch(file_name(name))]
-    states = states or [name for name in names if _OF_OPTIMIZER.fullmatch(file_name(name))]
-    is_split = any("mp_rank_01_" in name or "_expert_" in name for name in names)
-    ranked = sorted(verl or ([] if is_split else states), key=_rank)
-    return ranked[0] if ranked else None
-
-
-def _rank(name: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"rank_(\d+)", file_name(name))))
 
 
 # --- DeepSpeed -----------------------------------------------------------------------------------
@@ -169,7 +149,7 @@ def _of_verl(file: str, pickle: FollowedPickle, ranks: int) -> Table:
             tensors[name] = view
     start = file[: file.rindex("_rank_")]
     needs = tuple(NeededFile(f"{start}_rank_{rank}.pt") for rank in range(ranks))
-    what = f"rank {_rank(file)[0]} of {ranks:,} of an FSDP checkpoint as verl writes it"
+    what = f"rank {ranks_in(file)[0]} of {ranks:,} of an FSDP checkpoint as verl writes it"
     what += f", {len(tensors):,} tensors"
     return _table(file, pickle, tensors, needs=needs, what=what, joins=_JOIN_VERL)
 
