@@ -9,6 +9,7 @@ families share.
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from threading import RLock
 from types import MappingProxyType
 
 # Files with one model type, whose name is the file's.
@@ -67,13 +68,21 @@ _BY_DATA = (
 BY_DATA = frozenset(_BY_DATA.split())
 
 
+_LOADED = set[str]()  # of the types that are data
+_LOADING = RLock()  # audits run in threads, and only an import of a file waits for another
+
+
 @cache
 def load(model_type: str) -> None:
     """Register a type's classes in the catalogue, and the derived defaults of its config class."""
-    if model_type in BY_DATA:
-        import_module("auditor.analytic.families._by_data").register(model_type)
-    else:
+    if model_type not in BY_DATA:
         import_module(f"auditor.analytic.families.{FILES[model_type]}")
+        return
+    by_data = import_module("auditor.analytic.families._by_data")
+    with _LOADING:
+        if model_type not in _LOADED:
+            by_data.register(model_type)
+            _LOADED.add(model_type)
 
 
 # Older names in checkpoints on the Hub -> current names, and types with a config class of their own
