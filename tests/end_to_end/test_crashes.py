@@ -97,7 +97,7 @@ def test_a_finding_as_well_does_not_make_it_1(models):
 def test_a_report_that_cannot_be_shown_is_an_outcome_as_well(subtests, models, tmp_path):
     for options, name, function in [
         ([], "terminal", "one_line"),
-        (["--format", "json"], "as_json", "render"),
+        (["--format", "json"], "as_json", "files"),
         (["--format", "csv"], "as_csv", "files"),
         (["-o", "out", "--format", "csv", "--quiet"], "as_csv", "files"),
     ]:

@@ -203,7 +203,7 @@ def test_of_a_training_checkpoint_the_models_tensors_are_read(subtests):
 
 def test_the_state_dict_is_found_where_trainers_put_it(subtests):
     for value, names in [
-        ({"state_dict": {"model.a": 1}, "pytorch-lightning_version": "2"}, ["model.a"]),
+        ({"state_dict": {"model.a": 1}, "pytorch-lightning_version": "2"}, ["a"]),
         ({"model": {"state_dict": {"a": 1}}}, ["a"]),
         ({"model": {"a": 1}, "state_dict": {"b": 1}}, ["b"]),
         ({"a": 1, "model": {"b": 1}}, ["a", "model.b"]),
