@@ -24,6 +24,7 @@ from auditor.analytic.generated.expressions import Outside, evaluator, keys_of
 from auditor.analytic.generated.form import Form, Row
 from auditor.analytic.generated.sizes import Sizes
 from auditor.bounded.json_text import is_identical
+from auditor.errors import CheckpointError
 
 _BLOCKS = MappingProxyType({Role.PARAMETER: Param, Role.BUFFER: Buffer, Role.LEGACY: Legacy})
 
@@ -170,8 +171,12 @@ class _TreeReader:
         key = str(row.levels[len(index)]), index
         if key not in self._turns:
             turns = evaluator(bound)(self._values, index)
-            if type(turns) is not int or turns > MAX_TENSORS:
-                raise Outside(next(keys_of(bound), "config"))
+            size = next(keys_of(bound), "config")
+            if type(turns) is not int:
+                raise Outside(size)
+            if turns > MAX_TENSORS:
+                detail = f"{size} is {turns:,}, expected at most {MAX_TENSORS:,} modules"
+                raise CheckpointError(detail)
             is_there = evaluator(test)
             self._turns[key] = (
                 range(turns)
