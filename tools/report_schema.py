@@ -49,6 +49,8 @@ def schema_text() -> str:
     structs = {one.__name__: one for one in described if isinstance(one, type)}
     definitions = {}
     for name, component in components.items():
+        if "description" in component:  # msgspec keeps the indentation up to 0.22
+            component["description"] = inspect.cleandoc(component["description"])
         is_object = component.get("type") == "object"
         strict = _strict(component, structs.get(name)) if is_object else component
         definitions[_shorter(name)] = _renamed(strict)
