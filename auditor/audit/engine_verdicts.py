@@ -176,7 +176,7 @@ def _on_folder(engine: str, subject: ServedModel) -> EngineVerdict:
     if loads and not subject.fits:
         loads = None
         step = (
-            f"{converted.title} converts it; the file has not the tensors that the config implies"
+            f"{converted.title} converts it, but its tensors are not those that the config implies"
         )
     reasons = "; ".join((step, *converted.reasons))
     verdict = unknown_verdict(known, f"convert, then load: {reasons}")

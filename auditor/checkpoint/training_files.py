@@ -38,7 +38,7 @@ _CONFIG_FOLDERS = ("", "huggingface/")  # the second is verl's
 
 
 def training_selection(names: Collection[str], where: str) -> FileSelection | None:
-    """Select the only checkpoint of a training; None if there is none.
+    """Return the selection of the only checkpoint of a training, or None without one.
 
     Raise SourceError, which names them, if there are several.
     """

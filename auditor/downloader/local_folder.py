@@ -180,15 +180,7 @@ def _file(path: Path) -> Snapshot:
 
 def _of_other_format(path: Path) -> Snapshot | None:
     """Return a file of a format that is not audited, with the files that it needs; else None."""
-    listing = _named_files(path, None)
-    snapshot = Snapshot(
-        model=str(path),
-        commit=None,
-        source=Source.FILE,
-        origin=f"read from the file {quoted(str(path))}",
-        files=listing.files,
-        folder=path.parent,
-    )
+    snapshot = _of_file(path, _named_files(path, None))
     examined = examine_files(snapshot, _Files(path.parent))
     if not formats_in(examined):
         return None
@@ -243,7 +235,13 @@ def _named_files(path: Path, config: str | None) -> FolderListing:
 
 def _single_file(path: Path, selection: FileSelection, listing: FolderListing) -> Snapshot:
     """Return the snapshot of one weight file, with the config if the selection has one."""
-    snapshot = Snapshot(
+    with threads(0, do_nothing) as scheduler:
+        return assemble(_of_file(path, listing), _Files(path.parent), selection, scheduler)
+
+
+def _of_file(path: Path, listing: FolderListing) -> Snapshot:
+    """Return the snapshot of a file, before anything in it is read."""
+    return Snapshot(
         model=str(path),
         commit=None,
         source=Source.FILE,
@@ -252,8 +250,6 @@ def _single_file(path: Path, selection: FileSelection, listing: FolderListing) -
         skipped=listing.skipped,
         folder=path.parent,
     )
-    with threads(0, do_nothing) as scheduler:
-        return assemble(snapshot, _Files(path.parent), selection, scheduler)
 
 
 class _Files:

@@ -122,13 +122,7 @@ def judge_adapter(known: Knowledge, adapter: Adapter) -> EngineVerdict:
     """Return the verdict of PEFT or vLLM on an adapter."""
     answer = _by_peft(adapter) if known.engine == "peft" else _by_vllm(adapter)
     return EngineVerdict(
-        engine=known.engine,
-        version=known.version,
-        date=known.date,
-        loads=answer.loads,
-        reasons=answer.reasons,
-        applied=answer.applied,
-        of=answer.of,
+        engine=known.engine, version=known.version, date=known.date, **answer._asdict()
     )
 
 

@@ -24,7 +24,7 @@ class Name:
         self.module, self.name = module, name
 
     def __call__(self) -> None:
-        raise NotImplementedError
+        raise AssertionError("a pickled name is never called")
 
     def __reduce__(self) -> str:
         return self.name
