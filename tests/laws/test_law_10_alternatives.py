@@ -60,6 +60,14 @@ def others_that_fit(config, target, path, shapes):
     return [one for one in several if shapes_of(changed(config, one), target) == shapes]
 
 
+def has_whole_patches(config, path):
+    """Whether an image is a number of patches, as in every published model."""
+    keys = {one.path: one for one in every_key(config)}
+    side, parent = keys[path].value, parent_of(path)
+    patches = [one.value for one in keys.values() if one.parent == parent and "patch" in one.name]
+    return all(side % one == 0 for one in patches if type(one) is int and one > 0)
+
+
 @st.composite
 def spoiled(draw):
     """A class, the config of its files, and a config that states other numbers."""
@@ -101,9 +109,11 @@ def test_a_stated_value_is_the_only_one_that_fits(drawn):
     if found.cause == "config-field":
         assert ("the shapes do not decide" in found.summary) == bool(found.alternatives)
     for path, held in stated.items():
-        if type(held) is int and held > 0 and name_of(path) != "image_size":  # whole patches
+        if type(held) is int and held > 0:
             config = changed(declared, {**stated, **dict(*found.alternatives[:1])})
             fitting = others_that_fit(config, target, path, shapes)
+            if name_of(path).endswith("image_size"):
+                fitting = [one for one in fitting if has_whole_patches(changed(config, one), path)]
             assert not fitting, (found.summary, fitting)
     if found.alternatives:
         assert not plan_fix(snapshot, OPTIONS, allowed=tuple(Allow)).changes, found.summary

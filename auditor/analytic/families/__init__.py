@@ -62,7 +62,7 @@ FILES: Mapping[str, str] = MappingProxyType(
 
 # Types whose classes are generated forms; FILES has them under their own names.
 _BY_DATA = (
-    "distilbert gemma gemma2 glm4 gpt_bigcode gpt_oss mistral mixtral modernbert mpt opt phi "
+    "distilbert gemma gemma2 glm4 gpt_bigcode gpt_oss modernbert mpt opt phi "
     "phi3 qwen2 qwen3 stablelm starcoder2"
 )
 BY_DATA = frozenset(_BY_DATA.split())
