@@ -109,7 +109,23 @@ def plan_fix(
     """
     audits = _Audits(options, entry)
     before, causes = audits.diagnosed(snapshot)
-    reached = _reached(snapshot, before, causes, audits)
+    reached = _reached(snapshot, before, causes, audits, _ROUNDS)
+    plan = _plan(snapshot, before, reached, audits, allowed)
+    if plan.changes or all(step.diagnosis in causes for step in reached.steps):
+        return plan
+    # What a later round adds may be what must not be written; the audit names the first alone.
+    reached = _reached(snapshot, before, causes, audits, 1)
+    return _plan(snapshot, before, reached, audits, allowed)
+
+
+def _plan(
+    snapshot: Snapshot,
+    before: Report | Unaudited,
+    reached: _Reached,
+    audits: "_Audits",
+    allowed: Collection[Allow],
+) -> Plan:
+    """Return the plan of the reached steps, or the reasons why none of them is written."""
     nothing = Plan(
         before=before, after=before, planned=snapshot, causes=(), left=reached.left, changes=()
     )
@@ -165,11 +181,15 @@ class _Audits(NamedTuple):
 
 
 def _reached(
-    state: Snapshot, now: Report | Unaudited, causes: list[Diagnosis], audits: _Audits
+    state: Snapshot,
+    now: Report | Unaudited,
+    causes: list[Diagnosis],
+    audits: _Audits,
+    rounds: int,
 ) -> _Reached:
     """Take all steps that can be written, in rounds: causes may appear when others are removed."""
     renames, steps, left = UNCHANGED, list[PlannedCause](), list[PlannedCause]()
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         more, left, after = _steps(state, causes)
         together = UNCHANGED
         for step in more:

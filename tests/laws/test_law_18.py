@@ -147,15 +147,20 @@ def written_by(plan, place):
     return str(fix_folder(plan, place / "fixed", say=lambda _: None))
 
 
+OF_ENCODERS = sorted(FAULTS.keys() - {"two end tokens"})  # an encoder of a pipeline writes no text
+
+
 @examples(20)
-@given(st.lists(st.sampled_from(sorted(FAULTS)), min_size=2, max_size=2))
+@given(st.lists(st.sampled_from(OF_ENCODERS), min_size=2, max_size=2))
 def test_nor_over_components(place, names):
     """Each of two components is spoilt, and each alone would be one of a sound pipeline."""
     folders = {}
     for folder, name, files in zip(
         ("text_encoder", "text_encoder_2"), names, (model(CLIP), sound()), strict=True
     ):
+        before = dict(files)
         spoil(files, [name])
+        assume(files != before)  # another width of a BERT is that of the CLIP
         folders[folder] = files
     shutil.rmtree(place / "pipeline", ignore_errors=True)
     outcome = audit(written(place / "pipeline", encoders(**folders)))
